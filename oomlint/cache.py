@@ -1,0 +1,182 @@
+"""What earlier runs have learnt: verdicts of the scout by content, findings by the state of the whole project.
+
+JSON, each file with a digest of itself. Whatever goes wrong with the cache is silent, and the run goes on without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import oomlint
+from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Verdict = tuple[bool, tuple[int, int, str] | None]  # whether to parse; row, column and cause of a syntax error
+
+MANY_VERDICTS: Final = 50_000  # more are forgotten, the oldest first
+MANY_ENTRIES: Final = 200_000  # a project with more, data sets included, is not looked over
+FRESH: Final = 2 * 10**9  # nanoseconds; a file written within them may be written again under the same time stamp
+READ_BY_RULES: Final = (".py", ".pyi", ".ipynb", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".sh")
+_NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+class Cache:
+    """The cache of a project. Without a folder it keeps nothing."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+        self.verdicts: dict[str, Verdict] = {}  # of the scout, by digest of the content
+        self._key = ""
+        self._findings: dict[str, Any] = {}
+        self._changed: set[str] = set()
+        if folder is not None:
+            self.verdicts = {digest: (known[0], tuple(known[1]) if known[1] else None) for digest, known in self._load("verdicts", _tool()).items()}
+
+    def keep_verdict(self, digest: str, verdict: Verdict) -> None:
+        """Remember what the scout says of a content."""
+        if self._folder is not None:
+            self.verdicts[digest] = verdict
+            self._changed.add("verdicts")
+
+    def open_findings(self, key: str | None) -> None:
+        """Read the findings of the project in the state that ``key`` stands for; ``None`` is a state that cannot be told."""
+        if self._folder is not None and key is not None:
+            self._key = key
+            self._findings = self._load("findings", key)
+
+    def findings(self, path: str, digest: str) -> tuple[Finding, ...] | None:
+        """What a run has found in a file with that content."""
+        known = self._findings.get(path)
+        return None if known is None or known[0] != digest else tuple(_finding(item) for item in known[1])
+
+    def keep_findings(self, path: str, digest: str, findings: Sequence[Finding]) -> None:
+        """Remember what was found in a file."""
+        if self._key:
+            self._findings[path] = [digest, [_plain(item) for item in findings]]
+            self._changed.add("findings")
+
+    def save(self) -> None:
+        """Write what is new."""
+        if self._folder is None or not self._changed:
+            return
+        with suppress(OSError):
+            os.makedirs(self._folder, exist_ok=True)
+            _mark(self._folder)
+            if "verdicts" in self._changed:
+                newest = list(self.verdicts.items())[-MANY_VERDICTS:]
+                self._store("verdicts", _tool(), dict(newest))
+            if "findings" in self._changed:
+                self._store("findings", self._key, self._findings)
+
+    def _load(self, name: str, key: str) -> dict[str, Any]:
+        try:
+            with open(os.path.join(self._folder or "", f"{name}.json"), "rb") as stream:
+                digest, _, body = stream.read().partition(b"\n")
+            if digest.decode() != _digest(body):
+                return {}
+            document: dict[str, Any] = json.loads(body)
+            content: dict[str, Any] = document["content"] if document["key"] == key else {}
+        except (OSError, ValueError, KeyError, RecursionError):
+            return {}
+        return content
+
+    def _store(self, name: str, key: str, content: dict[str, Any]) -> None:
+        import tempfile  # noqa: PLC0415 - only where something is new
+
+        body = json.dumps({"key": key, "content": content}, separators=(",", ":")).encode()
+        folder = self._folder or ""
+        handle, temporary = tempfile.mkstemp(prefix=f"{name}-", suffix=".tmp", dir=folder)
+        try:
+            with open(handle, "wb") as stream:
+                stream.write(_digest(body).encode() + b"\n" + body)
+            os.replace(temporary, os.path.join(folder, f"{name}.json"))
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+
+def content_digest(path: str, data: bytes) -> str:
+    """What stands for a file's content, read as what its name says it is."""
+    return hashlib.blake2b(data, digest_size=16, person=b"notebook" if path.lower().endswith(".ipynb") else b"").hexdigest()
+
+
+def project_key(root: str, settings: object, codes: Iterable[str]) -> str | None:
+    """What stands for the tool, its settings and the state of every file that a rule may read. ``None`` where that cannot be told."""
+    state = hashlib.blake2b(json.dumps([_tool(), root, settings, list(codes)], sort_keys=True).encode(), digest_size=16)
+    newest = number = 0
+    pending = [root]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    if not entry.name.startswith(".") and entry.name not in _NOT_ENTERED:
+                        pending.append(entry.path)
+                elif entry.name.endswith(READ_BY_RULES):
+                    status = entry.stat()
+                    state.update(f"{entry.path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n".encode(errors="surrogateescape"))
+                    newest = max(newest, status.st_mtime_ns)
+            except OSError:
+                continue
+        number += len(entries)
+        if number > MANY_ENTRIES:
+            return None
+    return None if newest > time.time_ns() - FRESH else state.hexdigest()
+
+
+@cache
+def _tool() -> str:
+    """What stands for this version of oomlint, as it lies on the disk, and for the Python that parses."""
+    state = hashlib.blake2b(f"{oomlint.__version__} {sys.version}".encode(), digest_size=16)
+    for folder, folders, names in os.walk(os.path.dirname(__file__)):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(".py"):
+                with suppress(OSError):
+                    status = os.stat(os.path.join(folder, name))
+                    state.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return state.hexdigest()
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=16).hexdigest()
+
+
+def _mark(folder: str) -> None:
+    """Keep backups and git away from the folder."""
+    marks = {
+        "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of oomlint. See https://bford.info/cachedir/\n",
+        ".gitignore": "# Made by oomlint.\n*\n",
+    }
+    for name, content in marks.items():
+        with suppress(FileExistsError), open(os.path.join(folder, name), "x", encoding="utf-8") as stream:
+            stream.write(content)
+
+
+def _plain(item: Finding) -> list[Any]:
+    fix = None if item.fix is None else [item.fix.safety, item.fix.message, [[_spot(edit.place), edit.content] for edit in item.fix.edits]]
+    return [item.code, item.name, item.message, item.severity, item.confidence, _spot(item.place), [_spot(place) for place in item.related], fix]
+
+
+def _spot(place: Place) -> list[Any]:
+    return [place.path, place.cell, place.row, place.column, place.end_row, place.end_column, place.message]
+
+
+def _finding(known: list[Any]) -> Finding:
+    code, name, message, severity, confidence, spot, related, fix = known
+    mended = None if fix is None else Fix(Safety(fix[0]), fix[1], tuple(Edit(Place(*place), content) for place, content in fix[2]))
+    return Finding(code, name, message, Severity(severity), Confidence(confidence), Place(*spot), tuple(Place(*place) for place in related), mended)

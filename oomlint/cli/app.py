@@ -1,0 +1,88 @@
+"""The command line as typer reads it: its help, its errors, and the ways of writing options that are rarer."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oomlint import __version__
+from oomlint.cli import COMMANDS
+from oomlint.cli.options import Kind, Option, from_typer, options_of, spelling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
+
+
+def parse(words: Sequence[str]) -> Callable[[], int] | int:
+    """What a command line asks for, ready to be done; an exit status where help or an error is all there is to it."""
+    chosen: list[Callable[[], int]] = []
+    try:
+        application(chosen.append)(list(words), prog_name="oomlint")
+    except SystemExit as end:
+        if end.code or not chosen:
+            return end.code if isinstance(end.code, int) else 0
+    return chosen[0]
+
+
+def application(choose: Callable[[Callable[[], int]], None]) -> typer.Typer:
+    """The application. A command that has been read is handed to ``choose`` and not done yet: typer has its own way with exceptions."""
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def oomlint(
+        *,
+        version: Annotated[bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)] = False,
+    ) -> None:
+        """Find the memory bugs of PyTorch training code before they kill a run."""
+
+    for name in COMMANDS:
+        command = importlib.import_module(f"oomlint.cli.{name}")
+        app.command(name, help=command.Arguments.__doc__)(_command(command, choose))
+    return app
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if asked:
+        typer.echo(f"oomlint {__version__}")
+        raise typer.Exit
+
+
+def _command(command: ModuleType, choose: Callable[[Callable[[], int]], None]) -> Callable[..., None]:
+    """A function with the signature that typer makes a command of: a parameter for each field of the record."""
+
+    def chosen(**values: Any) -> None:
+        choose(partial(command.perform, from_typer(command.Arguments, values)))
+
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default or None if option.kind in {Kind.LIST, Kind.WORDS} else default,
+            annotation=_annotation(name, option),
+        )
+        for name, (option, default) in options_of(command.Arguments).items()
+    ]
+    chosen.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    chosen.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return chosen
+
+
+def _annotation(name: str, option: Option) -> Any:
+    if option.kind is Kind.WORDS:
+        return Annotated[list[str] | None, typer.Argument(help=option.help, metavar=option.metavar, show_default=False)]
+    names = [spelling(name), *([option.short] if option.short else [])]
+    about = typer.Option(*names, help=option.help, metavar=option.metavar, rich_help_panel=option.panel, show_default=option.kind is Kind.CHOICE)
+    types: dict[Kind, Any] = {Kind.FLAG: bool, Kind.TEXT: str | None, Kind.LIST: list[str] | None, Kind.CHOICE: (option.choices or StrEnum) | None}
+    return Annotated[types[option.kind], about]

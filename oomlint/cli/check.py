@@ -1,0 +1,249 @@
+"""``oomlint check``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+from oomlint.cli.options import Color, choice, flag, several, text, words
+from oomlint.config import ConfigError, load_settings
+from oomlint.engine import Options, run
+from oomlint.finding import Confidence, Severity
+from oomlint.output import summary
+from oomlint.output.printer import Printer, wants_color
+from oomlint.output.view import View, visible
+from oomlint.registry import catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from oomlint.config import Settings
+    from oomlint.engine import Report
+
+STDIN: Final = "-"
+
+_FIXES, _RULES, _OUTPUT, _FILES = "Fixes", "Rules", "Output", "Files and settings"
+
+
+class Format(StrEnum):
+    """How findings are written."""
+
+    FULL = "full"
+    CONCISE = "concise"
+    JSON = "json"
+    GITHUB = "github"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """Check files for memory bugs. Nothing of them is executed.
+
+    The exit status is 0 where all is clean or fixed, 1 for findings and for files that cannot be read, 2 for wrong options or settings and for errors of
+    oomlint itself.
+    """
+
+    paths: tuple[str, ...] = words("Files and folders to check, or `-` for standard input. The current folder by default.", "PATHS")
+
+    fix: bool = flag("Apply safe fixes.", _FIXES)
+    unsafe_fixes: bool = flag("With --fix or --diff, apply unsafe fixes too: numerics, order or memory layout may change.", _FIXES)
+    diff: bool = flag("Show what --fix would change, and write nothing.", _FIXES)
+    show_fixes: bool = flag("List what was fixed.", _FIXES)
+
+    select: tuple[str, ...] = several("Codes and prefixes of the rules to check, in place of those in the settings.", _RULES, "CODES")
+    ignore: tuple[str, ...] = several("Codes and prefixes of rules to leave out.", _RULES, "CODES")
+    extend_select: tuple[str, ...] = several("Codes and prefixes of rules to check beside the others.", _RULES, "CODES")
+    per_file_ignores: tuple[str, ...] = several("Rules to leave out in files that match a pattern.", _RULES, "PATTERN:CODES")
+    severity: Severity | None = choice("The lowest severity to show; `warning` unless the settings say otherwise.", _RULES, Severity)
+    min_confidence: Confidence | None = choice("The lowest confidence to show; `medium` unless the settings say otherwise.", _RULES, Confidence)
+
+    output_format: Format = choice("How findings are written: `full`, `concise`, `json` or `github`.", _OUTPUT, Format, Format.FULL, "FORMAT")
+    output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE")
+    statistics: bool = flag("Show how often each rule fires, instead of the findings.", _OUTPUT)
+    color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
+    quiet: bool = flag("Show findings and nothing else.", _OUTPUT, "-q")
+    exit_zero: bool = flag("Exit with 0 even where there are findings.", _OUTPUT)
+    exit_non_zero_on_fix: bool = flag("Exit with 1 where something was fixed, even if nothing is left.", _OUTPUT)
+
+    config: str | None = text("The settings file, in place of the nearest one.", _FILES, "FILE")
+    isolated: bool = flag("Ignore all settings files.", _FILES)
+    force_exclude: bool = flag("Apply excludes also to the paths given.", _FILES)
+    stdin_filename: str | None = text("The name of what comes from standard input.", _FILES, "NAME")
+    no_cache: bool = flag("Neither read nor write the cache.", _FILES)
+
+
+def perform(arguments: Arguments) -> int:
+    """Check, report, and return the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # no name of a file and no encoding of a terminal may end the run
+    try:
+        return _perform(arguments)
+    except ConfigError as error:
+        _say(f"error: {error}")
+        return 2
+
+
+def _perform(arguments: Arguments) -> int:
+    folder = os.getcwd()
+    paths, overlay = _inputs(arguments)
+    settings, root = load_settings(
+        Path(arguments.config) if arguments.config else None, arguments.isolated, Path(_start(paths, folder)), [code for code, _ in catalogue()]
+    )
+    options = Options(
+        fix=arguments.fix or arguments.diff,
+        unsafe_fixes=arguments.unsafe_fixes,
+        write=not arguments.diff,
+        force_exclude=arguments.force_exclude,
+        cache=not arguments.no_cache,
+        overlay=overlay,
+    )
+    report = run(paths, _overridden(settings, arguments), root, options)
+    view = View(folder, {**overlay, **{change.path: change.after for change in report.changes if arguments.diff or change.path in overlay}})
+    _tell(report, arguments, view)
+    mended_input = overlay and arguments.fix and not arguments.diff
+    if mended_input:
+        sys.stdout.buffer.write(next((change.after for change in report.changes), *overlay.values()))
+    with ExitStack() as stack:
+        stream: TextIO = sys.stderr if mended_input else sys.stdout
+        if arguments.output_file is not None:
+            try:
+                stream = stack.enter_context(open(arguments.output_file, "w", encoding="utf-8", errors="backslashreplace", newline="\n"))
+            except OSError as error:
+                raise ConfigError(f"{arguments.output_file}: {error.strerror or error}") from None
+        _write(report, arguments, view, stream)
+    return _status(report, arguments)
+
+
+# -- what goes in ------------------------------------------------------------------------------------------------
+
+
+def _inputs(arguments: Arguments) -> tuple[tuple[str, ...], dict[str, bytes]]:
+    """The paths to check, and the content of standard input by the path that it goes under."""
+    if STDIN not in arguments.paths and (arguments.stdin_filename is None or arguments.paths):
+        if arguments.stdin_filename is not None:
+            raise ConfigError("--stdin-filename names standard input, which is checked where the path is `-`")
+        return arguments.paths or (".",), {}
+    if len(arguments.paths) > 1:
+        raise ConfigError("standard input (`-`) is checked alone, without other paths")
+    name = arguments.stdin_filename or STDIN
+    return (name,), {os.path.abspath(name): sys.stdin.buffer.read()}
+
+
+def _start(paths: Sequence[str], folder: str) -> str:
+    """The folder from which settings are looked for: the one that holds all paths. Where that is the whole disk, the current one."""
+    places = [path if os.path.isdir(path) else os.path.dirname(path) for path in map(os.path.abspath, paths)]
+    try:
+        common = os.path.commonpath(places)
+    except ValueError:  # on several drives
+        return folder
+    return folder if os.path.dirname(common) == common else common
+
+
+def _overridden(settings: Settings, arguments: Arguments) -> Settings:
+    """The settings with the options in place. Unless --select starts anew, --ignore adds to the settings; the later word wins."""
+    ignore = arguments.ignore
+    if ignore or arguments.select or arguments.extend_select:
+        added = {code.strip().upper() for item in arguments.extend_select for code in item.split(",")}
+        kept = () if arguments.select else tuple(code for code in settings.ignore if code not in added)
+        ignore = (*kept, *ignore)
+    return settings.with_overrides(
+        select=arguments.select or None,
+        ignore=ignore if ignore or arguments.select or arguments.extend_select else None,
+        extend_select=(*settings.extend_select, *arguments.extend_select) if arguments.extend_select else None,
+        per_file_ignores=arguments.per_file_ignores or None,
+        severity=arguments.severity,
+        min_confidence=arguments.min_confidence,
+    )
+
+
+# -- what comes out ----------------------------------------------------------------------------------------------
+
+
+def _tell(report: Report, arguments: Arguments, view: View) -> None:
+    """What is no finding goes to standard error, a line each."""
+    for failure in report.failures:
+        _say(f"internal error: {failure.code} failed on {view.name(failure.path)}: {failure.cause} (OOMLINT_DEBUG=1 shows where)")
+        if os.environ.get("OOMLINT_DEBUG"):
+            sys.stderr.write(failure.trace)
+    if arguments.quiet:
+        return
+    for notice in report.notices:
+        _say(f"{view.name(notice.path)}: {notice.message}")
+    if not report.files and not report.findings:
+        _say(f"warning: no Python files under {', '.join(arguments.paths or ('.',))}")
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"oomlint: {visible(message)}\n")
+
+
+def _write(report: Report, arguments: Arguments, view: View, stream: TextIO) -> None:
+    printer = Printer(stream, color=wants_color(arguments.color, stream))
+    if arguments.diff:
+        from oomlint.output import diff  # noqa: PLC0415 - as all formats: only the one that is asked for
+
+        printer.lines(diff.lines(report.changes, view))
+        if report.fixed and not arguments.quiet:
+            _say(f"would fix {summary.count(len(report.fixed), 'finding')} in {summary.count(len(report.changes), 'file')}")
+        unread = [item for item in report.findings if item.code is None]
+        if unread:
+            from oomlint.output import concise  # noqa: PLC0415
+
+            Printer(sys.stderr, color=wants_color(arguments.color, sys.stderr)).lines(concise.lines(unread, view))
+        return
+    machine = _machine(report, arguments, view)
+    if machine is not None:
+        stream.write(machine)
+        return
+    printer.lines(_text(report, arguments, view))
+    if arguments.show_fixes and report.fixed:
+        printer.lines(summary.fixed_lines(report.fixed, view))
+    if not arguments.quiet and (report.files or report.findings):
+        printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=arguments.fix, unsafe=arguments.unsafe_fixes))
+
+
+def _machine(report: Report, arguments: Arguments, view: View) -> str | None:
+    """The report for another program; ``None`` where a text is asked for."""
+    if arguments.output_format is Format.JSON:
+        if arguments.statistics:
+            from oomlint.output import statistics  # noqa: PLC0415
+
+            return statistics.text(report.findings)
+        from oomlint.output import json_array  # noqa: PLC0415
+
+        return json_array.text(report.findings, view)
+    if arguments.output_format is Format.GITHUB and not arguments.statistics:
+        from oomlint.output import github  # noqa: PLC0415
+
+        return github.text(report.findings, view)
+    return None
+
+
+def _text(report: Report, arguments: Arguments, view: View) -> Iterator[tuple[tuple[str, str], ...]]:
+    if arguments.statistics:
+        from oomlint.output import statistics  # noqa: PLC0415
+
+        return statistics.lines(report.findings)
+    if arguments.output_format is Format.CONCISE:
+        from oomlint.output import concise  # noqa: PLC0415
+
+        return concise.lines(report.findings, view)
+    from oomlint.output import full  # noqa: PLC0415
+
+    return full.lines(report.findings, view)
+
+
+def _status(report: Report, arguments: Arguments) -> int:
+    """0 clean, 1 findings, 2 for an error of oomlint itself."""
+    if report.failures:
+        return 2
+    if arguments.exit_zero:
+        return 0
+    if arguments.diff:
+        return int(bool(report.changes) or any(item.code is None for item in report.findings))
+    return int(bool(report.findings) or (arguments.exit_non_zero_on_fix and bool(report.fixed)))

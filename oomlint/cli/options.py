@@ -1,0 +1,128 @@
+"""A command's options: fields of a record, from which both readers of the command line are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_Record = TypeVar("_Record")
+_KEY: Final = "option"
+
+
+class Color(StrEnum):
+    """When to colour the output."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class Kind(StrEnum):
+    """What an option takes."""
+
+    FLAG = "flag"
+    TEXT = "text"
+    LIST = "list"  # may be given several times
+    CHOICE = "choice"
+    WORDS = "words"  # what stands on the line without an option
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What the command line must know of a field."""
+
+    kind: Kind
+    help: str
+    panel: str | None = None
+    short: str | None = None
+    metavar: str | None = None
+    choices: type[StrEnum] | None = None
+
+
+def flag(text: str, panel: str, short: str | None = None) -> Any:
+    """A switch, off unless given."""
+    return field(default=False, metadata={_KEY: Option(Kind.FLAG, text, panel, short)})
+
+
+def text(text: str, panel: str, metavar: str) -> Any:
+    """A single value."""
+    return field(default=None, metadata={_KEY: Option(Kind.TEXT, text, panel, metavar=metavar)})
+
+
+def several(text: str, panel: str, metavar: str) -> Any:
+    """A value that may be given several times."""
+    return field(default=(), metadata={_KEY: Option(Kind.LIST, text, panel, metavar=metavar)})
+
+
+def choice(text: str, panel: str, choices: type[StrEnum], default: StrEnum | None = None, metavar: str | None = None) -> Any:
+    """One of a few words."""
+    return field(default=default, metadata={_KEY: Option(Kind.CHOICE, text, panel, metavar=metavar, choices=choices)})
+
+
+def words(text: str, metavar: str) -> Any:
+    """What stands on the line without an option."""
+    return field(default=(), metadata={_KEY: Option(Kind.WORDS, text, metavar=metavar)})
+
+
+def options_of(record: type[_Record]) -> dict[str, tuple[Option, Any]]:
+    """The options of a record and their defaults, by field."""
+    return {each.name: (each.metadata[_KEY], each.default) for each in fields(record)}  # type: ignore[arg-type]
+
+
+def spelling(name: str) -> str:
+    """How a field is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def read(record: type[_Record], line: Sequence[str]) -> _Record | None:
+    """The record that a command line means; ``None`` where it asks for help, is wrong, or is written in a way that is left to typer."""
+    options = options_of(record)
+    names = {spelling(name): name for name, (option, _) in options.items() if option.kind is not Kind.WORDS}
+    names |= {option.short: name for name, (option, _) in options.items() if option.short}
+    free = next((name for name, (option, _) in options.items() if option.kind is Kind.WORDS), None)
+    values: dict[str, Any] = {}
+    waiting = list(line)
+    while waiting:
+        word = waiting.pop(0)
+        if not word.startswith("-") or word == "-":
+            if free is None:
+                return None
+            values[free] = (*values.get(free, ()), word)
+            continue
+        word, equals, value = word.partition("=")
+        name = names.get(word)
+        if name is None:
+            return None
+        option = options[name][0]
+        if option.kind is Kind.FLAG:
+            if equals:
+                return None
+            values[name] = True
+            continue
+        if not equals:
+            if not waiting or waiting[0].startswith("-"):
+                return None
+            value = waiting.pop(0)
+        if not _take(values, name, option, value):
+            return None
+    return record(**values)
+
+
+def _take(values: dict[str, Any], name: str, option: Option, value: str) -> bool:
+    """Keep the value of an option, unless it is none of the choices."""
+    if option.choices is not None:
+        if value not in {str(each) for each in option.choices}:
+            return False
+        values[name] = option.choices(value)
+    else:
+        values[name] = (*values.get(name, ()), value) if option.kind is Kind.LIST else value
+    return True
+
+
+def from_typer(record: type[_Record], values: Mapping[str, Any]) -> _Record:
+    """The record of what typer has read."""
+    return record(**{name: tuple(value or ()) if options_of(record)[name][0].kind in {Kind.LIST, Kind.WORDS} else value for name, value in values.items()})

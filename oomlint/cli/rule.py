@@ -1,0 +1,85 @@
+"""``oomlint rule``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from oomlint import registry
+from oomlint.cli.options import Color, choice, flag, words
+from oomlint.output.printer import wants_color
+from oomlint.output.urls import page_of
+from oomlint.rule import page
+
+if TYPE_CHECKING:
+    from oomlint.rule import Rule
+
+_OUTPUT = "Output"
+
+
+class Format(StrEnum):
+    """How a page is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """Explain a rule: what it does, why it matters, and what to write instead."""
+
+    names: tuple[str, ...] = words("The code or the name of the rule.", "RULE")
+    all: bool = flag("Explain every rule.", _OUTPUT)
+    output_format: Format = choice("How the page is written.", _OUTPUT, Format, Format.TEXT)
+    color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
+
+
+def perform(arguments: Arguments) -> int:
+    """Print pages and return the exit status."""
+    if len(arguments.names) != 1 - arguments.all:
+        sys.stderr.write("oomlint: error: give the code of one rule, such as OOM101, or --all\n")
+        return 2
+    try:
+        codes = [registry.find(name) for name in arguments.names] or [code for code, _ in registry.catalogue()]
+    except ValueError as error:
+        sys.stderr.write(f"oomlint: error: {error}\n")
+        return 2
+    rules = [registry.load(code) for code in codes]
+    if arguments.output_format is Format.JSON:
+        entries = [_entry(rule) for rule in rules]
+        sys.stdout.write(json.dumps(entries if arguments.all else entries[0], indent=2) + "\n")
+    else:
+        _print("\n\n".join(map(markdown, rules)) + "\n", color=wants_color(arguments.color, sys.stdout))
+    return 0
+
+
+def markdown(rule: Rule) -> str:
+    """The page of a rule with its title."""
+    fix = {None: "none", "display": "advice only"}.get(rule.fixable, rule.fixable)
+    return f"# {rule.slug} ({rule.code})\n\nSeverity: **{rule.severity.value}** · Fix: **{fix}**\n\n{page(rule).text}"
+
+
+def _entry(rule: Rule) -> dict[str, object]:
+    return {
+        "code": rule.code,
+        "name": rule.slug,
+        "summary": page(rule).summary,
+        "severity": rule.severity.value,
+        "fix": rule.fixable.value if rule.fixable else None,
+        "explanation": page(rule).text,
+        "url": page_of(rule.code),
+    }
+
+
+def _print(text: str, *, color: bool) -> None:
+    if not color:
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        sys.stdout.write(text)
+        return
+    from rich.console import Console  # noqa: PLC0415 - only for colour
+    from rich.markdown import Markdown  # noqa: PLC0415
+
+    Console(force_terminal=True, color_system="standard", no_color=False).print(Markdown(text))

@@ -1,0 +1,374 @@
+"""Settings: ``[tool.oomlint]`` of pyproject.toml, or an oomlint.toml, validated into one frozen record.
+
+The record is a plain dataclass. pydantic, which validates a table and writes the JSON Schema, is built from it and imported only where a table
+has to be read: a run without settings pays nothing for them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
+
+from oomlint.finding import Confidence, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pydantic import BaseModel, ValidationError
+
+SETTINGS_FILES: Final = (".oomlint.toml", "oomlint.toml")  # keys at their top; in a folder they win over pyproject.toml
+PROJECT_MARKERS: Final = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+DEFAULT_EXCLUDE: Final = (
+    ".bzr", ".direnv", ".eggs", ".git", ".git-rewrite", ".hg", ".ipynb_checkpoints", ".mypy_cache", ".nox", ".oomlint_cache", ".pants.d",
+    ".pyenv", ".pytest_cache", ".pytype", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode", "__pycache__", "__pypackages__", "_build", "buck-out",
+    "build", "dist", "node_modules", "site-packages",
+)  # fmt: skip
+
+_CODE: Final = re.compile(r"[Aa][Ll][Ll]|[Oo][Oo][Mm][0-9]{0,3}")
+_SPECIFIERS: Final = re.compile(r"\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*(?:,\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*)*,?\s*")
+_CODE_FIELDS: Final = ("select", "ignore", "extend_select")
+_SHOWN_LENGTH: Final = 40
+
+
+class ConfigError(Exception):
+    """Settings that cannot be used, in one line that names file, key and cause."""
+
+
+class StartMethod(StrEnum):
+    """How worker processes come to be. ``auto`` takes what the code says, else counts both kinds."""
+
+    AUTO = "auto"
+    FORK = "fork"
+    SPAWN = "spawn"
+    FORKSERVER = "forkserver"
+
+
+class _About(NamedTuple):
+    """What the documentation says of a setting, and its lower bound."""
+
+    text: str
+    least: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run is asked to do. The keys are the same in TOML, with hyphens."""
+
+    select: Annotated[tuple[str, ...], _About("Codes and prefixes of the rules to check.")] = ("OOM",)
+    ignore: Annotated[tuple[str, ...], _About("Codes and prefixes of the rules to leave out.")] = ()
+    extend_select: Annotated[tuple[str, ...], _About("Codes and prefixes to check beside those of `select`.")] = ()
+    per_file_ignores: Annotated[Mapping[str, tuple[str, ...]], _About("Codes and prefixes to leave out in files that match a pattern.")] = field(
+        default_factory=dict, hash=False
+    )
+    exclude: Annotated[tuple[str, ...], _About("Files and folders to leave out, as lines of a .gitignore in the project's root.")] = DEFAULT_EXCLUDE
+    extend_exclude: Annotated[tuple[str, ...], _About("Files and folders to leave out beside those of `exclude`.")] = ()
+    respect_gitignore: Annotated[bool, _About("Leave out what .gitignore files and .git/info/exclude name.")] = True
+    severity: Annotated[Severity, _About("The lowest severity to show.")] = Severity.WARNING
+    min_confidence: Annotated[Confidence, _About("The lowest confidence to show.")] = Confidence.MEDIUM
+    start_method: Annotated[StartMethod, _About("How worker processes start where the code does not say; `auto` counts both kinds.")] = StartMethod.AUTO
+    requires_python: Annotated[str | None, _About("Versions of Python that the code runs under; from [project] where absent.")] = None
+    workers_over_memory: Annotated[int, _About("OOM114: workers from which a data set in memory is worth a word.", least=1)] = 4
+    worker_limit: Annotated[int, _About("OOM120: workers from which a loader is worth a word.", least=1)] = 16
+    small_bytes: Annotated[int, _About("Data proven to be under this many bytes in all is small: no finding.", least=0)] = 16 * 2**20
+    small_elements: Annotated[int, _About("Containers proven to hold under this many elements are small: no finding.", least=0)] = 50_000
+    inflight_bytes: Annotated[int, _About("OOM121: bytes that the batches in flight may take.", least=0)] = 4 * 2**30
+    array_bytes: Annotated[int, _About("OOM407: bytes from which an array built in `__init__` is large.", least=0)] = 256 * 2**20
+    cache_dir: Annotated[str, _About("Folder of the cache, from the project's root.")] = ".oomlint_cache"
+
+    def with_overrides(self, **overrides: object) -> Settings:
+        """These settings with the options of a command line in place; ``None`` stands for an option that was not given.
+
+        Codes may come comma-separated, per-file-ignores as ``pattern:CODE,CODE``, choices as their words. Raises ConfigError for a value that does not fit.
+        """
+        known = {each.name for each in fields(self)}
+        values = {name: _from_option(name, value) for name, value in overrides.items() if value is not None}
+        if not known >= values.keys():
+            raise TypeError(f"no such setting: {', '.join(sorted(values.keys() - known))}")
+        settings = replace(self, **values)
+        _check_values(settings, values)
+        return settings
+
+    def check_codes(self, known: Iterable[str]) -> None:
+        """Raise ConfigError where a code or prefix fits none of the ``known`` codes."""
+        codes = tuple(known)
+        for key, code in self.codes():
+            if code != "ALL" and not any(each.startswith(code) for each in codes):
+                raise ConfigError(f"{key}: unknown rule or prefix {code!r}")
+
+    def codes(self) -> Iterator[tuple[str, str]]:
+        """Every code and prefix, in capitals, with the key that holds it."""
+        for name in _CODE_FIELDS:
+            for code in getattr(self, name):
+                yield key_of(name), code
+        for pattern, ignored in self.per_file_ignores.items():
+            for code in ignored:
+                yield f"per-file-ignores.{pattern!r}", code
+
+    def as_table(self) -> dict[str, object]:
+        """The settings as they would stand in TOML: plain lists, numbers and words. Equal settings give equal tables."""
+        return {key_of(each.name): _plain(getattr(self, each.name)) for each in fields(self)}
+
+
+def key_of(name: str) -> str:
+    """The TOML key of a field."""
+    return name.replace("_", "-")
+
+
+def load_settings(config: Path | None, isolated: bool, start: Path, known: Iterable[str] = ()) -> tuple[Settings, Path]:  # noqa: FBT001
+    """The settings that hold in ``start``, and the project's root. Raises ConfigError.
+
+    ``config`` names a settings file, ``isolated`` ignores them all; else the nearest of ``start`` and the folders above it is taken. With ``known``
+    codes given, codes that fit none of them are refused. The root is the folder of the settings file, else the nearest folder that looks like a project,
+    else ``start``.
+    """
+    if config is not None and isolated:
+        raise ConfigError("a settings file is given and is to be ignored: --config and --isolated exclude each other")
+    start = Path(os.path.abspath(start))
+    folder = start.parent if os.path.isfile(start) else start
+    if isolated:
+        return Settings(), _project_root(folder)
+    found = _given(Path(os.path.abspath(config))) if config else _nearest(folder)
+    root = found[0].parent if found else _project_root(folder)
+    settings = _settings_of(*found, tuple(known)) if found else Settings()
+    if settings.requires_python is None:
+        settings = replace(settings, requires_python=_requires_python(root / "pyproject.toml"))
+    return settings, root
+
+
+def json_schema() -> dict[str, object]:
+    """The JSON Schema of ``[tool.oomlint]``."""
+    schema: dict[str, Any] = _model().model_json_schema(by_alias=True)
+    code = {"type": "string", "pattern": f"^(?:{_CODE.pattern})$"}
+    properties = schema["properties"]
+    for name in _CODE_FIELDS:
+        properties[key_of(name)]["items"] = code
+    properties["per-file-ignores"]["additionalProperties"]["items"] = code
+    for part in (*properties.values(), *schema["$defs"].values()):
+        part.pop("title", None)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "oomlint"}
+
+
+# Files
+
+
+def _given(path: Path) -> tuple[Path, dict[str, object]]:
+    document = _document(path)
+    return path, (_tool_table(path, document) or {}) if path.name == "pyproject.toml" else document
+
+
+def _nearest(folder: Path) -> tuple[Path, dict[str, object]] | None:
+    """The nearest settings file and its table. A pyproject.toml without the table is passed by."""
+    for each in (folder, *folder.parents):
+        for name in SETTINGS_FILES:
+            path = each / name
+            if os.path.isfile(path):  # unlike Path.is_file, False also where a folder above may not be read
+                return path, _document(path)
+        path = each / "pyproject.toml"
+        if os.path.isfile(path) and b"oomlint" in _bytes(path):  # cheap: no TOML parser for a file that cannot hold the table
+            table = _tool_table(path, _document(path))
+            if table is not None:
+                return path, table
+    return None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{_shown(path)}: {error.strerror}") from None
+
+
+def _document(path: Path) -> dict[str, object]:
+    import tomllib  # noqa: PLC0415 - only where there is a file to read
+
+    try:
+        document: dict[str, object] = tomllib.loads(_bytes(path).decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{_shown(path)}: not valid UTF-8 at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{_shown(path)}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{_shown(path)}: not valid TOML: nested too deeply") from None
+    return document
+
+
+def _tool_table(path: Path, document: dict[str, object]) -> dict[str, object] | None:
+    tool = document.get("tool")
+    table = tool.get("oomlint") if isinstance(tool, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise ConfigError(f"{_shown(path)}: tool.oomlint: {_value(table)} is not a table")
+    return table
+
+
+def _requires_python(path: Path) -> str | None:
+    """What the project's own metadata say; nothing where they cannot be read, which is not for this tool to judge."""
+    try:
+        if not os.path.isfile(path) or b"requires-python" not in path.read_bytes():
+            return None
+        project = _document(path).get("project")
+    except (OSError, ConfigError):
+        return None
+    value = project.get("requires-python") if isinstance(project, dict) else None
+    return value.strip() if isinstance(value, str) and _SPECIFIERS.fullmatch(value) else None
+
+
+def _project_root(folder: Path) -> Path:
+    return next((each for each in (folder, *folder.parents) if any(os.path.exists(each / marker) for marker in PROJECT_MARKERS)), folder)
+
+
+def _shown(path: Path) -> str:
+    """A path as a message gives it: from the current folder where it lies below it."""
+    try:
+        return path.relative_to(Path.cwd()).as_posix()
+    except (ValueError, OSError):
+        return path.as_posix()
+
+
+# Values
+
+
+def _settings_of(path: Path, table: dict[str, object], known: tuple[str, ...]) -> Settings:
+    if not table:
+        return Settings()
+    origin = f"{_shown(path)}: [tool.oomlint] " if path.name == "pyproject.toml" else f"{_shown(path)}: "
+    try:
+        values = _validated(table)
+        settings = Settings(**{name: _capitals(name, value) for name, value in values.items()})
+        _check_values(settings, values)
+        if known:
+            settings.check_codes(known)
+    except ConfigError as error:
+        raise ConfigError(f"{origin}{error}") from None
+    return settings
+
+
+def _validated(table: dict[str, object]) -> dict[str, Any]:
+    """The fields that a table sets, with their types."""
+    from pydantic import ValidationError  # noqa: PLC0415 - a tenth of a second, paid only where there is a table
+
+    try:
+        # By way of JSON: there, strict validation takes lists for tuples and words for choices, and still no "4" for 4.
+        model = _model().model_validate_json(json.dumps(table, default=str), strict=True)
+    except ValidationError as error:
+        raise ConfigError(_first_cause(error)) from None
+    return {name: getattr(model, name) for name in model.model_fields_set}
+
+
+@cache
+def _model() -> type[BaseModel]:
+    """The pydantic model of a table, made from the record's own fields."""
+    from pydantic import ConfigDict, Field, create_model  # noqa: PLC0415 - see above
+
+    defaults = Settings()
+    definitions: dict[str, Any] = {}
+    for name, hint in get_type_hints(Settings, include_extras=True).items():
+        (about,) = hint.__metadata__
+        definitions[name] = (hint.__origin__, Field(getattr(defaults, name), description=about.text, ge=about.least))
+    config = ConfigDict(extra="forbid", frozen=True, alias_generator=key_of, json_schema_extra={"description": "Settings of oomlint."})
+    model: type[BaseModel] = create_model("Table", __config__=config, **definitions)
+    return model
+
+
+_CAUSES: Final = {
+    "int_type": "is not a whole number",
+    "int_from_float": "is not a whole number",
+    "string_type": "is not a string",
+    "bool_type": "is not true or false",
+    "tuple_type": "is not a list",
+    "dict_type": "is not a table",
+    "mapping_type": "is not a table",
+}
+
+
+def _first_cause(error: ValidationError) -> str:
+    """The first thing that pydantic refuses, in the words of this tool. A key that is not known comes first: it often explains the rest."""
+    problems = sorted(error.errors(include_url=False), key=lambda problem: problem["type"] != "extra_forbidden")
+    first, kind, context = problems[0], problems[0]["type"], problems[0].get("ctx", {})
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part!r}" if index else part for index, part in enumerate(first["loc"]))
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    if kind == "extra_forbidden":
+        hint = ": the keys stand at the top of this file, without a table" if key == "tool" else _suggestion(key, Settings().as_table())
+        return f"unknown key {key!r}{hint}{more}"
+    if kind == "enum":
+        cause = f"is not one of {context['expected']}"
+    elif kind == "greater_than_equal":
+        cause = f"is less than {context['ge']}"
+    else:
+        cause = _CAUSES.get(kind) or f"does not fit: {first['msg']}"
+    return f"{key}: {_value(first['input'])} {cause}{more}"
+
+
+def _check_values(settings: Settings, given: Iterable[str]) -> None:
+    """Raise ConfigError for a given value of the right type that means nothing."""
+    for key, code in settings.codes():
+        if not _CODE.fullmatch(code):
+            raise ConfigError(f"{key}: {_value(code)} is not a rule code or a prefix of one, such as 'OOM101' or 'OOM1'")
+    if "requires_python" in given and settings.requires_python is not None and not _SPECIFIERS.fullmatch(settings.requires_python):
+        raise ConfigError(f"requires-python: {_value(settings.requires_python)} is not a version specifier such as '>=3.10'")
+
+
+def _capitals(name: str, value: Any) -> Any:
+    """Codes in capitals; other values as they are."""
+    if name in _CODE_FIELDS:
+        return tuple(code.upper() for code in value)
+    if name == "per_file_ignores":
+        return {pattern: tuple(code.upper() for code in codes) for pattern, codes in value.items()}
+    return value
+
+
+def _from_option(name: str, value: Any) -> Any:
+    """A value as a command line gives it."""
+    choices: dict[str, type[StrEnum]] = {"severity": Severity, "min_confidence": Confidence, "start_method": StartMethod}
+    if name in choices:
+        try:
+            return choices[name](value)
+        except ValueError:
+            expected = ", ".join(repr(str(choice)) for choice in choices[name])
+            raise ConfigError(f"{key_of(name)}: {_value(value)} is not one of {expected}") from None
+    if name in _CODE_FIELDS:
+        return _capitals(name, _split(value))
+    if name == "per_file_ignores":
+        return _capitals(name, value if isinstance(value, Mapping) else _per_file_ignores(value))
+    return tuple(value) if isinstance(value, list | tuple) else value
+
+
+def _per_file_ignores(options: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    table: dict[str, tuple[str, ...]] = {}
+    for option in options:
+        pattern, colon, codes = option.rpartition(":")  # the last colon: a path may hold others
+        if not colon or not pattern or not codes.strip():
+            raise ConfigError(f"per-file-ignores: {_value(option)} is not of the form 'pattern:CODE'")
+        table[pattern] = (*table.get(pattern, ()), *_split([codes]))
+    return table
+
+
+def _split(options: Iterable[str]) -> tuple[str, ...]:
+    return tuple(code.strip() for option in options for code in option.split(",") if code.strip())
+
+
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+
+    close = get_close_matches(word.replace("_", "-"), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _value(value: object) -> str:
+    """A value on one line, not too long."""
+    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 3] + "..."
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, StrEnum):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: list(codes) for key, codes in sorted(value.items())}
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,373 @@
+"""Runs a check: finds the files, lets the scout choose, asks the rules, and puts what they say in order.
+
+Rules and libcst are imported only where the scout lets a file through. What comes out depends on the files and the settings alone: not on the number of
+processes, the cache or the clock.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from oomlint import registry
+from oomlint.cache import Cache, content_digest, project_key
+from oomlint.discovery import PerFileIgnores, discover
+from oomlint.finding import Confidence, Finding, Place, Severity
+from oomlint.fixing import Notice, WriteRefusedError, mend, write
+from oomlint.scout import triage
+from oomlint.source import SourceError, read_source
+from oomlint.suppress import Suppressions, apply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from oomlint.cache import Verdict
+    from oomlint.config import Settings
+    from oomlint.fixing import Change
+    from oomlint.model.project import Project
+    from oomlint.rule import Rule
+
+CANNOT_CHECK: Final = "cannot-check"  # stands in place of a rule's name where a file cannot be read or parsed
+
+# Work that is worth one more process, whose start costs about as much as a tenth of it.
+_TRIAGE_BYTES: Final = 8_000_000
+_LINT_BYTES: Final = 400_000
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run, apart from what the settings say."""
+
+    fix: bool = False  # mend what was found, in memory
+    unsafe_fixes: bool = False
+    write: bool = True  # put what was mended on the disk
+    force_exclude: bool = False
+    cache: bool = True
+    processes: int | None = None  # None: as many as the work is worth
+    scout: bool = True  # False: libcst reads every file; slow, and finds the same
+    overlay: Mapping[str, bytes] = field(default_factory=dict)  # contents that stand in for files, by absolute path
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A rule that raised: a bug of oomlint, not of the file."""
+
+    code: str
+    path: str
+    cause: str
+    trace: str = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run has come to."""
+
+    findings: tuple[Finding, ...]  # after fixing: what is left
+    files: int
+    fixed: tuple[Finding, ...] = ()
+    changes: tuple[Change, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], options: Options | None = None) -> Report:
+    """Check the files under ``paths``. Raises ConfigError for a code that no rule has."""
+    options = options or Options()
+    root = os.path.abspath(root)
+    settings.check_codes(code for code, _ in registry.catalogue())
+    codes = registry.codes(settings.select, settings.ignore, settings.extend_select)
+    given = [path for path in paths if os.path.abspath(path) not in options.overlay or (options.force_exclude and os.path.lexists(path))]
+    found = discover(given, settings, root, options.force_exclude)
+    named = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
+    files = tuple(sorted({*found.files, *(named & options.overlay.keys())}))
+    job = _Job(settings, root, codes, options.scout, options.overlay)
+    by_file, failures = _check(job, files, options)
+    problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
+    if not options.fix:
+        return Report(_ordered([*problems, *(item for items in by_file.values() for item in items)]), len(files), failures=failures)
+    report = _mend(job, by_file, options)
+    return Report(_ordered([*problems, *report.findings]), len(files), report.fixed, report.changes, report.notices, failures)
+
+
+def cannot_check(path: str, cause: str, cell: int = 0, row: int = 1, column: int = 1) -> Finding:
+    """What is said of a file that cannot be read or parsed."""
+    return Finding(None, CANNOT_CHECK, cause, Severity.ERROR, Confidence.HIGH, Place(path, cell, row, column, row, column))
+
+
+def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Sorted, and what says the same of the same place said once."""
+    unique: dict[tuple[object, ...], Finding] = {}
+    for item in sorted(findings, key=lambda item: item.sort_key):
+        unique.setdefault((item.code, item.place, item.message), item)
+    return tuple(unique.values())
+
+
+# -- one file ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a process must know to check a file."""
+
+    settings: Settings
+    root: str
+    codes: tuple[str, ...]
+    scout: bool
+    overlay: Mapping[str, bytes]
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # what is known of contents
+
+
+class _Looked(NamedTuple):
+    """What a first look at a file says."""
+
+    path: str
+    digest: str = ""
+    size: int = 0
+    verdict: Verdict | None = None  # the scout's, where it had to be asked
+    parse: bool = False  # a rule may have something to say
+    comments: bool = False  # a suppression may be unused
+    broken: Finding | None = None
+
+
+class _Linted(NamedTuple):
+    """What the rules say of a file."""
+
+    findings: tuple[Finding, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+class _Checker:
+    """Checks files one by one. Every process has its own."""
+
+    def __init__(self, job: _Job) -> None:
+        self._job = job
+        self._ignores = PerFileIgnores(job.settings, job.root)
+        self._project: Project | None = None
+
+    def look(self, path: str) -> _Looked:
+        """Read a file and ask the scout."""
+        try:
+            source = read_source(path, self._job.overlay.get(path))
+        except SourceError as error:
+            return _Looked(path, broken=_broken(error))
+        digest = content_digest(path, source.data)
+        comments = Suppressions.from_source(source).reportable
+        if not self._job.scout:
+            return _Looked(path, digest, len(source.data), None, parse=True, comments=comments)
+        fresh: Verdict | None = None
+        known = self._job.verdicts.get(digest)
+        if known is None:
+            seen = triage(source.text)
+            known = fresh = (seen.parse, seen.error)
+        parse, mistake = known
+        broken = None
+        if mistake is not None:
+            row, column, cause = mistake
+            place = source.place(row, column, row, column)
+            broken = cannot_check(path, cause, place.cell, place.row, place.column)
+        return _Looked(path, digest, len(source.data), fresh, parse, comments, broken)
+
+    def lint(self, looked: _Looked) -> _Linted:
+        """Ask the rules about a file, silence what its comments silence, and leave out what is not to be shown."""
+        settings = self._job.settings
+        ignored = tuple("" if code == "ALL" else code for code in self._ignores.codes(looked.path))
+        codes = [code for code in self._job.codes if not code.startswith(ignored)] if ignored else self._job.codes
+        try:
+            said, failures = self._ask(looked.path, codes) if looked.parse else ([], [])
+            source = read_source(looked.path, self._job.overlay.get(looked.path))
+            findings = apply(said, Suppressions.from_source(source), codes, [code for code, _ in registry.catalogue()])
+        except SourceError as error:
+            return _Linted((_broken(error),))
+        except RecursionError:
+            return _Linted((cannot_check(looked.path, "nested too deeply to be checked"),))
+        shown = (item for item in findings if item.severity.rank <= settings.severity.rank and item.confidence.rank <= settings.min_confidence.rank)
+        return _Linted(_ordered(shown), tuple(failures))
+
+    def _ask(self, path: str, codes: Iterable[str]) -> tuple[list[Finding], list[Failure]]:
+        if self._project is None:
+            from oomlint.model.project import Project  # noqa: PLC0415 - brings libcst
+
+            self._project = Project(self._job.root, self._job.settings, self._job.overlay)
+        module = self._project.module(path)
+        findings: list[Finding] = []
+        failures: list[Failure] = []
+        for rule in map(registry.load, codes):
+            try:
+                findings += rule.check(module, self._project)
+            except RecursionError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a rule does wrong, the other rules and files are checked
+                failures.append(_failure(rule, path, error))
+        return findings, failures
+
+
+def _broken(error: SourceError) -> Finding:
+    return cannot_check(error.path, error.message, error.cell, error.row, error.column)
+
+
+def _failure(rule: Rule, path: str, error: Exception) -> Failure:
+    import traceback  # noqa: PLC0415 - never needed, one hopes
+
+    cause = " ".join(f"{type(error).__name__}: {error}".split())
+    return Failure(rule.code, path, cause, "".join(traceback.format_exception(error)))
+
+
+# -- all files ---------------------------------------------------------------------------------------------------
+
+
+def _check(job: _Job, files: Sequence[str], options: Options) -> tuple[dict[str, tuple[Finding, ...]], tuple[Failure, ...]]:
+    """Findings of every file, and the rules that failed."""
+    usable = options.cache and not job.overlay
+    cache = Cache(os.path.join(job.root, job.settings.cache_dir) if usable else None)
+    looks = _each(_Job(job.settings, job.root, job.codes, job.scout, job.overlay, cache.verdicts), _Checker.look, files, _weigh(files), options.processes)
+    by_file: dict[str, tuple[Finding, ...]] = {}
+    waiting: list[_Looked] = []
+    for looked in looks:
+        if looked.verdict is not None:
+            cache.keep_verdict(looked.digest, looked.verdict)
+        by_file[looked.path] = (looked.broken,) if looked.broken else ()
+        if looked.broken is None and (looked.parse or looked.comments):
+            waiting.append(looked)
+    if waiting and usable:
+        cache.open_findings(project_key(job.root, job.settings.as_table(), job.codes))
+    fresh: list[_Looked] = []
+    for looked in waiting:
+        known = cache.findings(looked.path, looked.digest)
+        if known is None:
+            fresh.append(looked)
+        else:
+            by_file[looked.path] = known
+    results = _lint(job, fresh, options)
+    for looked, linted in zip(fresh, results, strict=True):
+        by_file[looked.path] = linted.findings
+        # A rule sees nothing outside of the root but the file itself: only below it the key tells that nothing has changed.
+        if not linted.failures and looked.path.startswith(os.path.join(job.root, "")):
+            cache.keep_findings(looked.path, looked.digest, linted.findings)
+    cache.save()
+    return by_file, tuple(failure for linted in results for failure in linted.failures)
+
+
+def _lint(job: _Job, items: Sequence[_Looked], options: Options) -> list[_Linted]:
+    if any(item.parse for item in items):
+        importlib.import_module("oomlint.model.project")  # before any fork, so that it is paid for once
+        for code in job.codes:
+            registry.load(code)
+    return _each(job, _Checker.lint, items, sum(item.size for item in items if item.parse) / _LINT_BYTES, options.processes)
+
+
+def _weigh(files: Iterable[str]) -> float:
+    """How many processes a first look at the files is worth."""
+    total = 0
+    for path in files:
+        try:
+            total += os.stat(path).st_size
+        except OSError:
+            continue
+    return total / _TRIAGE_BYTES
+
+
+def _mend(job: _Job, by_file: dict[str, tuple[Finding, ...]], options: Options) -> Report:
+    """Apply fixes and write what has changed. A file that cannot be written keeps its findings."""
+    if not any(item.fix for items in by_file.values() for item in items):
+        return Report(tuple(item for items in by_file.values() for item in items), len(by_file))
+
+    def lint(overlay: Mapping[str, bytes]) -> dict[str, tuple[Finding, ...]]:
+        return _again(job, by_file, overlay, options)
+
+    outcome = mend(by_file, lint, unsafe=options.unsafe_fixes, overlay=options.overlay)
+    left = {path: tuple(items) for path, items in outcome.findings.items()}
+    notices, changes = list(outcome.notices), []
+    for change in outcome.changes:
+        try:
+            if options.write and change.path not in options.overlay:
+                write(change)
+        except WriteRefusedError as error:
+            notices.append(Notice(change.path, str(error)))
+        except OSError as error:
+            notices.append(Notice(change.path, f"fixes are not applied: {error.strerror or error}"))
+        else:
+            changes.append(change)
+            continue
+        left[change.path] = by_file[change.path]
+    written = {change.path for change in changes}
+    fixed = tuple(item for item in outcome.fixed if item.fix and all(edit.place.path in written for edit in item.fix.edits))
+    return Report(tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices))
+
+
+def _again(job: _Job, by_file: Mapping[str, tuple[Finding, ...]], overlay: Mapping[str, bytes], options: Options) -> dict[str, tuple[Finding, ...]]:
+    """Findings of every file, with other contents in place. What the scout kept out and nobody has touched is as it was."""
+    changed = _Job(job.settings, job.root, job.codes, job.scout, overlay)
+    results = dict(by_file)
+    checker = _Checker(changed)
+    waiting = []
+    for path, items in by_file.items():
+        looked = checker.look(path) if path in overlay or items else _Looked(path)
+        if looked.broken is not None:
+            results[path] = (looked.broken,)
+        elif looked.parse or looked.comments:
+            waiting.append(looked)
+    for looked, linted in zip(waiting, _lint(changed, waiting, options), strict=True):
+        failed = tuple(cannot_check(failure.path, f"{failure.code} failed: {failure.cause}") for failure in linted.failures)
+        results[looked.path] = linted.findings + failed
+    return results
+
+
+# -- processes ---------------------------------------------------------------------------------------------------
+
+_checker: _Checker | None = None  # in a child process
+
+
+def _each(job: _Job, method: Callable[[_Checker, _Item], _Result], items: Sequence[_Item], worth: float, processes: int | None) -> list[_Result]:
+    """The results for all items, in their order, from as many processes as the work is worth."""
+    number = processes or min(_processors(), round(worth))
+    results: list[_Result] = []
+    if number > 1 and len(items) > 1:
+        # The system may allow no processes, or one is killed, for want of memory most likely: one at a time takes less.
+        with suppress(ImportError, OSError, RuntimeError):
+            _spread(job, method, items, number, results)
+    checker = _Checker(job)
+    results += [method(checker, item) for item in items[len(results) :]]
+    return results
+
+
+def _spread(job: _Job, method: Callable[[_Checker, _Item], _Result], items: Sequence[_Item], number: int, results: list[_Result]) -> None:
+    import multiprocessing  # noqa: PLC0415 - most runs need none of it
+    import threading  # noqa: PLC0415
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
+
+    # A fork is cheap and shares what is imported, and is sound only while there is one thread.
+    fork = sys.platform == "linux" and threading.active_count() == 1
+    context = multiprocessing.get_context("fork" if fork else "spawn")
+    with ProcessPoolExecutor(number, context, _begin, (job,)) as pool:
+        for result in pool.map(partial(_in_child, method), items, chunksize=max(1, len(items) // (4 * number))):
+            results.append(result)  # noqa: PERF402 - what has come before a failure is kept
+
+
+def _begin(job: _Job) -> None:
+    import signal  # noqa: PLC0415
+
+    global _checker  # noqa: PLW0603 - a process of the pool has no other place for it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt ends it at once; the parent speaks for all
+    _checker = _Checker(job)
+
+
+def _in_child(method: Callable[[_Checker, _Item], _Result], item: _Item) -> _Result:
+    if _checker is None:
+        raise RuntimeError("this process was not made to check files")
+    return method(_checker, item)
+
+
+def _processors() -> int:
+    """Processors that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1

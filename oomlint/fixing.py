@@ -1,0 +1,316 @@
+"""Applies fixes: the first of two that overlap wins, the result is checked again, and a file is written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from oomlint.finding import Safety
+from oomlint.source import SourceError, apply_edits, read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from oomlint.finding import Edit, Finding, Place
+
+    Findings = Mapping[str, Sequence[Finding]]  # by the file they are in, one entry for every checked file
+    Lint = Callable[[Mapping[str, bytes]], Findings]  # checks again, with these contents in place of the files
+
+ROUNDS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the user should know about a file and that is no finding."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file before and after its fixes."""
+
+    path: str
+    encoding: str
+    before: bytes
+    after: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What fixing came to. Nothing is written yet."""
+
+    changes: tuple[Change, ...]
+    fixed: tuple[Finding, ...]
+    findings: Findings  # what is left, places in the changed files
+    notices: tuple[Notice, ...]
+
+
+class WriteRefusedError(Exception):
+    """A file must not be written; the message is one line."""
+
+
+def mend(found: Findings, lint: Lint, *, unsafe: bool = False, overlay: Mapping[str, bytes] | None = None) -> Outcome:
+    """Apply the fixes of ``found`` in memory until nothing is left to apply, in at most ``ROUNDS`` rounds.
+
+    Safe fixes are applied, with ``unsafe`` the unsafe ones too. A fix whose result does not parse, leaves its own finding or adds one of equal or higher
+    severity is left out. ``overlay`` holds contents that stand in for files (standard input).
+    """
+    mender = _Mender(found, lint, unsafe=unsafe, overlay=overlay or {})
+    mender.run()
+    return mender.outcome()
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A set of edits and the findings that it mends."""
+
+    edits: tuple[Edit, ...]
+    findings: list[Finding]
+
+
+@dataclass(slots=True)
+class _State:
+    """Contents of the changed files and what a check says of them."""
+
+    contents: dict[str, bytes] = field(default_factory=dict)
+    findings: Findings = field(default_factory=dict)
+
+
+class _Mender:
+    def __init__(self, found: Findings, lint: Lint, *, unsafe: bool, overlay: Mapping[str, bytes]) -> None:
+        self._lint = lint
+        self._overlay = overlay
+        self._allowed = {Safety.SAFE, Safety.UNSAFE} if unsafe else {Safety.SAFE}
+        self._state = _State(findings=found)
+        self._changed: dict[str, tuple[str, bytes]] = {}  # encoding and bytes of the files before the first edit
+        self._fixed: list[Finding] = []
+        self._dropped: set[tuple[object, ...]] = set()
+        self._notices: dict[Notice, None] = {}  # ordered, each once
+        self._refusals: dict[str, str | None] = {}
+        self._twins: dict[str, list[str]] | None = None
+
+    def run(self) -> None:
+        """Apply fixes round by round."""
+        for _ in range(ROUNDS):
+            candidates = self._candidates()
+            if not candidates:
+                return
+            self._settle(candidates)
+        for path in sorted({item.findings[0].place.path for item in self._candidates()}):
+            self._say(path, f"fixes are still to be applied after {ROUNDS} rounds")
+
+    def outcome(self) -> Outcome:
+        """What has come of it."""
+        changes = []
+        for path, (encoding, before) in sorted(self._changed.items()):
+            after = self._state.contents.get(path, before)
+            if after != before:
+                changes.append(Change(path, encoding, before, after))
+        return Outcome(tuple(changes), tuple(self._fixed), self._state.findings, tuple(self._notices))
+
+    # -- one round -----------------------------------------------------------------------------------------------
+
+    def _candidates(self) -> list[_Candidate]:
+        """Fixes that can be applied together, in the order of their findings."""
+        chosen: dict[tuple[Edit, ...], _Candidate] = {}
+        taken: list[Place] = []
+        for finding in sorted((item for items in self._state.findings.values() for item in items), key=lambda item: item.sort_key):
+            fix = finding.fix
+            if fix is None or not fix.edits or fix.safety not in self._allowed or _key(finding) in self._dropped:
+                continue
+            if fix.edits in chosen:
+                chosen[fix.edits].findings.append(finding)
+                continue
+            if not all(self._may_edit(edit.place.path) for edit in fix.edits):
+                continue
+            places = [edit.place for edit in fix.edits]
+            if not any(_overlap(one, other) for one in places for other in taken):
+                chosen[fix.edits] = _Candidate(fix.edits, [finding])
+                taken += places
+        return list(chosen.values())
+
+    def _settle(self, candidates: list[_Candidate]) -> None:
+        """Apply the candidates that do good. Those that do harm are found by halving."""
+        base = dict(self._state.contents)
+        good: list[_Candidate] = []
+        waiting = [candidates]
+        while waiting:
+            group = waiting.pop()
+            cause = self._attempt(base, good, group)
+            if cause is None:
+                good += group
+            elif len(group) == 1:
+                self._drop(group[0], cause)
+            else:
+                middle = len(group) // 2
+                waiting += [group[middle:], group[:middle]]
+        self._fixed += [finding for item in good for finding in item.findings]
+
+    def _attempt(self, base: dict[str, bytes], good: list[_Candidate], group: list[_Candidate]) -> str | None:
+        """Apply the group beside what is good already. On success the state moves on; else the cause comes back."""
+        try:
+            contents = self._apply(base, [edit for item in (*good, *group) for edit in item.edits])
+        except (SourceError, ValueError) as error:
+            return f"it cannot be applied: {error}"
+        findings = self._lint({**self._overlay, **self._spread(contents)})
+        cause = _harm(self._state.findings, findings, [finding for item in group for finding in item.findings])
+        if cause is None:
+            self._state = _State(contents, findings)
+        return cause
+
+    def _apply(self, base: dict[str, bytes], edits: Iterable[Edit]) -> dict[str, bytes]:
+        """The contents of the changed files with the edits made. Raises SourceError or ValueError where one does not fit."""
+        by_path: dict[str, list[Edit]] = {}
+        for edit in edits:
+            by_path.setdefault(edit.place.path, []).append(edit)
+        contents = dict(base)
+        for path, items in by_path.items():
+            source = read_source(path, base.get(path, self._overlay.get(path)))
+            self._changed.setdefault(path, (source.encoding, source.data))
+            contents[path] = apply_edits(source, sorted(items, key=lambda item: item.place))
+        return contents
+
+    def _drop(self, candidate: _Candidate, cause: str) -> None:
+        for finding in candidate.findings:
+            self._dropped.add(_key(finding))
+        first = candidate.findings[0]
+        self._say(first.place.path, f"the fix of {first.code} at {first.place.row}:{first.place.column} is left out: {cause}")
+
+    def _say(self, path: str, message: str) -> None:
+        self._notices[Notice(path, message)] = None
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def _may_edit(self, path: str) -> bool:
+        """Whether the file is one of those checked and can be written. What forbids it is said once."""
+        if path not in self._state.findings:
+            return False
+        if path not in self._refusals:
+            self._refusals[path] = None if path in self._overlay and not path.endswith(".ipynb") else refusal(path)
+        cause = self._refusals[path]
+        if cause is not None:
+            self._say(path, cause)
+            return False
+        return self._family(path)[0] == path
+
+    def _family(self, path: str) -> list[str]:
+        """The checked paths that lead to the same file, this one included. Only the first of them is edited."""
+        if self._twins is None:
+            self._twins = {}
+            for other in sorted(self._state.findings):
+                self._twins.setdefault(os.path.realpath(other), []).append(other)
+        return self._twins[os.path.realpath(path)]
+
+    def _spread(self, contents: Mapping[str, bytes]) -> dict[str, bytes]:
+        """The contents under every path that leads to the files."""
+        return {twin: data for path, data in contents.items() for twin in self._family(path)}
+
+
+def _key(finding: Finding) -> tuple[object, ...]:
+    """What stays the same of a finding and its fix while lines above it move."""
+    contents = tuple(edit.content for edit in finding.fix.edits) if finding.fix else ()
+    return (finding.place.path, finding.place.cell, finding.code, finding.message, contents)
+
+
+def _overlap(one: Place, other: Place) -> bool:
+    """Whether two spans share a character or begin at the same point."""
+    if (one.path, one.cell) != (other.path, other.cell):
+        return False
+    start, end = (one.row, one.column), (one.end_row, one.end_column)
+    other_start, other_end = (other.row, other.column), (other.end_row, other.end_column)
+    return start == other_start or (start < other_end and other_start < end)
+
+
+def _harm(before: Findings, after: Findings, mended: list[Finding]) -> str | None:
+    """Why the fixes of ``mended`` must not be applied; ``None`` where they do what they should."""
+    for path, items in after.items():
+        broken = next((item for item in items if item.code is None), None)
+        if broken is not None and all(item.code is not None for item in before.get(path, ())):
+            return f"the result would not parse ({broken.message})"
+    old, new = _tally(before), _tally(after)
+    for spot, count in Counter((item.place.path, item.code) for item in mended).items():
+        if new[spot] > old[spot] - count:
+            return f"{spot[1]} would stay"
+    # The mildest of what is mended sets the bar: what is as grave as that, or graver, must not appear.
+    bar = max(item.severity.rank for item in mended)
+    for path, items in after.items():
+        for item in items:
+            if item.severity.rank <= bar and new[path, item.code] > old[path, item.code]:
+                return f"it would add {item.code}"
+    return None
+
+
+def _tally(findings: Findings) -> Counter[tuple[str, str | None]]:
+    return Counter((path, item.code) for path, items in findings.items() for item in items)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------
+
+
+def refusal(path: str) -> str | None:
+    """Why a file must not be written, in one line; ``None`` where it may be."""
+    if path.endswith(".ipynb"):
+        return "fixes are not applied to notebooks yet"
+    target = os.path.realpath(path)
+    try:
+        status = os.stat(target)
+    except OSError as error:
+        return f"fixes are not applied: {error.strerror or error}"
+    if not stat.S_ISREG(status.st_mode):
+        return "fixes are not applied: not a regular file"
+    if status.st_nlink > 1:
+        return f"fixes are not applied: the file has {status.st_nlink} hard links, and writing it would part them"
+    if not os.access(target, os.W_OK) or not os.access(os.path.dirname(target), os.W_OK):
+        return "fixes are not applied: the file or its folder is not writable"
+    return None
+
+
+def write(change: Change) -> None:
+    """Replace a file by its fixed content: another process sees the old bytes or the new ones, never a half.
+
+    The mode is kept, and the owner where the system allows it; a symbolic link stays and its target is written. Raises WriteRefusedError where
+    the file is not what it was when it was checked or must not be written, and OSError where the system cannot write it.
+    """
+    import tempfile  # noqa: PLC0415 - most runs write nothing
+
+    cause = refusal(change.path)
+    if cause is not None:
+        raise WriteRefusedError(cause)
+    target = os.path.realpath(change.path)
+    with open(target, "rb") as stream:
+        if stream.read() != change.before:
+            raise WriteRefusedError("fixes are not applied: the file has changed since it was read")
+    status = os.stat(target)
+    folder = os.path.dirname(target)
+    handle, temporary = tempfile.mkstemp(prefix=".oomlint-", suffix=".tmp", dir=folder)
+    try:
+        with open(handle, "wb") as stream:
+            stream.write(change.after)
+            stream.flush()
+            os.chmod(temporary, stat.S_IMODE(status.st_mode))
+            if hasattr(os, "chown") and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+                with suppress(OSError):
+                    os.chown(temporary, status.st_uid, status.st_gid)
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the renaming last through a power cut, where folders can be synced."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,1 @@
+"""The five nouns and their arithmetic: loaders, datasets, buffers, handles, arrays."""

@@ -1,0 +1,246 @@
+"""What worker processes copy of a dataset: the one sharpest thing to say of each loader (OOM110, OOM112, OOM113, OOM114)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Confidence, Place, Severity
+from oomlint.memory.bytes import readable
+from oomlint.memory.contents import Content, Kind
+from oomlint.memory.datasets import Dataset, Holding, datasets_of
+from oomlint.memory.loaders import confidence_of, loaders_of, story_places
+from oomlint.memory.start_methods import PORTABLE, StartMethods, start_methods
+from oomlint.model.values import Alternative, Const, External, ExternalCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.config import Settings
+    from oomlint.memory.loaders import Loader, Use
+    from oomlint.model.project import Module, Project
+
+PRECEDENCE = ("OOM113", "OOM110", "OOM112", "OOM114")
+_FORKED_MB = 10  # private memory of a forked worker that reads nothing, measured with torch 2.13
+_MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
+_OWN_CODE = {"pickle.load", "joblib.load", "dill.load", "pickle.loads"}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What one rule says of one loader."""
+
+    code: str
+    loader: Loader
+    holding: Holding
+    dataset: Dataset
+    workers: Alternative
+    methods: StartMethods
+    place: Place
+    message: str
+    severity: Severity
+    confidence: Confidence
+    related: tuple[Place, ...]
+
+
+def cases(module: Module, project: Project, code: str) -> Iterator[Case]:
+    """Loaders of the module of which this rule is the sharpest to speak."""
+    key = ("copies", module.path)
+    known = project.memo.get(key)
+    if known is None:
+        known = project.memo[key] = list(_cases(module, project))
+    for case in known:  # type: ignore[attr-defined]
+        if case.code == code:
+            yield case
+
+
+def _cases(module: Module, project: Project) -> Iterator[Case]:
+    loaders, datasets = loaders_of(project), datasets_of(project)
+    for loader in loaders.of(module):
+        best: Case | None = None
+        for use in loaders.uses(loader):
+            counts = [a for a in loaders.workers(loader, use.frame) if _many(a) != 0]
+            if not counts:
+                continue
+            methods = start_methods(loaders, loader, use.frame)
+            for dataset in datasets.of(loaders, loader, use.frame):
+                for workers in counts:
+                    if not _together(use, workers, dataset):
+                        continue
+                    case = _judge(loader, dataset, workers, methods, project.settings)
+                    if case is not None and (best is None or _rank(case) < _rank(best)):
+                        best = case
+        if best is not None:
+            yield best
+
+
+def _together(use: Use, workers: Alternative, dataset: Dataset) -> bool:
+    first = workers.under(use.picks)
+    return first is not None and (dataset.alternative is None or first.under(dataset.alternative.picks) is not None)
+
+
+def _rank(case: Case) -> tuple[int, int, int]:
+    return (case.severity.rank, case.confidence.rank, PRECEDENCE.index(case.code))
+
+
+def _many(alt: Alternative) -> int:
+    """The worker count; -1 where it is the number of cores; 0 where it is none or not known."""
+    if isinstance(alt.value, Const) and isinstance(alt.value.value, int):
+        return max(0, int(alt.value.value))
+    if isinstance(alt.value, External | ExternalCall) and "cpu_count" in alt.value.name:
+        return -1
+    return 0
+
+
+def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+    held = [h for h in dataset.every() if not _small(h.content, settings)]
+    for code in PRECEDENCE:
+        case = _JUDGES[code](loader, dataset, held, workers, methods, settings)
+        if case is not None:
+            return case
+    return None
+
+
+def _small(content: Content, settings: Settings) -> bool:
+    """Whether it is proven small."""
+    if content.size.exact is not None and content.kind is not Kind.MEMMAP:
+        return content.size.exact < settings.small_bytes
+    if content.count is not None and content.kind not in {Kind.ARRAYS, Kind.TENSORS}:
+        return content.count < settings.small_elements
+    if content.count is not None:
+        # Few elements can still be big, but not where they are what one sample is.
+        return content.count < _MOST_STORAGES
+    return False
+
+
+def _workers_words(workers: Alternative) -> str:
+    count = _many(workers)
+    return "a worker for every core" if count < 0 else f"{count} worker{'s' if count != 1 else ''}"
+
+
+def _held_words(holding: Holding) -> str:
+    size = holding.content.size.words()
+    return f"`{holding.name}`, {holding.content.words}" + (f" ({size})" if size else "")
+
+
+def _case(code: str, loader: Loader, dataset: Dataset, holding: Holding, workers: Alternative, methods: StartMethods, message: str, severity: Severity, doubt: int) -> Case:
+    place = loader.module.place(loader.call)
+    related: list[Place] = []
+    content = holding.content
+    spots = []
+    if holding.effect is not None:
+        spots.append(holding.module.place(holding.effect.node, f"`{holding.name}` holds {content.words}"))
+    if content.module is not None and content.node is not None:
+        spots.append(content.module.place(content.node, f"{content.words} is made here"))
+    spots.extend(story_places(place, workers))
+    if dataset.alternative is not None:
+        spots.extend(story_places(place, dataset.alternative))
+    if dataset.instance is not None and dataset.instance.call is not None and dataset.instance.at is not None:
+        spots.append(dataset.instance.at.module.place(dataset.instance.call, f"the loader's {dataset.words} is made here"))
+    for spot in spots:
+        if (spot.path, spot.cell, spot.row) != (place.path, place.cell, place.row) and not any((s.path, s.cell, s.row) == (spot.path, spot.cell, spot.row) for s in related):
+            related.append(spot)
+    # Of what has no known size it is only assumed that it is large.
+    sized = content.size.known or content.count is not None
+    total = doubt + workers.doubt + (dataset.alternative.doubt if dataset.alternative is not None else 0)
+    confidence = confidence_of(total) if sized else max(Confidence.MEDIUM, confidence_of(max(1, total)), key=lambda c: c.rank)
+    if workers.reach and confidence is Confidence.HIGH:
+        confidence = Confidence.MEDIUM
+    return Case(code, loader, holding, dataset, workers, methods, place, message, severity, confidence, tuple(related[:8]))
+
+
+# -- one question each -------------------------------------------------------------------------------------------------
+
+
+def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+    del settings
+    if not methods.pickles:
+        return None
+    for holding in held:
+        content = holding.content
+        if content.kind is not Kind.TENSORS or (content.count is not None and content.count <= _MOST_STORAGES) or holding.name == "tensors":
+            continue
+        known = methods.known and "forkserver" in methods.counted
+        how = f"Every tensor takes a file descriptor when {dataset.words} is sent to a worker:"
+        if methods.known and methods.counted == {"spawn"}:
+            message = f"{_held_words(holding)}: {how} under spawn ({methods.source}) the limit of open files is soon reached"
+        elif known:
+            message = f"{_held_words(holding)}: {how} forkserver ({methods.source}) refuses about 250 of them with `ValueError: too many fds`"
+        else:
+            message = f"{_held_words(holding)}: {how} forkserver, the default on Linux from Python 3.14 on, refuses about 250 of them; under fork nothing is sent"
+        return _case("OOM113", loader, dataset, holding, workers, methods, message, Severity.ERROR if known else Severity.WARNING, content.doubt)
+    return None
+
+
+def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+    del settings
+    copied = [h for h in held if h.read and (h.content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY} or (h.content.kind is Kind.BLOB and any(n in h.content.words for n in _OWN_CODE)))]
+    if copied:
+        holding = min(copied, key=lambda h: h.content.doubt)
+        if methods.only_pickles:
+            how = "each gets a pickled copy of it when it starts"
+        elif methods.pickles:
+            how = "each copies what it reads, since a read writes the reference counts; under spawn and forkserver each gets the whole from the start"
+        else:
+            how = "each copies what it reads, since a read writes the reference counts"
+        message = f"{_workers_words(workers)} over {_held_words(holding)}: {how}"
+        return _case("OOM110", loader, dataset, holding, workers, methods, message, Severity.WARNING, holding.content.doubt)
+    paths = [h for h in held if h.read and h.content.kind is Kind.PATHS]
+    if paths:
+        message = f"{_workers_words(workers)} over {_held_words(paths[0])}: copied by each worker as it is read; worth a look above some 100,000 names"
+        return _case("OOM110", loader, dataset, paths[0], workers, methods, message, Severity.NOTE, paths[0].content.doubt)
+    return None
+
+
+def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+    del settings
+    if not methods.pickles:
+        return None
+    maps = [h for h in held if h.content.kind is Kind.MEMMAP]
+    if maps:
+        under = methods.source and f"under {_methods_words(methods)} ({methods.source})" if methods.known else f"under {PORTABLE}"
+        message = f"{_held_words(maps[0])}, is pickled with its contents for each of {_workers_words(workers)} {under}: the file is read into memory once a worker"
+        return _case("OOM112", loader, dataset, maps[0], workers, methods, message, Severity.WARNING, maps[0].content.doubt)
+    arrays = [h for h in held if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
+    if not arrays:
+        return None
+    holding = min(arrays, key=lambda h: h.content.doubt)
+    # Where fork counts as well, OOM114 speaks of both costs from four workers on.
+    if methods.known and methods.only_pickles:
+        message = f"{_held_words(holding)}, is copied into each of {_workers_words(workers)} under {_methods_words(methods)} ({methods.source})"
+    else:
+        return None
+    return _case("OOM112", loader, dataset, holding, workers, methods, message, Severity.WARNING, holding.content.doubt)
+
+
+def _methods_words(methods: StartMethods) -> str:
+    return " and ".join(sorted(methods.counted))
+
+
+def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+    count = _many(workers)
+    if 0 <= count < settings.workers_over_memory or dataset.iterable or dataset.opens_files:
+        return None
+    whole = [h for h in held if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.BLOB, Kind.FRAME, Kind.OBJECTS, Kind.OBJECT_ARRAY}]
+    if not whole:
+        return None
+    shared = {Kind.TENSOR} if methods.pickles else {Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME}
+    if dataset.does_work and all(h.content.kind in shared for h in whole):
+        return None
+    holding = min(whole, key=lambda h: (h.content.kind in shared, h.content.doubt))
+    base = f"{_workers_words(workers)} over a dataset that is wholly in memory ({_held_words(holding)})"
+    each = f"{_FORKED_MB} MB a worker and the batches in flight"
+    if holding.content.kind in shared:
+        message = f"{base}: the data is shared, so what they cost is {each}, to index what is already there"
+    elif methods.only_pickles:
+        message = f"{base}: each gets a copy of it under {_methods_words(methods)} ({methods.source})"
+    elif methods.pickles:
+        message = f"{base}: a copy in each under {PORTABLE}; under fork {each}, to index what is already there"
+    else:
+        message = f"{base}: under fork they cost {each}, to index what is already there"
+    return _case("OOM114", loader, dataset, holding, workers, methods, message, Severity.WARNING, holding.content.doubt)
+
+
+_JUDGES = {"OOM113": _tensors, "OOM110": _objects, "OOM112": _spawned, "OOM114": _in_memory}
+
+__all__ = ["Case", "cases", "readable"]

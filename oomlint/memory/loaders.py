@@ -1,0 +1,406 @@
+"""Loaders: every ``DataLoader`` call, what its arguments can be, and which of them cannot go together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import Confidence, Place
+from oomlint.model import names
+from oomlint.model.evaluate import Evaluator
+from oomlint.model.values import (
+    ABSENT,
+    Absent,
+    Alternative,
+    Bound,
+    ClassRef,
+    Const,
+    External,
+    ExternalCall,
+    Frame,
+    FunctionRef,
+    Instance,
+    Partial,
+    Step,
+    Unknown,
+    join,
+    truth_of,
+)
+from oomlint.scout import is_worker_word
+from oomlint.syntax.walk import UNKNOWN_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Picks, Value
+    from oomlint.syntax.walk import Scope
+
+LOADER_CLASSES = frozenset({"torch.utils.data.DataLoader", "torchdata.stateful_dataloader.StatefulDataLoader"})
+# Positions of torch 2.13's DataLoader.__init__; what comes after `generator` is keyword-only.
+PARAMETERS = (
+    "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout",
+    "worker_init_fn", "multiprocessing_context", "generator",
+)  # fmt: skip
+_DEEPEST_FACTORY = 3
+
+
+def evaluator_of(project: Project) -> Evaluator:
+    """The project's evaluator."""
+    known = project.memo.get("evaluator")
+    if known is None:
+        known = project.memo["evaluator"] = Evaluator(project)
+    return known  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loader:
+    """One call that makes a DataLoader.
+
+    ``layers`` holds the arguments that a ``functools.partial`` gave before the call itself.
+    """
+
+    module: Module
+    scope: Scope
+    call: cst.Call
+    layers: tuple[Bound, ...] = ()
+    written: str = "DataLoader"
+
+    def bound(self, frame: Frame) -> tuple[Bound, ...]:
+        """All arguments, evaluated in ``frame``."""
+        return (*self.layers, Bound(tuple(self.call.args), frame, self.call))
+
+    def explicit(self, name: str) -> cst.Arg | None:
+        """The argument as it is written in the call itself, by keyword or position."""
+        for arg in self.call.args:
+            if arg.keyword is not None and arg.keyword.value == name:
+                return arg
+        if name not in PARAMETERS or self.layers:
+            return None
+        place = PARAMETERS.index(name)
+        for number, arg in enumerate(self.call.args):
+            if arg.keyword is not None or arg.star:
+                return None
+            if number == place:
+                return arg
+        return None
+
+    @property
+    def stars(self) -> list[cst.Arg]:
+        """The ``**mapping`` arguments."""
+        return [arg for arg in self.call.args if arg.star == "**"]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A loader in one frame, on one way that leads there."""
+
+    loader: Loader
+    frame: Frame
+    picks: Picks
+
+
+class Loaders:
+    """Finds the loaders of a module and answers what their arguments can be."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator = evaluator_of(project)
+        self._found: dict[str, list[Loader]] = {}
+        self._arguments: dict[object, list[Alternative]] = {}
+
+    # -- finding -------------------------------------------------------------------------------------------------------
+
+    def of(self, module: Module) -> list[Loader]:
+        """Loaders that the module itself makes, in source order."""
+        known = self._found.get(module.path)
+        if known is None:
+            known = []
+            self._found[module.path] = known
+            for call, scope in module.walk.calls:
+                loader = self._loader(module, call, scope)
+                if loader is not None:
+                    known.append(loader)
+        return known
+
+    def _loader(self, module: Module, call: cst.Call, scope: Scope) -> Loader | None:
+        written = names.last_name(call.func)
+        if written == "__init__":
+            return self._super_call(module, call, scope)
+        if not self._may_be_loader(module, written, call):
+            return None
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        for alt in self.evaluator.values(call.func, frame):
+            value = alt.value
+            layers: tuple[Bound, ...] = ()
+            while isinstance(value, Partial):
+                layers = (value.bound, *layers)
+                value = value.func
+            if isinstance(value, External) and names.canonical(value.name) in LOADER_CLASSES:
+                return Loader(module, scope, call, layers, value.name.rpartition(".")[2])
+            if isinstance(value, ClassRef) and self.evaluator.derives(value, *LOADER_CLASSES) and self.evaluator.method(Instance(value, None), "__init__") is None:
+                return Loader(module, scope, call, layers, value.scope.name)
+        return None
+
+    def _super_call(self, module: Module, call: cst.Call, scope: Scope) -> Loader | None:
+        """``super().__init__(...)`` in a class that derives from DataLoader."""
+        if scope.name != "__init__" or scope.parent is None or not scope.parent.is_class:
+            return None
+        cls = ClassRef(module, scope.parent)
+        line = self.evaluator.lineage(cls)
+        if not any(isinstance(base, External) and base.name in LOADER_CLASSES for base in line):
+            return None
+        # A base class of the project with its own __init__ is where the call really goes.
+        if any(isinstance(base, ClassRef) and base.scope is not cls.scope and base.scope.child("__init__") is not None for base in line):
+            return None
+        func = call.func
+        if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Call) and names.last_name(func.value.func) == "super":
+            return Loader(module, scope, call, (), cls.scope.name)
+        return None
+
+    @staticmethod
+    def _may_be_loader(module: Module, written: str, call: cst.Call) -> bool:
+        if written.endswith("Loader") or written in {"DL", "loader_class", "loader_cls"}:
+            return True
+        if any(a.star == "**" or (a.keyword is not None and a.keyword.value in {"num_workers", "batch_size", "collate_fn", "persistent_workers", "prefetch_factor"}) for a in call.args):
+            return True
+        for effect in module.root.effects.get(written, ()):
+            if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias) and names.dotted(effect.node.name).endswith("Loader"):
+                return True
+            if effect.kind == "assign":
+                return True
+        return False
+
+    def reached_from(self, module: Module) -> list[Loader]:
+        """Loaders of other modules that a call of this one configures (``get_loaders(num_workers=0)``)."""
+        found: dict[int, Loader] = {}
+        for call, scope in module.walk.calls:
+            if not any(a.keyword is not None and is_worker_word(a.keyword.value) for a in call.args):
+                continue
+            for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope)):
+                self._follow(alt.value, found, set(), 0)
+        return [loader for loader in found.values() if loader.module is not module]
+
+    def _follow(self, value: Value, found: dict[int, Loader], seen: set[Scope], depth: int) -> None:
+        while isinstance(value, Partial):
+            value = value.func
+        scopes: list[Scope] = []
+        if isinstance(value, FunctionRef):
+            scopes, module = [value.scope], value.module
+        elif isinstance(value, ClassRef):
+            scopes, module = [s for s in value.scope.children if s.is_function], value.module
+        else:
+            return
+        for scope in scopes:
+            if scope in seen or depth > _DEEPEST_FACTORY:
+                continue
+            seen.add(scope)
+            inside = {id(c) for c in scope.calls}
+            for loader in self.of(module):
+                if id(loader.call) in inside:
+                    found[id(loader.call)] = loader
+            frame = self.evaluator.calls.plain_frame(module, scope)
+            for call in scope.calls:
+                for alt in self.evaluator.values(call.func, frame)[:2]:
+                    if isinstance(alt.value, FunctionRef | ClassRef):
+                        self._follow(alt.value, found, seen, depth + 1)
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def uses(self, loader: Loader) -> Iterator[Use]:
+        """The loader in every frame and on every way that leads to its call."""
+        for frame in self.evaluator.calls.frames(loader.module, loader.scope):
+            for picks in self.evaluator.where(loader.call, frame)[:8]:
+                yield Use(loader, frame, picks)
+
+    def argument(self, loader: Loader, name: str, frame: Frame) -> list[Alternative]:
+        """What an argument can be in a frame; ``ABSENT`` where it is left out, unknown where nobody can tell."""
+        key = (loader.call, name, frame)
+        known = self._arguments.get(key)
+        if known is None:
+            known = self._arguments[key] = self._argument(loader, name, frame)
+        return known
+
+    def _argument(self, loader: Loader, name: str, frame: Frame) -> list[Alternative]:
+        bound = loader.bound(frame)
+        given = names.keyword(bound, name)
+        if given is None and name in PARAMETERS:
+            ordered = names.positional(bound)
+            place = PARAMETERS.index(name)
+            if ordered is not None and place < len(ordered):
+                given = ordered[place]
+            elif ordered is None:
+                leading = self._leading(bound)
+                if place < len(leading):
+                    given = leading[place]
+        if given is not None:
+            return self.evaluator.values(given.node.value, given.bound.frame)
+        out: list[Alternative] = []
+        for star in names.starred(bound):
+            absent: list[Alternative] = []
+            for alt in self.evaluator.access(star.node.value, (("item", name),), star.bound.frame):
+                (absent if isinstance(alt.value, Absent) else out).append(alt)
+            if not absent:
+                return out
+        if names.hides_positionals(bound) and name in PARAMETERS:
+            return [*out, Alternative(Unknown("*args"))]
+        if out:
+            # The mapping has the key on some ways only: on the others the argument is left out.
+            stars = names.starred(bound)
+            rest = [a for star in stars for a in self.evaluator.access(star.node.value, (("item", name),), star.bound.frame) if isinstance(a.value, Absent)]
+            return [*out, *rest]
+        return [Alternative(ABSENT)]
+
+    @staticmethod
+    def _leading(bound: tuple[Bound, ...]) -> list[names.Given]:
+        found: list[names.Given] = []
+        for layer in bound:
+            for arg in layer.args:
+                if arg.star == "*":
+                    return found
+                if arg.star == "" and arg.keyword is None:
+                    found.append(names.Given(arg, layer))
+        return found
+
+    def workers(self, loader: Loader, frame: Frame) -> list[Alternative]:
+        """The worker count; a missing one is 0."""
+        found = []
+        for alt in self.argument(loader, "num_workers", frame):
+            if isinstance(alt.value, Absent):
+                step = Step(loader.module, loader.call, "`num_workers` is not given, so it is 0", kind="missing")
+                found.append(replace(alt, value=Const(0), story=(step,)))
+            else:
+                found.append(alt)
+        return found
+
+    # -- contradictions ------------------------------------------------------------------------------------------------
+
+    def conflicts(self, loader: Loader, argument: str, harmful: Callable[[Value], bool]) -> list[Conflict]:
+        """Ways on which the loader has no workers and an argument that needs them."""
+        found: list[Conflict] = []
+        for use in self.uses(loader):
+            wanted = self.argument(loader, argument, use.frame)
+            if not any(harmful(p.value) for p in wanted):
+                continue
+            hits: list[tuple[Alternative, Alternative]] = []
+            definite = True
+            for worker in self.workers(loader, use.frame):
+                first = join(use.picks, worker.picks)
+                if first is None:
+                    continue
+                for given in wanted:
+                    if join(first, given.picks) is None:
+                        continue
+                    if is_zero(worker.value) and harmful(given.value):
+                        hits.append((worker, given))
+                    elif not (worker.reach or given.reach):
+                        definite = False
+            if hits:
+                worker, given = min(hits, key=lambda hit: (hit[0].reach or hit[1].reach, hit[0].doubt + hit[1].doubt))
+                found.append(Conflict(loader, use.frame, argument, worker, given, definite=definite))
+        return found
+
+
+def is_zero(value: Value) -> bool:
+    """Whether a worker count is 0 (``False`` counts as 0 for torch)."""
+    return isinstance(value, Const) and isinstance(value.value, int) and value.value == 0
+
+
+def is_given(value: Value) -> bool:
+    """Whether an argument is known to be something other than ``None``."""
+    if isinstance(value, Const):
+        return value.value is not None
+    return isinstance(value, ExternalCall | Instance | External)
+
+
+def is_true(value: Value) -> bool:
+    """Whether an argument is known to be true."""
+    return truth_of(value) is True and not isinstance(value, External)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conflict:
+    """No workers, and an argument that needs them, on one way to a loader."""
+
+    loader: Loader
+    frame: Frame
+    argument: str
+    workers: Alternative
+    given: Alternative
+    definite: bool
+    also: tuple[Loader, ...] = field(default=())
+
+    @property
+    def reachable(self) -> bool:
+        """Whether it takes more than a plain run to get there."""
+        return self.workers.reach or self.given.reach or not self.definite
+
+    @property
+    def confidence(self) -> Confidence:
+        """High where everything follows from constants; medium with one assumption."""
+        return confidence_of(self.workers.doubt + self.given.doubt + (1 if self.workers.reach or self.given.reach else 0))
+
+    def brought_by(self) -> tuple[Module, cst.Call] | None:
+        """The call of a factory whose literal keyword makes the conflict, if that is where it comes from."""
+        for alt in (self.workers, self.given):
+            site = literal_site(alt)
+            if site is not None:
+                return site
+        return None
+
+    def primary(self) -> tuple[Module, cst.Call]:
+        """Where the conflict is told: the call that brings the bad value, else the loader."""
+        return self.brought_by() or (self.loader.module, self.loader.call)
+
+
+def confidence_of(doubt: int) -> Confidence:
+    """Assumptions as a confidence."""
+    return (Confidence.HIGH, Confidence.MEDIUM)[doubt] if doubt < 2 else Confidence.LOW  # noqa: PLR2004 - two levels have names
+
+
+def literal_site(alt: Alternative) -> tuple[Module, cst.Call] | None:
+    """The call in which a literal was passed as a keyword that speaks of workers."""
+    story = alt.story
+    if len(story) < 2 or story[-1].kind != "constant" or story[-2].kind != "argument":  # noqa: PLR2004 - the literal and the argument
+        return None
+    step = story[-2]
+    if step.module is None or not isinstance(step.node, cst.Arg) or step.node.value is not story[-1].node:
+        return None
+    if step.node.keyword is None or not is_worker_word(step.node.keyword.value):
+        return None
+    call = step.module.walk.parents.get(step.node)
+    return (step.module, call) if isinstance(call, cst.Call) else None
+
+
+def story_places(primary: Place, *alternatives: Alternative) -> list[Place]:
+    """The places of stories, without what the primary place shows already."""
+    found: list[Place] = []
+    for alt in alternatives:
+        for step in alt.story:
+            place = step.place()
+            if place is None or step.kind == "missing":
+                continue
+            if place.path == primary.path and place.cell == primary.cell and primary.row <= place.row and place.end_row <= primary.end_row:
+                continue
+            if any((p.path, p.cell, p.row) == (place.path, place.cell, place.row) for p in found):
+                continue
+            found.append(place)
+    return found
+
+
+def loaders_of(project: Project) -> Loaders:
+    """The project's loaders."""
+    known = project.memo.get("loaders")
+    if known is None:
+        known = project.memo["loaders"] = Loaders(project)
+    return known  # type: ignore[return-value]
+
+
+
+
+
+def is_positive(value: Value) -> bool:
+    """Whether an argument is known to be a number above 0."""
+    return isinstance(value, Const) and isinstance(value.value, int | float) and value.value > 0

@@ -1,0 +1,213 @@
+"""Who calls a function, and with what: the frames in which its body runs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.values import Bound, ClassRef, Frame, FunctionRef, Instance, Partial
+
+if TYPE_CHECKING:
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_MOST_FRAMES = 16
+_DEEPEST = 4
+
+
+class Site:
+    """One call of a function: the call, its arguments for the function, and the scope it stands in."""
+
+    __slots__ = ("args", "call", "module", "scope", "this")
+
+    def __init__(self, module: Module, scope: Scope, call: cst.Call, args: tuple[cst.Arg, ...], this: Instance | None) -> None:
+        self.module = module
+        self.scope = scope
+        self.call = call
+        self.args = args
+        self.this = this
+
+
+class Calls:
+    """Callers and the frames that they make."""
+
+    def __init__(self, project: Project, evaluator: Evaluator) -> None:
+        self.project = project
+        self.evaluator = evaluator
+        self._sites: dict[Scope, list[Site]] = {}
+        self._frames: dict[Scope, list[Frame]] = {}
+        self._active: set[Scope] = set()
+
+    def sites(self, module: Module, scope: Scope) -> list[Site]:
+        """Calls of a function of the project, nearest file first. For ``__init__`` the calls of its class."""
+        known = self._sites.get(scope)
+        if known is not None:
+            return known
+        self._sites[scope] = []
+        found: list[Site] = []
+        if isinstance(scope.node, cst.FunctionDef):
+            of_class = scope.name == "__init__" and scope.parent is not None and scope.parent.is_class
+            name = scope.parent.name if of_class and scope.parent is not None else scope.name
+            if not (name.startswith("__") and name.endswith("__")):
+                for caller in self.project.callers(name, module.path):
+                    found.extend(self._in(caller, name, scope))
+                    if len(found) >= 2 * _MOST_FRAMES:
+                        break
+        self._sites[scope] = found
+        return found
+
+    def _in(self, caller: Module, name: str, target: Scope) -> list[Site]:
+        found: list[Site] = []
+        for call, scope in caller.walk.calls:
+            written = names.last_name(call.func)
+            if written == "partial" and call.args and names.last_name(call.args[0].value) == name:
+                continue  # the call of the partial is what counts
+            if written != name and not self._aliased(caller, written, name):
+                continue
+            if scope is target:
+                continue
+            frame = self.plain_frame(caller, scope)
+            for alt in self.evaluator.values(call.func, frame):
+                value = alt.value
+                if isinstance(value, FunctionRef) and value.scope is target:
+                    found.append(Site(caller, scope, call, tuple(call.args), value.this))
+                    break
+                if isinstance(value, ClassRef):
+                    made = self.evaluator.method(Instance(value, None), "__init__")
+                    if made is not None and made.scope is target:
+                        found.append(Site(caller, scope, call, tuple(call.args), Instance(value, (Bound(tuple(call.args), frame, call),), call, frame)))
+                        break
+                if isinstance(value, Partial) and isinstance(value.func, FunctionRef) and value.func.scope is target:
+                    found.append(Site(caller, scope, call, (*value.bound.args, *call.args), value.func.this))
+                    break
+        return found
+
+    @staticmethod
+    def _aliased(caller: Module, written: str, name: str) -> bool:
+        """Whether the module imports ``name`` as ``written``, or binds it by ``partial``."""
+        for effect in caller.root.effects.get(written, ()):
+            if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias) and names.dotted(effect.node.name) == name:
+                return True
+            if effect.kind == "assign" and isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "partial":
+                return True
+        return False
+
+    def plain_frame(self, module: Module, scope: Scope) -> Frame:
+        """A frame of the scope with nothing known of its callers."""
+        this = None
+        if names.is_method(scope) and scope.parent is not None:
+            this = Instance(ClassRef(module, scope.parent), None)
+        outer = None
+        if scope.parent is not None and scope.parent.is_function:
+            outer = self.plain_frame(module, scope.parent)
+            this = this or outer.this
+        return Frame(module, scope, None, this, outer)
+
+    def frames(self, module: Module, scope: Scope, depth: int = 0) -> list[Frame]:
+        """The frames in which the code of ``scope`` runs: one for each way that leads there, at least one."""
+        if scope.parent is None:
+            return [Frame(module, scope)]
+        if scope.is_class:
+            return [Frame(module, scope)]
+        known = self._frames.get(scope)
+        if known is not None:
+            return known
+        if scope in self._active or depth >= _DEEPEST:
+            return [self.plain_frame(module, scope)]
+        self._active.add(scope)
+        try:
+            found = self._frames_of(module, scope, depth)
+        finally:
+            self._active.discard(scope)
+        if not found:
+            found = [self.plain_frame(module, scope)]
+        if depth == 0:
+            self._frames[scope] = found
+        return found
+
+    def _frames_of(self, module: Module, scope: Scope, depth: int) -> list[Frame]:
+        found: list[Frame] = []
+        method = names.is_method(scope) and scope.name != "__init__"
+        for site in self.sites(module, scope):
+            for outer in self.frames(site.module, site.scope, depth + 1):
+                bound = (Bound(site.args, outer, site.call),)
+                if scope.name == "__init__" and site.this is not None:
+                    this: Instance | None = Instance(site.this.cls, bound, site.call, outer)
+                elif method:
+                    this = self._receiver(site, outer)
+                else:
+                    this = site.this
+                found.append(Frame(module, scope, bound, this, self._enclosing(scope, outer)))
+                if len(found) >= _MOST_FRAMES:
+                    return found
+        if found or not method or scope.parent is None:
+            return found
+        # Frameworks call the hooks of the objects that the project makes.
+        return [Frame(module, scope, None, this) for this in self.instances(module, scope.parent, depth + 1)][:_MOST_FRAMES]
+
+    def _receiver(self, site: Site, frame: Frame) -> Instance | None:
+        if isinstance(site.call.func, cst.Attribute):
+            for alt in self.evaluator.values(site.call.func.value, frame):
+                if isinstance(alt.value, Instance):
+                    return alt.value
+        return site.this
+
+    @staticmethod
+    def _enclosing(scope: Scope, frame: Frame) -> Frame | None:
+        if scope.parent is None or not scope.parent.is_function:
+            return None
+        here: Frame | None = frame
+        while here is not None:
+            if here.scope is scope.parent:
+                return here
+            here = here.outer
+        return None
+
+    def instances(self, module: Module, cls: Scope, depth: int = 0) -> list[Instance]:
+        """Objects of the class, or of a class derived from it, that the project makes."""
+        found: list[Instance] = []
+        for ref in [ClassRef(module, cls), *self.subclasses(module, cls)]:
+            init = self.evaluator.method(Instance(ref, None), "__init__")
+            for caller in self.project.callers(ref.scope.name, module.path):
+                for call, scope in caller.walk.calls:
+                    if names.last_name(call.func) != ref.scope.name and not self._aliased(caller, names.last_name(call.func), ref.scope.name):
+                        continue
+                    plain = self.plain_frame(caller, scope)
+                    if not any(isinstance(a.value, ClassRef) and a.value.scope is ref.scope for a in self.evaluator.values(call.func, plain)):
+                        continue
+                    if init is not None and scope is init.scope:
+                        continue
+                    for frame in self.frames(caller, scope, depth + 1):
+                        found.append(Instance(ref, (Bound(tuple(call.args), frame, call),), call, frame))
+                        if len(found) >= _MOST_FRAMES:
+                            return found
+        return found
+
+    def subclasses(self, module: Module, cls: Scope) -> list[ClassRef]:
+        """Classes of the project that derive from this one."""
+        key = ("subclasses", cls)
+        known = self.project.memo.get(key)
+        if known is not None:
+            return known  # type: ignore[return-value]
+        found: list[ClassRef] = []
+        self.project.memo[key] = found
+        pattern = re.compile(rb"\bclass\s+\w+\s*\([^)]*\b" + re.escape(cls.name.encode()) + rb"\b")
+        for path in self.project.files():
+            data = self.project.raw(path)
+            if cls.name.encode() not in data or not pattern.search(data):
+                continue
+            other = self.project.find(path)
+            if other is None:
+                continue
+            for scope in other.walk.scopes:
+                if scope.is_class and scope is not cls and isinstance(scope.node, cst.ClassDef) and scope.node.bases:
+                    ref = ClassRef(other, scope)
+                    if any(isinstance(b, ClassRef) and b.scope is cls for b in self.evaluator.lineage(ref)):
+                        found.append(ref)
+            if len(found) >= _MOST_FRAMES:
+                break
+        return found

@@ -1,0 +1,374 @@
+"""Command lines: argparse, optparse, click, typer and absl, and the shell lines that call the scripts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import Place
+from oomlint.model import names
+from oomlint.model.values import Alternative, Const, Frame, Options, Picks, Step, Unknown
+from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_DECLARES = frozenset({"add_argument", "add_option", "add_arg", "option", "argument"})
+_ABSL = re.compile(r"^DEFINE_(integer|bool|boolean|float|string|enum)$")
+_SHELL_FILES = (".sh", ".bash", ".slurm", ".sbatch")
+_MODULES_SEARCHED = 24
+
+
+class Declared:
+    """One declaration of an option."""
+
+    __slots__ = ("call", "frame", "module", "style")
+
+    def __init__(self, module: Module, frame: Frame, call: cst.Call, style: str) -> None:
+        self.module = module
+        self.frame = frame
+        self.call = call
+        self.style = style
+
+
+class OptionSource:
+    """What an option can be: its default, its choices, and what shell lines of the project give it."""
+
+    def __init__(self, project: Project, evaluator: Evaluator) -> None:
+        self.project = project
+        self.evaluator = evaluator
+        self._shell: list[tuple[Place, list[str]]] | None = None
+        self._active: set[object] = set()
+
+    # -- argparse, optparse, absl ----------------------------------------------------------------------------------
+
+    def lookup(self, options: Options, name: str) -> list[Alternative]:
+        """An attribute of the namespace that a parser returned."""
+        declared = self._declarations(options, name)
+        if not declared:
+            return [Alternative(Unknown(f"option {name}"))]
+        found: list[Alternative] = []
+        for number, one in enumerate(declared[:4]):
+            mine = self._values(one, name, options.module)
+            if len(declared) > 1:
+                key = ("declared", declared[0].call)
+                mine = [m for a in mine if (m := a.under(frozenset({(key, number)}))) is not None]
+            found.extend(mine)
+        return found
+
+    def by_convention(self, module: Module, name: str) -> list[Alternative]:
+        """The option of that name, where the whole project declares just one; the namespace's way here is not known."""
+        words = [b"add_argument", name.replace("_", "-").split("-")[-1].encode()]
+        seen: list[Declared] = []
+        for other in self.project.mentioning(words, module.path):
+            seen.extend(self._declared_in(other, name, "argparse"))
+        if not seen:
+            return []
+        found = [a for one in seen[:6] for a in self._values(one, name, one.module)]
+        constants = {a.value for a in found if isinstance(a.value, Const) and not a.reach}
+        if len(constants) != 1:
+            return []
+        return [a.doubting() for a in self._values(seen[0], name, seen[0].module)]
+
+    def _declarations(self, options: Options, name: str) -> list[Declared]:
+        if options.style == "absl":
+            found: list[Declared] = []
+            for module in self.project.mentioning([b"DEFINE_", name.encode()], options.module.path):
+                found.extend(self._declared_in(module, name, "absl"))
+            return found[:1]
+        here = self._declared_in(options.module, name, "argparse")
+        scope = options.module.walk.scope_at(options.call)
+        same = [d for d in here if d.frame.scope is scope]
+        if same or here:
+            return same or here
+        for module in self._imported(options.module):
+            found = self._declared_in(module, name, "argparse")
+            if found:
+                return found
+        return []
+
+    def _imported(self, module: Module) -> Iterator[Module]:
+        """Modules of the project that this one imports, near ones first."""
+        queue, seen = [module], {module.path}
+        while queue and len(seen) < _MODULES_SEARCHED:
+            here = queue.pop(0)
+            for path in self._imports(here):
+                if path not in seen and b"add_" in self.project.raw(path):
+                    seen.add(path)
+                    found = self.project.find(path)
+                    if found is not None:
+                        yield found
+                        queue.append(found)
+
+    def _imports(self, module: Module) -> list[str]:
+        found: list[str] = []
+        for effects in module.root.effects.values():
+            for effect in effects:
+                statement = effect.statement
+                if effect.kind == "import" and isinstance(effect.node, cst.ImportAlias):
+                    path = self.project.locate(module.path, names.dotted(effect.node.name))
+                    if path is not None and not path.endswith(os.sep):
+                        found.append(path)
+                elif effect.kind in {"from", "star"} and isinstance(statement, cst.ImportFrom):
+                    source = names.dotted(statement.module) if statement.module is not None else ""
+                    path = self.project.locate(module.path, source, len(statement.relative))
+                    if path is None:
+                        continue
+                    if isinstance(effect.node, cst.ImportAlias):
+                        deeper = self.project.submodule(path, names.dotted(effect.node.name))
+                        if deeper is not None and not deeper.endswith(os.sep):
+                            found.append(deeper)
+                    if not path.endswith(os.sep):
+                        found.append(path)
+        return found
+
+    def _declared_in(self, module: Module, name: str, style: str) -> list[Declared]:
+        found: list[Declared] = []
+        for call, scope in module.walk.calls:
+            written = names.last_name(call.func)
+            if style == "absl":
+                if _ABSL.match(written) and call.args and constant_key(call.args[0].value) == name:
+                    found.append(Declared(module, self._frame(module, scope), call, "absl"))
+            elif written in _DECLARES and isinstance(call.func, cst.Attribute) and self._destination(call) == name:
+                found.append(Declared(module, self._frame(module, scope), call, "argparse"))
+        return found
+
+    def _frame(self, module: Module, scope: Scope) -> Frame:
+        return self.evaluator.calls.plain_frame(module, scope)
+
+    @staticmethod
+    def _keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
+        return next((a.value for a in call.args if a.keyword is not None and a.keyword.value == name), None)
+
+    def _destination(self, call: cst.Call) -> str:
+        dest = self._keyword(call, "dest")
+        if dest is not None:
+            key = constant_key(dest)
+            return key if isinstance(key, str) else ""
+        flags = self.flags(call)
+        chosen = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
+        return chosen.lstrip("-").replace("-", "_")
+
+    @staticmethod
+    def flags(call: cst.Call) -> list[str]:
+        """``["-j", "--num-workers"]`` of a declaration."""
+        found = []
+        for arg in call.args:
+            if arg.keyword is None and arg.star == "":
+                key = constant_key(arg.value)
+                if isinstance(key, str):
+                    found.append(key)
+        return found
+
+    def _values(self, one: Declared, name: str, script: Module) -> list[Alternative]:
+        key = ("option", one.call)
+        if key in self._active:
+            return [Alternative(Unknown())]
+        self._active.add(key)
+        try:
+            return self._option_values(one, name, script)
+        finally:
+            self._active.discard(key)
+
+    def _option_values(self, one: Declared, name: str, script: Module) -> list[Alternative]:
+        call, frame = one.call, one.frame
+        flags = self.flags(call) if one.style != "absl" else [f"--{name}"]
+        flag = next((f for f in flags if f.startswith("--")), flags[0] if flags else name)
+        if not flag.startswith("-"):
+            flag = name
+        key = ("option", call)
+        at = lambda text: Step(one.module, call, text, kind="option")  # noqa: E731 - one line reads better here
+        default = call.args[1].value if one.style == "absl" and len(call.args) > 1 else self._keyword(call, "default")
+        action = self._keyword(call, "action")
+        action_name = constant_key(action) if action is not None else ""
+        if action is not None and not isinstance(action_name, str):
+            action_name = names.last_name(action)
+        out: list[Alternative] = []
+        overridden = self._set_defaults(one, name)
+        if overridden:
+            out.extend(self._picked(a.after(at(f"option `{flag}`, default set elsewhere")), key, "default") for a in overridden)
+        elif default is not None:
+            out.extend(self._picked(a.after(at(f"default of `{flag}`")), key, "default") for a in self.evaluator.values(default, frame))
+        elif action_name in {"store_true", "store_false"}:
+            out.append(self._picked(Alternative(Const(action_name == "store_false"), (at(f"default of `{flag}`"),)), key, "default"))
+        elif self._keyword(call, "required") is None:
+            out.append(self._picked(Alternative(Const(None), (at(f"`{flag}` has no default"),)), key, "default"))
+        if action_name in {"store_true", "store_false"}:
+            given = action_name == "store_true"
+            out.append(self._picked(Alternative(Const(given), (at(f"`{flag}` given"),), reach=True), key, "given"))
+            return out
+        if action_name == "BooleanOptionalAction":
+            out.extend(self._picked(Alternative(Const(v), (at(f"`{flag}` given"),), reach=True), key, f"given {v}") for v in (True, False))
+            return out
+        out.extend(self._launched(flags, script, key, at(f"option `{flag}`")))
+        out.extend(self._choices(call, frame, key, at, flag, whole=self._is_int(one, out)))
+        if self._keyword(call, "choices") is None:
+            other = Alternative(Unknown(f"`{flag}` from the command line"), (at(f"option `{flag}`"),), reach=True)
+            out.append(self._picked(other, key, "other"))
+        return out
+
+    def _is_int(self, one: Declared, out: list[Alternative]) -> bool:
+        kind = self._keyword(one.call, "type")
+        if kind is not None:
+            written = constant_key(kind) if isinstance(kind, cst.SimpleString) else names.last_name(kind)
+            return written in {"int", "INT", "IntRange"}
+        if one.style == "absl":
+            return names.last_name(one.call.func) == "DEFINE_integer"
+        if one.style == "click":
+            return any(isinstance(a.const, int) and not isinstance(a.const, bool) for a in out)
+        return False
+
+    def _choices(self, call: cst.Call, frame: Frame, key: object, at: object, flag: str, *, whole: bool) -> list[Alternative]:
+        choices = self._keyword(call, "choices")
+        if choices is not None:
+            if not isinstance(choices, cst.List | cst.Tuple):
+                return []
+            found = []
+            for element in choices.elements:
+                for alt in self.evaluator.values(element.value, frame):
+                    if isinstance(alt.value, Const):
+                        text = f"`{flag} {alt.value.value}` is a choice"
+                        found.append(self._picked(Alternative(alt.value, (at(text),), reach=True), key, ("choice", repr(alt.value.value))))  # type: ignore[operator]
+            return found
+        if not whole:
+            return []
+        # A whole number from the command line can always be 0; what else it can be does not matter to any rule.
+        return [self._picked(Alternative(Const(0), (at(f"`{flag} 0` can be given"),), reach=True), key, "zero")]  # type: ignore[operator]
+
+    @staticmethod
+    def _picked(alt: Alternative, key: object, pick: object) -> Alternative:
+        picks: Picks = frozenset({*alt.picks, (key, pick)})
+        return Alternative(alt.value, alt.story, picks, alt.doubt, alt.reach)
+
+    def _set_defaults(self, one: Declared, name: str) -> list[Alternative]:
+        for call, scope in one.module.walk.calls:
+            if names.last_name(call.func) == "set_defaults":
+                value = self._keyword(call, name)
+                if value is not None:
+                    return self.evaluator.values(value, self._frame(one.module, scope))
+        return []
+
+    # -- click and typer ---------------------------------------------------------------------------------------------
+
+    def command_parameter(self, frame: Frame, name: str) -> list[Alternative] | None:
+        """A parameter that ``click`` fills; ``None`` where none does."""
+        node = frame.scope.node
+        if not isinstance(node, cst.FunctionDef):
+            return None
+        for decorator in node.decorators:
+            call = decorator.decorator
+            if isinstance(call, cst.Call) and names.last_name(call.func) in {"option", "argument"} and self._click_name(call) == name:
+                outer = frame.scope.parent
+                around = self._frame(frame.module, outer) if outer is not None else frame
+                return self._values(Declared(frame.module, around, call, "click"), name, frame.module)
+        return None
+
+    def _click_name(self, call: cst.Call) -> str:
+        flags = self.flags(call)
+        plain = [f for f in flags if not f.startswith("-")]
+        if plain:
+            return plain[0].replace("-", "_")
+        long = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
+        return long.split("/")[0].lstrip("-").replace("-", "_")
+
+    def typer_default(self, call: cst.Call, name: str, frame: Frame) -> list[Alternative]:
+        """A parameter whose default is ``typer.Option(4, "--num-workers")``."""
+        if not call.args or call.args[0].keyword is not None:
+            return [Alternative(Unknown(f"option {name}"))]
+        flag = next((f for f in self.flags(call) if f.startswith("--")), "--" + name.replace("_", "-"))
+        key = ("option", call)
+        step = Step(frame.module, call, f"default of `{flag}`", kind="option")
+        out = [self._picked(a.after(step), key, "default") for a in self.evaluator.values(call.args[0].value, frame)]
+        if any(isinstance(a.const, int) and not isinstance(a.const, bool) for a in out):
+            zero = Step(frame.module, call, f"`{flag} 0` can be given", kind="option")
+            out.append(self._picked(Alternative(Const(0), (zero,), reach=True), key, "zero"))
+        return out
+
+    # -- shell lines ---------------------------------------------------------------------------------------------------
+
+    def _launched(self, flags: list[str], script: Module, key: object, step: Step) -> list[Alternative]:
+        """Values that shell scripts and notebooks of the project give to the option of this script."""
+        found: list[Alternative] = []
+        base = os.path.basename(script.path)
+        spelt = {f for f in flags if f.startswith("-")}
+        spelt |= {f.replace("_", "-") for f in spelt} | {f.replace("-", "_").replace("__", "--", 1) for f in spelt if f.startswith("--")}
+        for place, words in self.shell_lines():
+            if not any(w == base or w.endswith("/" + base) for w in words) and not _runs_module(words, script, self.project):
+                continue
+            for number, word in enumerate(words):
+                flag, equals, given = word.partition("=")
+                if flag in spelt:
+                    text = given if equals else (words[number + 1] if number + 1 < len(words) else "")
+                    if re.fullmatch(r"-?\d+", text):
+                        at = Step(None, None, f"launched with `{flag} {text}`", place, kind="shell")
+                        found.append(self._picked(Alternative(Const(int(text)), (at, step)), key, ("launch", place)))
+        return found[:8]
+
+    def shell_lines(self) -> list[tuple[Place, list[str]]]:
+        """Command lines of shell scripts and notebooks, as words, with their places."""
+        if self._shell is None:
+            self._shell = []
+            for path in self._shell_files():
+                text = self.project.raw(path).decode("utf-8", "replace")
+                if "python" in text or "torchrun" in text or "accelerate" in text:
+                    self._shell.extend(_commands(path, text))
+            for path in self.project.files():
+                if path.endswith(".ipynb") and b".py" in self.project.raw(path):
+                    module = self.project.find(path)
+                    if module is None:
+                        continue
+                    for line in module.source.shell:
+                        self._shell.append((Place(path, line.cell, line.row, 1, line.row, len(line.text) + 2), _words(line.text)))
+        return self._shell
+
+    def _shell_files(self) -> list[str]:
+        found: list[str] = []
+        for folder, folders, files in os.walk(self.project.root):
+            folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in {"node_modules", "venv", "site-packages", "__pycache__"})
+            found.extend(os.path.join(folder, f) for f in sorted(files) if f.endswith(_SHELL_FILES))
+            if len(found) > 400:  # noqa: PLR2004 - more scripts than anyone reads
+                break
+        return found
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text, comments=True)
+    except ValueError:
+        return text.split()
+
+
+def _commands(path: str, text: str) -> Iterator[tuple[Place, list[str]]]:
+    """Logical lines of a shell script that run Python."""
+    rows = text.split("\n")
+    number = 0
+    while number < len(rows):
+        first = number
+        line = rows[number].rstrip("\r")
+        while line.endswith("\\") and number + 1 < len(rows):
+            number += 1
+            line = line[:-1] + " " + rows[number].rstrip("\r")
+        number += 1
+        if ".py" in line or " -m " in line:
+            end = rows[number - 1]
+            yield Place(path, 0, first + 1, 1, number, len(end) + 1), _words(line)
+
+
+def _runs_module(words: list[str], script: Module, project: Project) -> bool:
+    if "-m" not in words or words.index("-m") + 1 >= len(words):
+        return False
+    dotted = words[words.index("-m") + 1]
+    relative = os.path.relpath(script.path, project.root)
+    module = re.sub(r"(/__main__|/__init__)?\.py$", "", relative).replace(os.sep, ".")
+    return module == dotted or module.endswith("." + dotted)
+
+
+__all__ = ["UNKNOWN_KEY", "OptionSource"]

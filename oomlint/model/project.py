@@ -1,0 +1,230 @@
+"""The files around a file: found by the project's own layout, opened only when a name leads there."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from oomlint.discovery import discover
+from oomlint.source import SourceError, read_source
+from oomlint.syntax.tree import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    import libcst as cst
+
+    from oomlint.config import Settings
+    from oomlint.finding import Place
+    from oomlint.source import Source
+    from oomlint.syntax.walk import Scope, Walk
+
+# A folder beside a script may share its name with one of these; inside a package the installed one is meant.
+_INSTALLED = frozenset(
+    "torch torchvision torchaudio numpy pandas scipy sklearn h5py transformers datasets tokenizers accelerate evaluate lightning pytorch_lightning "
+    "monai timm tqdm yaml omegaconf hydra wandb PIL cv2 json os sys itertools functools random math types typing".split(),
+)
+_MAX_PROJECT_FILES = 20_000
+_MAX_CALLER_FILES = 40
+
+
+@dataclass(eq=False)
+class Module:
+    """A parsed file of the project."""
+
+    path: str
+    source: Source
+    tree: Tree
+    project: Project = field(repr=False)
+
+    @property
+    def walk(self) -> Walk:
+        """Scopes, effects and parents."""
+        return self.tree.walk
+
+    @property
+    def root(self) -> Scope:
+        """The module's own scope."""
+        return self.tree.walk.root
+
+    def place(self, node: cst.CSTNode, message: str = "") -> Place:
+        """Where a node stands."""
+        return self.tree.place(node, message)
+
+    def code(self, node: cst.CSTNode) -> str:
+        """The text of a node."""
+        return self.tree.code(node)
+
+
+class Project:
+    """A folder of training code, read on demand.
+
+    ``root`` is the folder that bounds every search. ``overlay`` maps absolute paths to bytes that stand in for the files.
+    """
+
+    def __init__(self, root: Path | str, settings: Settings, overlay: Mapping[str, bytes] | None = None) -> None:
+        self.root = os.path.abspath(root)
+        self.settings = settings
+        self.overlay = dict(overlay or {})
+        self._modules: dict[str, Module | SourceError] = {}
+        self._bytes: dict[str, bytes] = {}
+        self._files: tuple[str, ...] | None = None
+        self._exists: dict[str, bool] = {}
+        self.memo: dict[object, object] = {}  # what the rooms above learn once for a run
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def module(self, path: str) -> Module:
+        """The parsed file.
+
+        Raises SourceError where it cannot be read or parsed.
+        """
+        path = os.path.abspath(path)
+        known = self._modules.get(path)
+        if known is None:
+            try:
+                source = read_source(path, self.overlay.get(path))
+                known = Module(path, source, Tree(source), self)
+            except SourceError as error:
+                known = error
+            self._modules[path] = known
+        if isinstance(known, SourceError):
+            raise known
+        return known
+
+    def find(self, path: str) -> Module | None:
+        """The parsed file, or ``None`` where there is none that can be parsed."""
+        try:
+            return self.module(path)
+        except SourceError:
+            return None
+
+    def files(self) -> tuple[str, ...]:
+        """Python files and notebooks of the project, in order."""
+        if self._files is None:
+            found = discover([self.root], self.settings, self.root).files
+            self._files = tuple(sorted({*found, *self.overlay}))[:_MAX_PROJECT_FILES]
+        return self._files
+
+    def raw(self, path: str) -> bytes:
+        """Bytes of a file; empty where it cannot be read."""
+        known = self._bytes.get(path)
+        if known is None:
+            known = self.overlay.get(path)
+            if known is None:
+                try:
+                    with open(path, "rb") as stream:
+                        known = stream.read(4_000_000)
+                except OSError:
+                    known = b""
+            self._bytes[path] = known
+        return known
+
+    def callers(self, name: str, near: str) -> Iterator[Module]:
+        """Modules that call something of that name, the nearest to ``near`` first."""
+        word = name.encode()
+        call = re.compile(rb"(?<!def )(?<!class )\b" + re.escape(word) + rb"\s*\(")
+        passed = re.compile(rb"partial\(\s*(?:\w+\.)*" + re.escape(word) + rb"\b")
+        hits = [path for path in self.files() if word in (data := self.raw(path)) and (call.search(data) or passed.search(data))]
+        hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
+        for path in hits[:_MAX_CALLER_FILES]:
+            module = self.find(path)
+            if module is not None:
+                yield module
+
+    def mentioning(self, words: Iterable[bytes], near: str) -> Iterator[Module]:
+        """Modules whose bytes hold all of the words, the nearest first."""
+        wanted = list(words)
+        hits = [path for path in self.files() if all(word in self.raw(path) for word in wanted)]
+        hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
+        for path in hits[:_MAX_CALLER_FILES]:
+            module = self.find(path)
+            if module is not None:
+                yield module
+
+    # -- imports -------------------------------------------------------------------------------------------------
+
+    def _is_file(self, path: str) -> bool:
+        known = self._exists.get(path)
+        if known is None:
+            known = path in self.overlay or os.path.isfile(path)
+            self._exists[path] = known
+        return known
+
+    def _is_folder(self, path: str) -> bool:
+        known = self._exists.get(path + os.sep)
+        if known is None:
+            known = os.path.isdir(path)
+            self._exists[path + os.sep] = known
+        return known
+
+    def _roots(self, path: str) -> Iterator[str]:
+        """Folders from which an absolute import of the file may start, likeliest first."""
+        folder = os.path.dirname(path)
+        own = folder
+        packaged = self._is_file(os.path.join(folder, "__init__.py"))
+        chain: list[str] = []
+        while True:
+            chain.append(folder)
+            parent = os.path.dirname(folder)
+            if folder == self.root or parent == folder or not folder.startswith(self.root):
+                break
+            folder = parent
+        # A script sees its own folder first; a module of a package sees what its package lies in.
+        if packaged:
+            outside = [f for f in chain if not self._is_file(os.path.join(f, "__init__.py"))]
+            yield from outside
+            yield from (f for f in chain if f not in outside and f != own)
+            yield own
+        else:
+            yield from chain
+        for name in ("src", "lib", "python"):
+            yield os.path.join(self.root, name)
+
+    def _descend(self, folder: str, parts: list[str]) -> str | None:
+        here = folder
+        for number, part in enumerate(parts):
+            deeper = os.path.join(here, part)
+            if number == len(parts) - 1 and self._is_file(deeper + ".py") and not self._is_file(os.path.join(deeper, "__init__.py")):
+                return deeper + ".py"
+            if not self._is_folder(deeper):
+                return None
+            here = deeper
+        init = os.path.join(here, "__init__.py")
+        return init if self._is_file(init) else here + os.sep
+
+    def locate(self, importer: str, dotted: str, level: int = 0) -> str | None:
+        """The file that ``import dotted`` (or ``from ...dotted import``) in ``importer`` means.
+
+        A package without ``__init__.py`` comes back as its folder with a separator at the end; ``None`` is outside the project.
+        """
+        parts = dotted.split(".") if dotted else []
+        if level:
+            folder = os.path.dirname(importer)
+            for _ in range(level - 1):
+                folder = os.path.dirname(folder)
+            if not parts:
+                init = os.path.join(folder, "__init__.py")
+                return init if self._is_file(init) else folder + os.sep
+            return self._descend(folder, parts)
+        own = os.path.dirname(importer)
+        packaged = self._is_file(os.path.join(own, "__init__.py"))
+        for root in self._roots(importer):
+            if parts[0] in _INSTALLED and (packaged and root == own):
+                continue
+            found = self._descend(root, parts)
+            if found is not None and found != importer:
+                if parts[0] in _INSTALLED and found.endswith(os.sep):
+                    continue  # a folder of data called `datasets` is not the package
+                return found
+        return None
+
+    def submodule(self, package: str, name: str) -> str | None:
+        """The file of ``name`` inside a package's file or folder."""
+        folder = package if package.endswith(os.sep) else os.path.dirname(package)
+        if not package.endswith(os.sep) and os.path.basename(package) != "__init__.py":
+            return None
+        return self._descend(folder.rstrip(os.sep), [name])

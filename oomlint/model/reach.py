@@ -1,0 +1,253 @@
+"""Which definitions reach a use, and under which conditions.
+
+The search goes backward from the use through the block structure, so that both halves of an ``if`` stay apart and a later
+assignment hides an earlier one. Conditions are kept as the tests themselves; the evaluator decides which of them can hold together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.syntax.walk import block_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oomlint.syntax.walk import Effect, Scope, Walk
+
+Condition = tuple[cst.BaseExpression, bool]
+Conditions = tuple[Condition, ...]
+Found = tuple["Effect", object, Conditions]  # the effect, what the asker made of it, conditions
+_MOST_PATHS = 16
+_EXITS = frozenset({"exit", "quit", "_exit", "abort", "error", "exit_with_error"})
+
+# What the asker says of an effect: None = has nothing to do with it; (payload, certain).
+Judge = "Callable[[Effect], tuple[object, bool] | None]"
+
+
+def terminates(body: object) -> bool:
+    """Whether control never runs off the end of the block."""
+    statements = block_of(body)
+    if not statements:
+        return False
+    last = statements[-1]
+    if isinstance(last, cst.Return | cst.Raise | cst.Continue | cst.Break):
+        return True
+    if isinstance(last, cst.Expr) and isinstance(last.value, cst.Call):
+        func = last.value.func
+        name = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+        return name in _EXITS
+    if isinstance(last, cst.If) and last.orelse is not None:
+        rest = last.orelse
+        return terminates(last.body) and (terminates(rest.body) if isinstance(rest, cst.Else) else _chain_terminates(rest))
+    if isinstance(last, cst.With):
+        return terminates(last.body)
+    return False
+
+
+def _chain_terminates(node: cst.If) -> bool:
+    if not terminates(node.body) or node.orelse is None:
+        return False
+    rest = node.orelse
+    return terminates(rest.body) if isinstance(rest, cst.Else) else _chain_terminates(rest)
+
+
+class Reach:
+    """The search for one root name in one scope."""
+
+    def __init__(self, walk: Walk, scope: Scope, root: str, judge: Callable[[Effect], tuple[object, bool] | None]) -> None:
+        self.walk = walk
+        self.scope = scope
+        self.holders = scope.containing.get(root, set())
+        self.judge = judge
+        self.by_statement: dict[cst.CSTNode, list[Effect]] = {}
+        for effect in scope.effects.get(root, ()):
+            self.by_statement.setdefault(effect.statement, []).append(effect)
+
+    def search(self, use: cst.CSTNode | None) -> tuple[list[Found], list[Conditions]]:
+        """Definitions that reach ``use`` (``None``: the end of the scope), and the conditions under which none does."""
+        if not self.holders:
+            return [], [()]
+        if use is None:
+            return self._block(self.walk.body(self.scope))
+        return self._before(self.walk.statement_of(use))
+
+    # -- backward from a statement ----------------------------------------------------------------------------------
+
+    def _before(self, statement: cst.CSTNode) -> tuple[list[Found], list[Conditions]]:
+        found: list[Found] = []
+        falls: list[Conditions] = [()]
+        here = statement
+        parents = self.walk.parents
+        while falls:
+            holder = parents.get(here)
+            if isinstance(holder, cst.SimpleStatementLine):
+                holder = parents.get(holder)
+            if holder is None:
+                break
+            if isinstance(holder, cst.IndentedBlock | cst.SimpleStatementSuite | cst.Module):
+                statements = block_of(holder)
+                index = next((n for n, s in enumerate(statements) if s is here), len(statements))
+                self._extend(found, falls, self._block(statements[:index]))
+                if holder is self.scope.node:
+                    break
+                here = holder
+                continue
+            # `here` is the suite or branch of a compound statement.
+            if holder is self.scope.node:
+                break
+            if isinstance(holder, cst.For | cst.While):
+                self._around_loop(holder, here, found, falls)
+            elif isinstance(holder, cst.With):
+                self._own(holder, found, falls)
+            elif isinstance(holder, cst.Try | cst.TryStar) and here is not holder.body:
+                outs, _ = self._block(block_of(holder.body))
+                found.extend(outs)
+            here = holder
+        return found, falls
+
+    def _around_loop(self, loop: cst.For | cst.While, here: cst.CSTNode, found: list[Found], falls: list[Conditions]) -> None:
+        if here is not loop.body:
+            return
+        # What an earlier round of the loop left behind may reach the use, too.
+        if loop in self.holders:
+            outs, _ = self._block(block_of(loop.body))
+            known = {id(f[0]) for f in found}
+            found.extend(o for o in outs if id(o[0]) not in known)
+        self._own(loop, found, falls)
+
+    def _own(self, statement: cst.CSTNode, found: list[Found], falls: list[Conditions]) -> None:
+        self._extend(found, falls, self._effects(statement))
+
+    def _extend(self, found: list[Found], falls: list[Conditions], result: tuple[list[Found], list[Conditions]]) -> None:
+        outs, more = result
+        for before in falls:
+            found.extend((effect, payload, (*before, *conditions)) for effect, payload, conditions in outs)
+        falls[:] = [(*before, *conditions) for before in falls for conditions in more][:_MOST_PATHS]
+
+    # -- through blocks and statements ---------------------------------------------------------------------------------
+
+    def _block(self, statements: Sequence[cst.CSTNode]) -> tuple[list[Found], list[Conditions]]:
+        found: list[Found] = []
+        falls: list[Conditions] = [()]
+        for statement in reversed(statements):
+            if statement not in self.holders:
+                continue
+            self._extend(found, falls, self._statement(statement))
+            if not falls:
+                break
+        return found, falls
+
+    def _effects(self, statement: cst.CSTNode) -> tuple[list[Found], list[Conditions]]:
+        found: list[Found] = []
+        for effect in reversed(self.by_statement.get(statement, ())):
+            verdict = self.judge(effect)
+            if verdict is None:
+                continue
+            payload, certain = verdict
+            found.append((effect, payload, ()))
+            if certain:
+                return found, []
+        return found, [()]
+
+    def _statement(self, node: cst.CSTNode) -> tuple[list[Found], list[Conditions]]:
+        if isinstance(node, cst.If):
+            return self._if(node)
+        if isinstance(node, cst.For | cst.While):
+            outs, _ = self._block(block_of(node.body))
+            own, _ = self._effects(node)
+            return [*outs, *own], [()]
+        if isinstance(node, cst.With):
+            found, falls = self._block(block_of(node.body))
+            self._own(node, found, falls)
+            return found, falls
+        if isinstance(node, cst.Try | cst.TryStar):
+            return self._try(node)
+        if isinstance(node, cst.Match):
+            found = []
+            for case in node.cases:
+                found.extend(self._block(block_of(case.body))[0])
+            return found, [()]
+        return self._effects(node)
+
+    def _if(self, node: cst.If) -> tuple[list[Found], list[Conditions]]:
+        own, own_falls = self._effects(node)  # a walrus in the test
+        then = ([], []) if terminates(node.body) else self._block(block_of(node.body))
+        rest = node.orelse
+        if rest is None:
+            other: tuple[list[Found], list[Conditions]] = ([], [()])
+        elif isinstance(rest, cst.If):
+            other = self._if(rest)
+        else:
+            other = ([], []) if terminates(rest.body) else self._block(block_of(rest.body))
+        if not then[0] and not other[0] and then[1] and other[1]:
+            return own, own_falls
+        yes, no = ((node.test, True),), ((node.test, False),)
+        found = [(e, p, (*yes, *c)) for e, p, c in then[0]] + [(e, p, (*no, *c)) for e, p, c in other[0]]
+        falls = [(*yes, *c) for c in then[1]] + [(*no, *c) for c in other[1]]
+        return [*found, *own], falls if own_falls else []
+
+    def _try(self, node: cst.Try | cst.TryStar) -> tuple[list[Found], list[Conditions]]:
+        statements = [*block_of(node.body), *(block_of(node.orelse.body) if node.orelse else ())]
+        found, falls = self._block(statements)
+        for handler in node.handlers:
+            if terminates(handler.body):
+                continue
+            outs, more = self._block(block_of(handler.body))
+            found = [*found, *outs]
+            falls = [*falls, *(m for m in more if m not in falls)]
+        if node.finalbody is not None:
+            last, through = self._block(block_of(node.finalbody.body))
+            if not through:
+                return last, []
+            found = [*last, *found]
+        return found, falls
+
+
+def path_conditions(walk: Walk, scope: Scope, use: cst.CSTNode) -> Conditions:
+    """Tests that must have come out as stated for control to reach ``use`` within its scope."""
+    conditions: list[Condition] = []
+    here = use
+    while here is not scope.node:
+        holder = walk.parents.get(here)
+        if holder is None:
+            break
+        if isinstance(holder, cst.IfExp):
+            if here is holder.body:
+                conditions.append((holder.test, True))
+            elif here is holder.orelse:
+                conditions.append((holder.test, False))
+        elif isinstance(holder, cst.BooleanOperation) and here is holder.right:
+            conditions.append((holder.left, isinstance(holder.operator, cst.And)))
+        elif isinstance(holder, cst.If):
+            if here is holder.body:
+                conditions.append((holder.test, True))
+            elif here is holder.orelse:
+                conditions.append((holder.test, False))
+        elif isinstance(holder, cst.While) and here is holder.body:
+            conditions.append((holder.test, True))
+        elif isinstance(holder, cst.IndentedBlock | cst.SimpleStatementSuite | cst.Module):
+            for statement in block_of(holder):
+                if statement is here or (isinstance(here, cst.SimpleStatementLine) and any(statement is s for s in here.body)):
+                    break
+                conditions.extend(_left_behind(statement))
+        here = holder
+    return tuple(conditions)
+
+
+def _left_behind(statement: cst.CSTNode) -> list[Condition]:
+    if isinstance(statement, cst.Assert):
+        return [(statement.test, True)]
+    passed: list[Condition] = []
+    node: object = statement
+    while isinstance(node, cst.If):
+        if not terminates(node.body):
+            rest = node.orelse
+            if isinstance(rest, cst.Else) and terminates(rest.body) and not passed:
+                return [(node.test, True)]
+            return passed
+        passed.append((node.test, False))
+        node = node.orelse
+    return passed

@@ -1,0 +1,224 @@
+"""Settings files beside the script: YAML and JSON, plainly loaded or through OmegaConf and Hydra."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+
+from oomlint.finding import Place
+from oomlint.model import names
+from oomlint.model.values import ABSENT, Alternative, Const, External, Frame, Merged, Settings, SettingsFile, Step, Unknown, Value
+from oomlint.syntax.walk import Accessor, constant_key
+
+if TYPE_CHECKING:
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.project import Module, Project
+
+_LOADERS = frozenset(
+    {
+        "yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "omegaconf.OmegaConf.load", "json.load", "json.loads", "toml.load",
+        "hydra.compose", "ruamel.yaml.YAML.load", "yaml.round_trip_load",
+    },
+)  # fmt: skip
+_MOST_BYTES = 512_000  # a settings file is small; annotations are not settings
+
+
+class SettingsReader:
+    """Reads settings files and answers what stands at a key."""
+
+    def __init__(self, project: Project, evaluator: Evaluator) -> None:
+        self.project = project
+        self.evaluator = evaluator
+        self._files: dict[str, Settings | None] = {}
+
+    # -- paths -------------------------------------------------------------------------------------------------------
+
+    def path_call(self, name: str, node: cst.Call, frame: Frame) -> Value:
+        """A path that is put together from constants."""
+        parts: list[str] = []
+        for arg in node.args:
+            text = self._one(arg.value, frame)
+            if text is None:
+                return Unknown("path")
+            parts.append(text)
+        if not parts:
+            return Unknown("path")
+        if name == "os.path.dirname":
+            return Const(os.path.dirname(parts[0]))
+        return Const(os.path.join(*parts)) if name in {"os.path.join", "pathlib.Path", "pathlib.PurePath"} else Const(parts[0])
+
+    def joined_path(self, left: Value, right: Value) -> Value:
+        """``Path(...) / "x"``."""
+        if isinstance(left, Const) and isinstance(right, Const) and isinstance(left.value, str) and isinstance(right.value, str):
+            return Const(os.path.join(left.value, right.value))
+        return Unknown("path")
+
+    def _one(self, node: cst.BaseExpression, frame: Frame) -> str | None:
+        if isinstance(node, cst.Attribute) and node.attr.value in {"parent", "parents"}:
+            inner = self._one(node.value, frame)
+            return os.path.dirname(inner) if inner is not None else None
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in {"resolve", "absolute", "expanduser"}:
+            return self._one(node.func.value, frame)
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
+            left, right = self._one(node.left, frame), self._one(node.right, frame)
+            return os.path.join(left, right) if left is not None and right is not None else None
+        if isinstance(node, cst.Call) and names.last_name(node.func) == "open" and node.args:
+            return self._one(node.args[0].value, frame)
+        for alt in self.evaluator.values(node, frame):
+            if isinstance(alt.value, Const) and isinstance(alt.value.value, str):
+                return alt.value.value
+            opened = getattr(alt.value, "call", None)
+            if isinstance(opened, cst.Call) and names.last_name(opened.func) == "open" and opened.args:
+                inner_frame = getattr(alt.value, "frame", frame)
+                return self._one(opened.args[0].value, inner_frame)
+        return None
+
+    # -- loading -------------------------------------------------------------------------------------------------------
+
+    def loaded(self, name: str, node: cst.Call, frame: Frame) -> list[Alternative] | None:
+        """What a loading call gives; ``None`` where the call loads no settings."""
+        if name not in _LOADERS or not node.args:
+            return None
+        text = self._one(node.args[0].value, frame)
+        if text is None:
+            # `yaml.load(path.read_text())`
+            return None
+        found = self._open(text, frame.module)
+        if found is None:
+            return None
+        return [Alternative(found)]
+
+    def _open(self, text: str, module: Module) -> Settings | None:
+        folders = [os.path.dirname(module.path), os.getcwd(), self.project.root]
+        for folder in folders:
+            path = os.path.normpath(os.path.join(folder, text))
+            if os.path.isfile(path):
+                return self.read(path)
+        return None
+
+    def read(self, path: str) -> Settings | None:
+        """The root node of a settings file, or ``None`` where it cannot be read as one."""
+        if path in self._files:
+            return self._files[path]
+        self._files[path] = None
+        if not path.endswith((".yaml", ".yml", ".json")):
+            return None
+        try:
+            import yaml  # noqa: PLC0415 - most runs meet no settings file
+
+            if os.path.getsize(path) > _MOST_BYTES:
+                return None
+            node = yaml.compose(self.project.raw(path).decode("utf-8", "replace"), Loader=yaml.SafeLoader)
+        except Exception:  # noqa: BLE001 - any broken settings file is simply not known
+            return None
+        self._files[path] = Settings(SettingsFile(path), node) if node is not None else None
+        return self._files[path]
+
+    # -- asking ---------------------------------------------------------------------------------------------------------
+
+    def member(self, value: Settings, key: object) -> list[Alternative]:
+        """What stands at a key (or index) of a node."""
+        import yaml  # noqa: PLC0415
+
+        node = value.node
+        if isinstance(node, yaml.MappingNode):
+            for name_node, child in reversed(node.value):
+                if name_node.value == str(key):
+                    return [self._alternative(value.file, child, str(key))]
+            return [Alternative(ABSENT)]
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and -len(node.value) <= key < len(node.value):
+            return [self._alternative(value.file, node.value[key], str(key))]
+        return [Alternative(Unknown("settings"))]
+
+    def _alternative(self, file: SettingsFile, node: Any, key: str) -> Alternative:
+        import yaml  # noqa: PLC0415
+
+        if isinstance(node, yaml.ScalarNode):
+            try:
+                constant = yaml.SafeLoader("").construct_object(node)
+            except yaml.YAMLError:
+                return Alternative(Unknown("settings"))
+            if isinstance(constant, str) and "${" in constant:
+                return Alternative(Unknown("interpolated"))
+            start, end = node.start_mark, node.end_mark
+            place = Place(file.path, 0, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
+            return Alternative(Const(constant), (Step(None, None, f"`{key}: {node.value}` in the settings file", place, kind="settings"),))
+        return Alternative(Settings(file, node))
+
+    # -- Hydra -----------------------------------------------------------------------------------------------------------
+
+    def entry_parameter(self, frame: Frame, name: str, accessors: tuple[Accessor, ...]) -> list[Alternative] | None:
+        """The first parameter of a function under ``@hydra.main``."""
+        node = frame.scope.node
+        if not isinstance(node, cst.FunctionDef) or not accessors:
+            return None
+        params = names.parameters(frame.scope)
+        if not params or params[0].name.value != name:
+            return None
+        for decorator in node.decorators:
+            call = decorator.decorator
+            if not isinstance(call, cst.Call):
+                continue
+            outer = Frame(frame.module, frame.module.root)
+            found = self.evaluator.values(call.func, outer)
+            if not any(isinstance(a.value, External) and a.value.name in {"hydra.main", "hydra.main.main"} for a in found):
+                continue
+            folder, base = "", "config"
+            for position, arg in enumerate(call.args):
+                key = arg.keyword.value if arg.keyword is not None else ("config_path", "config_name")[min(position, 1)]
+                text = constant_key(arg.value)
+                if not isinstance(text, str):
+                    text = self._one(arg.value, outer) or ""
+                if key == "config_path":
+                    folder = text
+                elif key == "config_name":
+                    base = text
+            value = self._hydra(os.path.join(os.path.dirname(frame.module.path), folder), base)
+            return self.evaluator.reach_into(Alternative(value), accessors) if value is not None else None
+        return None
+
+    def _hydra(self, folder: str, base: str) -> Value | None:
+        import yaml  # noqa: PLC0415
+
+        stem = base.removesuffix(".yaml").removesuffix(".yml")
+        root = self.read(os.path.normpath(os.path.join(folder, f"{stem}.yaml"))) or self.read(os.path.normpath(os.path.join(folder, f"{stem}.yml")))
+        if root is None:
+            return None
+        parts: list[Value] = []
+        node = root.node
+        if isinstance(node, yaml.MappingNode):
+            for name_node, child in node.value:
+                if name_node.value == "defaults" and isinstance(child, yaml.SequenceNode):
+                    parts.extend(self._defaults(folder, child))
+        return Merged((*parts, root)) if parts else root
+
+    def _defaults(self, folder: str, node: Any) -> list[Value]:
+        import yaml  # noqa: PLC0415
+
+        found: list[Value] = []
+        for item in node.value:
+            if isinstance(item, yaml.MappingNode) and item.value:
+                group, chosen = item.value[0][0].value, item.value[0][1].value
+                group = group.replace("override ", "").replace("optional ", "").strip().lstrip("/")
+                if isinstance(chosen, str) and isinstance(group, str):
+                    inner = self.read(os.path.normpath(os.path.join(folder, group, f"{chosen.removesuffix('.yaml')}.yaml")))
+                    if inner is not None:
+                        found.append(Group(group.split("/"), inner))
+            elif isinstance(item, yaml.ScalarNode) and item.value != "_self_":
+                inner = self.read(os.path.normpath(os.path.join(folder, f"{item.value}.yaml")))
+                if inner is not None:
+                    found.append(inner)
+        return found
+
+
+def Group(path: list[str], inner: Settings) -> Settings:  # noqa: N802 - makes a node, as a class would
+    """A Hydra group: the file's content under the group's name."""
+    import yaml  # noqa: PLC0415
+
+    node: Any = inner.node
+    for name in reversed(path):
+        key = yaml.ScalarNode("tag:yaml.org,2002:str", name)
+        node = yaml.MappingNode("tag:yaml.org,2002:map", [(key, node)])
+    return Settings(inner.file, node)

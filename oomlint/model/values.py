@@ -1,0 +1,277 @@
+"""Values with their story.
+
+An expression of training code rarely has one value: the worker count is 4 by default, 0 under low memory, and whatever the command line says.
+So an expression has *alternatives*. Each says what it is, through which places it came, and which *picks* it depends on: a pick
+names a branch or an option and what was chosen there. Two alternatives whose picks disagree cannot hold at the same time, which is how a guard such
+as ``persistent_workers=num_workers > 0`` silences a rule without anybody having to know the forms that guards take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from oomlint.finding import Place
+    from oomlint.model.project import Module
+    from oomlint.syntax.walk import Scope
+
+Picks = frozenset[tuple[object, object]]
+FREE: Picks = frozenset()
+
+
+def join(first: Picks, second: Picks) -> Picks | None:
+    """Both sets of picks together, or ``None`` where they contradict each other."""
+    if not second or first is second:
+        return first
+    if not first:
+        return second
+    merged = dict(first)
+    for key, pick in second:
+        if merged.setdefault(key, pick) != pick:
+            return None
+    return frozenset(merged.items())
+
+
+# -- what a value can be -------------------------------------------------------------------------------------------------
+
+
+class Value:
+    """Anything that an expression can stand for."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Const(Value):
+    """A literal."""
+
+    value: object
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), repr(self.value)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and type(other.value) is type(self.value) and other.value == self.value
+
+
+@dataclass(frozen=True, slots=True)
+class External(Value):
+    """Something of a library, by its qualified name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleRef(Value):
+    """A module of the project, or a package without ``__init__.py`` (then ``module`` is ``None``)."""
+
+    path: str
+    module: Module | None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRef(Value):
+    """A function of the project, bound to an instance or not."""
+
+    module: Module
+    scope: Scope
+    this: Instance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRef(Value):
+    """A class of the project."""
+
+    module: Module
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Instance(Value):
+    """An object of a class of the project; ``bound`` is ``None`` where nobody knows how it was made."""
+
+    cls: ClassRef
+    bound: tuple[Bound, ...] | None
+    call: cst.Call | None = None
+    at: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalCall(Value):
+    """What a library's function or class returned."""
+
+    name: str
+    call: cst.Call
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Element(Value):
+    """Part of what a library returned: ``random_split(...)[0]``, ``namespace.attribute``."""
+
+    whole: ExternalCall
+    accessors: tuple[tuple[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Display(Value):
+    """A list, tuple, set, dictionary or comprehension as it is written."""
+
+    node: cst.BaseExpression
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Partial(Value):
+    """``functools.partial``: a callable with some arguments given."""
+
+    func: Value
+    bound: Bound
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Value):
+    """The namespace that a command-line parser returned."""
+
+    module: Module
+    call: cst.CSTNode
+    style: str  # "argparse", "absl"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings(Value):
+    """A node of a settings file (YAML or JSON)."""
+
+    file: SettingsFile
+    node: object  # yaml.Node
+
+
+@dataclass(frozen=True, slots=True)
+class Merged(Value):
+    """Several mappings laid over each other, the last one first (``{**a, **b}``, Hydra defaults)."""
+
+    parts: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SettingsFile:
+    """A settings file that was read."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(Value):
+    """Nobody can know. Rules stay silent."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Written(Unknown):
+    """An expression that nothing reduces further, as it is written where the value is made. Unknown to whoever asks for constants."""
+
+    node: cst.BaseExpression | None = None
+    frame: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Absent(Value):
+    """Not given: a key that a mapping lacks, a parameter that a call leaves out."""
+
+
+ABSENT = Absent()
+
+
+# -- where it is evaluated ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Arguments of one call, with the frame that they are evaluated in."""
+
+    args: tuple[cst.Arg, ...]
+    frame: Frame
+    call: cst.Call
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A scope, and what its parameters are bound to. ``bound`` is ``None`` where no call is known."""
+
+    module: Module
+    scope: Scope
+    bound: tuple[Bound, ...] | None = None
+    this: Instance | None = None
+    outer: Frame | None = None  # the enclosing function's frame, for closures
+
+    @property
+    def depth(self) -> int:
+        """How many calls lead here."""
+        deepest = max((b.frame.depth for b in self.bound), default=0) if self.bound else 0
+        return deepest + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One place of a story."""
+
+    module: Module | None
+    node: cst.CSTNode | None
+    text: str
+    at: Place | None = None  # where the place is not a node (settings files, shell lines)
+    kind: str = ""  # "argument", "default", "option", "branch", "constant", "settings", "shell"
+
+    def place(self) -> Place | None:
+        """The place with the step's text as its message."""
+        if self.at is not None:
+            return self.at.saying(self.text)
+        if self.module is None or self.node is None:
+            return None
+        return self.module.place(self.node, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One value that an expression may have.
+
+    ``doubt`` counts assumptions (0: follows from constants). ``reach`` marks a value that can occur but is not what a plain run has.
+    """
+
+    value: Value
+    story: tuple[Step, ...] = ()
+    picks: Picks = field(default=FREE)
+    doubt: int = 0
+    reach: bool = False
+
+    def after(self, *steps: Step) -> Alternative:
+        """The same with steps put before the story (nearest first)."""
+        return replace(self, story=(*steps, *self.story)) if steps else self
+
+    def under(self, picks: Picks) -> Alternative | None:
+        """The same under more picks, or ``None`` where they contradict it."""
+        merged = join(self.picks, picks)
+        return None if merged is None else replace(self, picks=merged)
+
+    def doubting(self, more: int = 1) -> Alternative:
+        """The same with more assumptions."""
+        return replace(self, doubt=self.doubt + more) if more else self
+
+    @property
+    def const(self) -> object:
+        """The literal, or ``None``; ask ``isinstance(value, Const)`` to tell a literal None apart."""
+        return self.value.value if isinstance(self.value, Const) else None
+
+
+def truth_of(value: Value) -> bool | None:
+    """Whether the value counts as true; ``None`` where nobody knows."""
+    if isinstance(value, Const):
+        return bool(value.value)
+    if isinstance(value, Absent):
+        return False
+    if isinstance(value, FunctionRef | ClassRef | Instance | ModuleRef | External | Partial | Options):
+        return True
+    return None

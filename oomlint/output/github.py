@@ -1,0 +1,60 @@
+"""Workflow commands of GitHub Actions, which become annotations of a change."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from oomlint.finding import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from oomlint.finding import Finding
+    from oomlint.output.view import View
+
+_COMMANDS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+
+
+def text(findings: Iterable[Finding], view: View) -> str:
+    """One command a finding. Paths are relative to the root of the repository that the view's folder is in."""
+    root = _repository(view.folder)
+    return "".join(_command(finding, root) + "\n" for finding in findings)
+
+
+def _command(finding: Finding, root: str) -> str:
+    place = finding.place
+    title = f"oomlint ({finding.code})" if finding.code else "oomlint"
+    message = finding.message if finding.code else f"cannot check: {finding.message}"
+    where: dict[str, object] = {"title": title, "file": os.path.relpath(place.path, root).replace(os.sep, "/")}
+    if place.cell:
+        # GitHub counts the lines of a notebook's JSON, in which a cell's rows have no place.
+        where["line"] = 1
+        message = f"cell {place.cell}, {place.row}:{place.column}: {message}"
+    else:
+        where |= {"line": place.row}
+        if place.row == place.end_row:
+            where |= {"col": place.column, "endLine": place.end_row, "endColumn": place.end_column}
+        else:
+            where |= {"endLine": place.end_row}
+    properties = ",".join(f"{key}={_property(str(value))}" for key, value in where.items())
+    return f"::{_COMMANDS[finding.severity]} {properties}::{_data(message)}"
+
+
+def _data(value: str) -> str:
+    return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(value: str) -> str:
+    return _data(value).replace(":", "%3A").replace(",", "%2C")
+
+
+def _repository(folder: str) -> str:
+    """The nearest folder upwards that holds a repository; the folder itself where there is none."""
+    here = folder
+    while not os.path.exists(os.path.join(here, ".git")):
+        parent = os.path.dirname(here)
+        if parent == here:
+            return folder
+        here = parent
+    return here

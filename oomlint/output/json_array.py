@@ -1,0 +1,50 @@
+"""A JSON array of findings, for other programs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from oomlint.output.urls import page_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from oomlint.finding import Finding, Fix, Place
+    from oomlint.output.view import View
+
+
+def text(findings: Iterable[Finding], view: View) -> str:
+    """The array, in ASCII, so that any encoding of the stream holds it."""
+    return json.dumps([_finding(finding, view) for finding in findings], indent=2) + "\n"
+
+
+def _finding(finding: Finding, view: View) -> dict[str, object]:
+    return {
+        "code": finding.code,
+        "name": finding.name,
+        "message": finding.message,
+        "severity": finding.severity.value,
+        "confidence": finding.confidence.value,
+        **_place(finding.place, view),
+        "related": [{**_place(place, view), "message": place.message} for place in finding.related],
+        "fix": _fix(finding.fix, view) if finding.fix else None,
+        "url": page_of(finding.code) if finding.code else None,
+    }
+
+
+def _place(place: Place, view: View) -> dict[str, object]:
+    return {
+        "filename": view.name(place.path),
+        "cell": place.cell or None,
+        "location": {"row": place.row, "column": place.column},
+        "end_location": {"row": place.end_row, "column": place.end_column},
+    }
+
+
+def _fix(fix: Fix, view: View) -> dict[str, object]:
+    return {
+        "safety": fix.safety.value,
+        "message": fix.message,
+        "edits": [{**_place(edit.place, view), "content": edit.content} for edit in fix.edits],
+    }

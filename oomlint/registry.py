@@ -1,0 +1,88 @@
+"""Finds the rules by the names of their files, and selects them by code and prefix.
+
+Codes and slugs are known without importing a rule, so that a run without candidates pays for none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PREFIX: Final = "OOM"
+
+_FILE: Final = re.compile(r"(oom\d{3})_([a-z0-9_]+)\.py")
+_FOLDER: Final = os.path.join(os.path.dirname(__file__), "rules")
+
+
+@cache
+def catalogue() -> tuple[tuple[str, str], ...]:
+    """Code and slug of every rule, sorted by code."""
+    found = (_FILE.fullmatch(name) for name in os.listdir(_FOLDER))
+    return tuple(sorted((match[1].upper(), match[2].replace("_", "-")) for match in found if match))
+
+
+@cache
+def load(code: str) -> Rule:
+    """The rule of that code.
+
+    Raises KeyError where there is none, and TypeError where its file does not hold exactly one rule of that code and slug.
+    """
+    slug = dict(catalogue())[code]
+    module = importlib.import_module(f"oomlint.rules.{code.lower()}_{slug.replace('-', '_')}")
+    classes = [item for item in vars(module).values() if isinstance(item, type) and issubclass(item, Rule) and item.__module__ == module.__name__]
+    if len(classes) != 1 or (classes[0].code, classes[0].slug) != (code, slug):
+        raise TypeError(f"{module.__file__} must hold one rule, with code {code} and slug {slug}")
+    rule: Rule = classes[0]()
+    return rule
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, sorted by code."""
+    return tuple(load(code) for code, _ in catalogue())
+
+
+def codes(select: Iterable[str], ignore: Iterable[str] = (), extend: Iterable[str] = ()) -> tuple[str, ...]:
+    """The codes that a selection means, sorted.
+
+    The longest selector that fits a code decides, and ``ignore`` wins a tie: ``select = ["OOM"], ignore = ["OOM1"], extend = ["OOM101"]`` keeps OOM101
+    of the first family. Raises ValueError for a selector that fits no code.
+    """
+    wanted = [_selector(item) for item in (*select, *extend)]
+    unwanted = [_selector(item) for item in ignore]
+    return tuple(code for code, _ in catalogue() if _reach(code, wanted) > _reach(code, unwanted))
+
+
+def select(select: Iterable[str], ignore: Iterable[str] = (), extend: Iterable[str] = ()) -> tuple[Rule, ...]:
+    """The rules that a selection means, imported, sorted by code. Raises ValueError for a selector that fits no code."""
+    return tuple(load(code) for code in codes(select, ignore, extend))
+
+
+def find(name: str) -> str:
+    """The code that a code or a slug names, in any case. Raises ValueError where there is none."""
+    for code, slug in catalogue():
+        if name.upper() == code or name.lower() == slug:
+            return code
+    raise ValueError(f"unknown rule {name!r}")
+
+
+def _selector(item: str) -> str:
+    """A code or a prefix of one, in upper case. ``ALL`` is the empty prefix."""
+    name = item.strip().upper()
+    if name == "ALL":
+        return ""
+    if not name.startswith(PREFIX) or not any(code.startswith(name) for code, _ in catalogue()):
+        raise ValueError(f"unknown rule or prefix {item!r}")
+    return name
+
+
+def _reach(code: str, selectors: Iterable[str]) -> int:
+    """Length of the longest selector that fits the code; -1 where none does."""
+    return max((len(item) for item in selectors if code.startswith(item)), default=-1)

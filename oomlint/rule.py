@@ -1,0 +1,91 @@
+"""What a rule is: one question about the nouns of a module, and the page that explains it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from oomlint.finding import Confidence, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from oomlint.finding import Fix, Place, Safety, Severity
+    from oomlint.model.project import Module, Project
+
+HEADINGS: Final = ("What it does", "Why is this bad", "Example", "Use instead", "Fix safety", "References")
+
+_FENCE = re.compile(r"^\s*(```+|~~~+)")
+
+
+class Rule(ABC):
+    """One pattern. The docstring of the class is the rule's page: a summary, then the sections of ``HEADINGS`` in that order."""
+
+    code: ClassVar[str]
+    slug: ClassVar[str]
+    severity: ClassVar[Severity]  # the gravest that it reports
+    fixable: ClassVar[Safety | None]  # the best safety that its fix can have; None where it has no fix
+
+    @abstractmethod
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield what the rule has to say about one module. It prints nothing, opens nothing and changes nothing."""
+
+    def finding(
+        self,
+        place: Place,
+        message: str,
+        *,
+        severity: Severity | None = None,
+        confidence: Confidence = Confidence.HIGH,
+        related: Iterable[Place] = (),
+        fix: Fix | None = None,
+    ) -> Finding:
+        """A finding of this rule, as grave as the rule unless ``severity`` says otherwise."""
+        return Finding(self.code, self.slug, message, severity or self.severity, confidence, place, tuple(related), fix)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A rule's documentation, taken apart."""
+
+    summary: str
+    sections: Mapping[str, str]  # by heading, in the order of the page
+    text: str  # Markdown, without a title
+
+    @property
+    def example(self) -> str:
+        """The program that the rule fires on."""
+        return _program(self.sections["Example"])
+
+    @property
+    def remedy(self) -> str:
+        """The same program without the bug."""
+        return _program(self.sections["Use instead"])
+
+
+def page(rule: Rule | type[Rule]) -> Page:
+    """The page of a rule. A rule without a docstring has an empty one."""
+    cls = rule if isinstance(rule, type) else type(rule)
+    text = inspect.cleandoc(cls.__doc__ or "")
+    blocks: dict[str, list[str]] = {}
+    heading, fence = "", ""
+    for line in text.splitlines():
+        mark = _FENCE.match(line)
+        if mark and (not fence or mark.group(1).startswith(fence)):
+            fence = "" if fence else mark.group(1)
+        if not fence and line.startswith("## "):
+            heading = line[3:].strip()
+            blocks[heading] = []
+        else:
+            blocks.setdefault(heading, []).append(line)
+    parts = {name: "\n".join(lines).strip() for name, lines in blocks.items()}
+    return Page(parts.pop("", ""), parts, text)
+
+
+def _program(section: str) -> str:
+    """The first fenced Python block of a section."""
+    found = re.search(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    return found.group(1) if found else ""

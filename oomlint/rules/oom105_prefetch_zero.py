@@ -1,0 +1,127 @@
+"""OOM105 prefetch-zero."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import Fix, Safety, Severity
+from oomlint.memory.loaders import confidence_of, loaders_of, story_places
+from oomlint.model.values import Const
+from oomlint.rule import Rule
+from oomlint.syntax.edits import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.memory.loaders import Loader, Loaders
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Alternative
+
+
+class PrefetchZero(Rule):
+    """A prefetch factor of 0 is given to a loader that has workers.
+
+    ## What it does
+
+    Checks for a `DataLoader` with workers and `prefetch_factor=0`. (Without workers any `prefetch_factor` raises: OOM102.)
+
+    ## Why is this bad
+
+    0 reads like "no prefetching". The constructor accepts it, and the first `iter(loader)` raises `AssertionError: prefetch_factor must be
+    greater than 0 for MultiProcessingDataLoaderIter` (measured with torch 2.13.0).
+
+    The least that workers can hold is one batch each: up to `prefetch_factor * num_workers + 1` batches are in flight, in shared memory.
+
+    ## Example
+
+    ```python
+    from pathlib import Path
+
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Clips(Dataset):
+        def __init__(self, root):
+            self.root = Path(root)
+
+        def __len__(self):
+            return 10_000
+
+        def __getitem__(self, index):
+            return torch.load(self.root / f"{index}.pt")
+
+
+    loader = DataLoader(Clips("clips"), batch_size=8, num_workers=2, prefetch_factor=0)
+    ```
+
+    ## Use instead
+
+    ```python
+    from pathlib import Path
+
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Clips(Dataset):
+        def __init__(self, root):
+            self.root = Path(root)
+
+        def __len__(self):
+            return 10_000
+
+        def __getitem__(self, index):
+            return torch.load(self.root / f"{index}.pt")
+
+
+    loader = DataLoader(Clips("clips"), batch_size=8, num_workers=2, prefetch_factor=1)
+    ```
+
+    ## Fix safety
+
+    `0` becomes `1`, the smallest value that works. It is safe: the loader could not be iterated before, and the prefetch factor does not
+    change the batches (measured with torch 2.13.0 for a deterministic dataset).
+
+    ## References
+
+    - [torch.utils.data.DataLoader](https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader)
+    - [pytorch/pytorch#196093](https://github.com/pytorch/pytorch/pull/196093)
+    """
+
+    code = "OOM105"
+    slug = "prefetch-zero"
+    severity = Severity.ERROR
+    fixable = Safety.SAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the loaders with workers whose prefetch factor is 0."""
+        loaders = loaders_of(project)
+        for loader in loaders.of(module):
+            found = self._zero(loaders, loader)
+            if found is None:
+                continue
+            workers, given = found
+            place = module.place(loader.call)
+            message = f"`prefetch_factor=0` with workers: `{loader.written}` raises AssertionError when it is iterated"
+            arg = loader.explicit("prefetch_factor")
+            fix = None
+            if arg is not None and isinstance(arg.value, cst.Integer):
+                fix = Fix(Safety.SAFE, "the smallest value that works", (replace(module.tree, arg.value, "1"),))
+            confidence = confidence_of(workers.doubt + given.doubt)
+            yield self.finding(place, message, confidence=confidence, related=story_places(place, given, workers), fix=fix)
+
+    @staticmethod
+    def _zero(loaders: Loaders, loader: Loader) -> tuple[Alternative, Alternative] | None:
+        for use in loaders.uses(loader):
+            for given in loaders.argument(loader, "prefetch_factor", use.frame):
+                if not (isinstance(given.value, Const) and given.value.value == 0 and not isinstance(given.value.value, bool)):
+                    continue
+                for workers in loaders.workers(loader, use.frame):
+                    positive = isinstance(workers.const, int) and workers.const > 0
+                    if positive and not workers.reach and workers.under(given.picks) is not None:
+                        return workers, given
+        return None

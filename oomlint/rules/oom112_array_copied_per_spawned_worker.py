@@ -1,0 +1,122 @@
+"""OOM112 array-copied-per-spawned-worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Safety, Severity
+from oomlint.memory.copies import cases
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class ArrayCopiedPerSpawnedWorker(Rule):
+    """Each spawned worker gets its own copy of an array, even of a memory-mapped one.
+
+    ## What it does
+
+    Checks for a dataset that keeps a NumPy array or a memory map (`np.memmap`, `np.load(..., mmap_mode="r")`) on `self` and reaches a
+    `DataLoader` with workers.
+
+    An array is reported where the start method is known to be spawn or forkserver; where it is not, OOM114 speaks, from four workers on. A
+    memory map is reported in both cases, of whatever size, because its author counts on its costing nothing. It is silent where the array is
+    proven small, where the class has a `__getstate__`, and where the start method is fork.
+
+    ## Why is this bad
+
+    Under spawn and forkserver the dataset is pickled once for each worker. Measured with torch 2.13.0, 400 MB on `self`, two workers:
+
+    | on `self` | fork | spawn, forkserver: each worker | parent, while it starts them |
+    |---|---|---|---|
+    | NumPy array | +0 | +400 MB | +400 MB |
+    | memory map | +0 | **+400 MB** | +400 MB |
+    | tensor | +0 | +0 (400 MB in shared memory, once) | +400 MB |
+    | tensor over a memory map | +0 | +0 (400 MB in shared memory, once) | +400 MB |
+    | path, mapped on first use | +0 | +0 | +0 |
+
+    Pickling a memory map reads the whole file and sends its contents. It is free only under fork.
+
+    ## Example
+
+    ```python
+    import os
+
+    import numpy as np
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Frames(Dataset):
+        def __init__(self, root):
+            self.frames = np.load(os.path.join(root, "frames.npy"), mmap_mode="r")
+
+        def __len__(self):
+            return len(self.frames)
+
+        def __getitem__(self, index):
+            return self.frames[index].copy()
+
+
+    if __name__ == "__main__":
+        loader = DataLoader(Frames("data"), batch_size=8, num_workers=2, multiprocessing_context="spawn")
+    ```
+
+    ## Use instead
+
+    ```python
+    import os
+
+    import numpy as np
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Frames(Dataset):
+        def __init__(self, root):
+            self._frames_path = os.path.abspath(os.path.join(root, "frames.npy"))
+            self._frames = None
+
+        @property
+        def frames(self):
+            if self._frames is None:
+                self._frames = np.load(self._frames_path, mmap_mode="r")
+            return self._frames
+
+        def __getstate__(self):
+            return {**self.__dict__, "_frames": None}
+
+        def __len__(self):
+            return len(self.frames)
+
+        def __getitem__(self, index):
+            return self.frames[index].copy()
+
+
+    if __name__ == "__main__":
+        loader = DataLoader(Frames("data"), batch_size=8, num_workers=2, multiprocessing_context="spawn")
+    ```
+
+    ## Fix safety
+
+    A memory map that is only read becomes a path that is mapped on first use in each process, with a `__getstate__` that drops the map: safe.
+
+    An array becomes `torch.from_numpy(...)`, which is moved to shared memory once: unsafe, because the elements are then tensors.
+
+    ## References
+
+    - [multiprocessing: contexts and start methods](https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods)
+    - [numpy/numpy#2049](https://github.com/numpy/numpy/issues/2049)
+    """
+
+    code = "OOM112"
+    slug = "array-copied-per-spawned-worker"
+    severity = Severity.WARNING
+    fixable = Safety.SAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the loaders whose workers each get a copy of an array of the dataset."""
+        for case in cases(module, project, self.code):
+            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=None)

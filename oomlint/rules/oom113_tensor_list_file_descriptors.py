@@ -1,0 +1,103 @@
+"""OOM113 tensor-list-file-descriptors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Safety, Severity
+from oomlint.memory.copies import cases
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class TensorListFileDescriptors(Rule):
+    """A list of tensors takes one file descriptor for each tensor when it is sent to a worker.
+
+    ## What it does
+
+    Checks for a dataset that keeps a list of separate CPU tensors on `self`, more than 200 of them or of unknown number, and reaches a
+    `DataLoader` with workers that may be started by spawn or forkserver.
+
+    ## Why is this bad
+
+    Each tensor storage is sent to a worker as one file descriptor. Measured with torch 2.13.0:
+
+    - forkserver refuses more than about 246 of them: `ValueError: too many fds` (245 work, 250 fail);
+    - spawn fails at the limit of open files (`ulimit -n`): with 1024, 900 work and 1100 raise `Too many open files`.
+
+    Under fork it works. So a dataset that runs on Linux with Python 3.13 crashes with Python 3.14, whose default is forkserver. It is an
+    error where the start method is known to be forkserver, and a warning else.
+
+    Under fork such a list costs as well: 27 % of 98 MB were copied into a worker, because the tensors' headers lie between their data.
+
+    ## Example
+
+    ```python
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Rows(Dataset):
+        def __init__(self, path):
+            self.rows = [torch.from_numpy(row) for row in np.loadtxt(path)]
+
+        def __len__(self):
+            return len(self.rows)
+
+        def __getitem__(self, index):
+            return self.rows[index]
+
+
+    if __name__ == "__main__":
+        loader = DataLoader(Rows("train.txt"), batch_size=8, num_workers=2, multiprocessing_context="forkserver")
+    ```
+
+    ## Use instead
+
+    ```python
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Rows(Dataset):
+        def __init__(self, path):
+            self.rows = torch.stack([torch.from_numpy(row) for row in np.loadtxt(path)])
+
+        def __len__(self):
+            return len(self.rows)
+
+        def __getitem__(self, index):
+            return self.rows[index]
+
+
+    if __name__ == "__main__":
+        loader = DataLoader(Rows("train.txt"), batch_size=8, num_workers=2, multiprocessing_context="forkserver")
+    ```
+
+    ## Fix safety
+
+    The list becomes one tensor by `torch.stack(...)`: unsafe. All tensors must have one shape, building it takes twice the memory for a
+    moment, and an element is then a view. Tensors of different lengths go into one tensor by `torch.cat` with an array of offsets, by hand.
+
+    ## References
+
+    - [pytorch/vision#1694](https://github.com/pytorch/vision/issues/1694)
+    - [multiprocessing: contexts and start methods](https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods)
+    """
+
+    code = "OOM113"
+    slug = "tensor-list-file-descriptors"
+    severity = Severity.ERROR
+    fixable = Safety.UNSAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the loaders whose dataset keeps a long list of separate tensors."""
+        for case in cases(module, project, self.code):
+            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=None)

@@ -1,0 +1,131 @@
+"""OOM120 worker-count-oversized."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Fix, Safety, Severity
+from oomlint.memory.loaders import confidence_of, loaders_of, story_places
+from oomlint.model.evaluate import CPU_COUNTS
+from oomlint.model.values import Const, ExternalCall
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.memory.loaders import Loader, Loaders
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Alternative
+
+_FORKED_MB, _SPAWNED_MB = 10, 146  # private memory of a worker that reads nothing, torch 2.13.0 on Linux
+_ADVICE = Fix(Safety.DISPLAY, "start from `min(4, len(os.sched_getaffinity(0)))` and raise it while the loader is what one waits for")
+
+
+class WorkerCountOversized(Rule):
+    """A loader starts very many workers, or one for each processor of the host.
+
+    ## What it does
+
+    Checks for a `DataLoader` with 16 workers or more (a setting), and for `os.cpu_count()` or `multiprocessing.cpu_count()` taken as the
+    number of workers.
+
+    ## Why is this bad
+
+    Each worker costs at least 10 MB under fork and 146 MB under spawn and forkserver (measured with torch 2.13.0, CPU), plus
+    `prefetch_factor` batches, plus what it copies of the dataset (OOM110, OOM112). Each rank starts its own.
+
+    `cpu_count()` is the number of processors of the *host*. In a container with a quota (`docker --cpus 4`) it still says 64, and so does
+    `os.sched_getaffinity`: neither knows the quota. torch only warns, from 1.8.0 on, and compares with the affinity.
+
+    ## Example
+
+    ```python
+    import os
+    from pathlib import Path
+
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Clips(Dataset):
+        def __init__(self, root):
+            self.root = Path(root)
+
+        def __len__(self):
+            return 10_000
+
+        def __getitem__(self, index):
+            return torch.load(self.root / f"{index}.pt")
+
+
+    loader = DataLoader(Clips("clips"), batch_size=8, num_workers=os.cpu_count())
+    ```
+
+    ## Use instead
+
+    ```python
+    import os
+    from pathlib import Path
+
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Clips(Dataset):
+        def __init__(self, root):
+            self.root = Path(root)
+
+        def __len__(self):
+            return 10_000
+
+        def __getitem__(self, index):
+            return torch.load(self.root / f"{index}.pt")
+
+
+    loader = DataLoader(Clips("clips"), batch_size=8, num_workers=min(4, len(os.sched_getaffinity(0))))
+    ```
+
+    ## Fix safety
+
+    Advice only: the right number depends on the machine, and a large node with slow storage can use many. Start from `min(4,
+    len(os.sched_getaffinity(0)))` and raise it while the loader is what one waits for. (`os.sched_getaffinity` exists on Linux only.)
+
+    ## References
+
+    - [Multi-process data loading](https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading)
+    - [os.sched_getaffinity](https://docs.python.org/3/library/os.html#os.sched_getaffinity)
+    """
+
+    code = "OOM120"
+    slug = "worker-count-oversized"
+    severity = Severity.WARNING
+    fixable = Safety.DISPLAY
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the loaders with very many workers."""
+        loaders = loaders_of(project)
+        for loader in loaders.of(module):
+            found = self._oversized(loaders, loader, project.settings.worker_limit)
+            if found is None:
+                continue
+            place = module.place(loader.call)
+            if isinstance(found.value, Const):
+                message = f"{found.value.value} workers: at least {_FORKED_MB} MB each under fork, {_SPAWNED_MB} MB under spawn and forkserver, and their batches"
+                confidence = confidence_of(found.doubt)
+            else:
+                message = "A worker for every processor of the host: a container's quota is not seen, and each costs memory of its own"
+                confidence = confidence_of(max(1, found.doubt))
+            yield self.finding(place, message, confidence=confidence, related=story_places(place, found), fix=_ADVICE)
+
+    @staticmethod
+    def _oversized(loaders: Loaders, loader: Loader, limit: int) -> Alternative | None:
+        for use in loaders.uses(loader):
+            for alt in loaders.workers(loader, use.frame):
+                if alt.reach or alt.under(use.picks) is None:
+                    continue
+                if isinstance(alt.value, Const) and isinstance(alt.value.value, int) and alt.value.value >= limit:
+                    return alt
+                if isinstance(alt.value, ExternalCall) and alt.value.name in CPU_COUNTS:
+                    return alt
+        return None

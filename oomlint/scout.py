@@ -1,0 +1,92 @@
+"""Which files are worth a full parse: trigger words in the text, then one look over ``ast``.
+
+The scout only ever says "cannot have a finding". It must let through whatever a rule could start from; which values are
+behind the names is none of its business.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import warnings
+from dataclasses import dataclass
+
+# Words without which no rule of the family has anything to say.
+_WORDS = re.compile(
+    r"num_workers|[Ll]oader|persistent_workers|prefetch_factor|TrainingArguments|SFTConfig|GRPOConfig|DPOConfig|worker|itertools|\bcycle\b",
+)
+_WORKER_WORD = re.compile(r"work|thread|proc|jobs|persist|prefetch|timeout|cpus|^nw$|multiprocessing_context")
+_LOADER_KEYWORDS = frozenset({"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn", "multiprocessing_context", "collate_fn"})
+_ITERATES = frozenset({"cycle", "tee", "list", "tuple", "sorted", "set", "next"})
+
+
+@dataclass(frozen=True, slots=True)
+class Triage:
+    """What the scout says of a file: whether to parse it, or why it is not Python."""
+
+    parse: bool
+    error: tuple[int, int, str] | None = None  # row, column, cause
+
+
+def is_worker_word(keyword: str) -> bool:
+    """Whether the name of a keyword may speak of worker processes."""
+    return _WORKER_WORD.search(keyword) is not None
+
+
+def triage(text: str) -> Triage:
+    """Look at the text of a program."""
+    if not _WORDS.search(text):
+        return Triage(parse=False)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except SyntaxError as error:
+        # Notebooks may await at the top level, and newer syntax than ours may be libcst's to read.
+        return Triage(parse=False, error=(error.lineno or 1, error.offset or 1, f"not valid Python {sys.version_info[0]}: {error.msg}"))
+    except (RecursionError, MemoryError):
+        return Triage(parse=False, error=(1, 1, "nested too deeply to be parsed"))
+    except ValueError as error:
+        return Triage(parse=False, error=(1, 1, f"not valid Python: {error}"))
+    return Triage(parse=_interesting(tree))
+
+
+def worth_parsing(text: str) -> bool:
+    """Whether a rule could have something to say."""
+    return triage(text).parse
+
+
+def _interesting(tree: ast.AST) -> bool:
+    loader_aliases = _aliases(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = _name(node.func)
+            if name.endswith(("Loader", "loader", "TrainingArguments")) or name in loader_aliases:
+                return True
+            if name.endswith("Config") and any(k.arg is not None and k.arg.startswith("dataloader_") for k in node.keywords):
+                return True
+            if any(k.arg is not None and (k.arg in _LOADER_KEYWORDS or is_worker_word(k.arg)) for k in node.keywords):
+                return True
+            if name in _ITERATES and any("oader" in ast.unparse(a) or "_dl" in ast.unparse(a) or name in {"cycle", "tee"} for a in node.args):
+                return True
+        elif isinstance(node, ast.ClassDef) and any(_name(b).endswith(("Loader", "TrainingArguments")) for b in node.bases):
+            return True
+    return False
+
+
+def _aliases(tree: ast.AST) -> set[str]:
+    """Names under which a loader class may be called: imports and plain assignments."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found.update(a.asname for a in node.names if a.asname and a.name.endswith(("Loader", "TrainingArguments")))
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call | ast.Name | ast.Attribute | ast.IfExp) and "oader" in ast.unparse(node.value):
+            found.update(t.id for t in node.targets if isinstance(t, ast.Name))
+    return found
+
+
+def _name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

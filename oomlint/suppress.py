@@ -1,0 +1,292 @@
+"""Comments that silence findings, and the report of those that silence nothing.
+
+Three forms, each with codes or prefixes of codes:
+
+- ``# noqa: OOM101`` at the end of a line, in any case, as flake8 reads it; a bare ``# noqa`` silences every rule;
+- ``# oomlint: ignore[OOM101]`` at the end of a line, or on a line of its own for the whole logical line below;
+- ``# oomlint: file-ignore[OOM101]`` anywhere, for the whole file. Without brackets, the last two silence every rule.
+
+Where a comment counts: a finding belongs to the logical line in which it begins (of a compound statement, the header). A comment on the first or the
+last physical line of that logical line silences it, and so does one on any physical line that the finding itself covers. A comment beside *another*
+entry of a long call or dictionary does not. On a line of its own between brackets, ``oomlint: ignore`` stands for the line of code below it.
+A file that cannot be read has no such comments: its one finding, which has no code, always stays.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
+from oomlint.source import ROW_END
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from oomlint.source import Source
+
+UNUSED: Final = "OOM001"
+UNUSED_NAME: Final = "unused-suppression"
+
+_MENTION: Final = re.compile(r"(?i:noqa)|oomlint[ \t]*:")
+_OWN_MENTION: Final = re.compile(r"(?i:noqa[ \t]*:[^\r\n]*\boom\d)|oomlint[ \t]*:")
+_NOQA: Final = re.compile(r"#[ \t]*noqa\b(?:[ \t]*:[ \t]*(?P<codes>[a-z]+[0-9]+\b(?:[, \t]+[a-z]+[0-9]+\b)*))?", re.IGNORECASE)
+_IGNORE: Final = re.compile(r"#[ \t]*oomlint[ \t]*:[ \t]*(?P<form>file-ignore|ignore)\b(?:[ \t]*\[(?P<codes>[^\]#]*)\])?")
+_ITEM: Final = re.compile(r"[^\s,]+")
+_OWN_CODE: Final = re.compile(r"OOM\d*")
+_NOWHERE: Final = -1
+
+
+class _Code(NamedTuple):
+    """A code as a comment writes it."""
+
+    code: str  # in capitals
+    start: int  # characters from the beginning of the comment
+    end: int
+
+
+class _Comment(NamedTuple):
+    """A comment and what it stands beside."""
+
+    row: int
+    column: int
+    text: str
+    alone: bool  # on a line of its own
+    line: int  # index of the logical line that it is in, or that follows
+    row_below: int  # the next row with code in the same logical line; the comment's own where there is none
+
+
+class _Directive(NamedTuple):
+    """One request to stay silent. Rows and columns are the program's."""
+
+    comment: _Comment
+    start: int  # where the request begins and ends within the comment
+    end: int
+    noqa: bool
+    codes: tuple[_Code, ...]  # none: every rule
+    line: int | None  # index of the logical line that it is for; None: the whole file
+    row: int | None  # the row that it stands for; None: the whole logical line
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """The comments of a program and its logical lines."""
+
+    comments: tuple[_Comment, ...]
+    lines: tuple[tuple[int, int], ...]  # first and last row
+    exact: bool = True  # read as tokens; else a comment may be the inside of a string
+
+    def line_of(self, row: int) -> int:
+        """The index of the logical line that holds a row."""
+        index = bisect_right(self.lines, row, key=lambda line: line[0]) - 1
+        return index if index >= 0 and row <= self.lines[index][1] else _NOWHERE
+
+
+@dataclass(frozen=True)
+class Suppressions:
+    """The comments of one file. They are looked for only when somebody asks."""
+
+    source: Source
+
+    @classmethod
+    def from_source(cls, source: Source) -> Suppressions:
+        """The suppressions of a file."""
+        return cls(source)
+
+    @cached_property
+    def present(self) -> bool:
+        """Whether a comment could silence something."""
+        text = self.source.text
+        return ("oomlint" in text or any(part in text for part in ("qa", "QA", "Qa", "qA"))) and bool(_MENTION.search(text))
+
+    @cached_property
+    def reportable(self) -> bool:
+        """Whether a comment could be reported as unused. False for nearly all files, found without reading their tokens."""
+        return "oom" in self.source.text.lower() and self.present and bool(_OWN_MENTION.search(self.source.text))
+
+    @cached_property
+    def _scan(self) -> _Scan:
+        text = ROW_END.sub("\n", self.source.text)
+        return _by_tokens(text) or _by_rows(text)
+
+    @cached_property
+    def _directives(self) -> tuple[_Directive, ...]:
+        return tuple(directive for comment in self._scan.comments for directive in _directives(comment)) if self.present else ()
+
+    def silencing(self, finding: Finding) -> list[tuple[_Directive, frozenset[str]]]:
+        """The comments that silence a finding, each with those of its codes that fit."""
+        if finding.code is None or not self.present:
+            return []
+        first = self.source.program_row(finding.place)
+        last = first + finding.place.end_row - finding.place.row
+        line = self._scan.line_of(first)
+        rows = {*self._scan.lines[line], *range(first, min(last, self._scan.lines[line][1]) + 1)} if line != _NOWHERE else set()
+        found = []
+        for directive in self._directives:
+            names = frozenset(item.code for item in directive.codes if finding.code.startswith(item.code))
+            here = directive.line is None or (directive.line == line and (directive.row is None or directive.row in rows))
+            if here and (names or not directive.codes):
+                found.append((directive, names))
+        return found
+
+    def unused(self, used: Collection[tuple[_Directive, str]], selected: Collection[str], known: Collection[str]) -> Iterator[Finding]:
+        """A finding for every comment that names in vain a code of ours."""
+        if not self.reportable or not self._scan.exact:
+            return
+        for directive in self._directives:
+            idle = [item for item in directive.codes if (directive, item.code) not in used and _is_idle(item.code, directive, selected, known)]
+            if idle:
+                finding = _report(self.source, directive, idle, known)
+                if all(each is directive and UNUSED not in names for each, names in self.silencing(finding)):
+                    yield finding
+
+
+def apply(findings: Iterable[Finding], suppressions: Suppressions, selected_codes: Collection[str], known_codes: Collection[str] = ()) -> tuple[Finding, ...]:
+    """The findings that no comment silences, then one for every comment that silences nothing (where OOM001 is selected).
+
+    ``findings`` are all that the selected rules say, before severity and confidence filter them: a comment over a finding that is not shown is in use.
+    A code that is not selected in this run is not reported, nor is a bare ``# noqa``, nor a code of another tool. ``known_codes`` (every code of the
+    catalogue), where given, also lets prefixes be judged exactly and codes that do not exist be reported.
+    """
+    kept = []
+    used: set[tuple[_Directive, str]] = set()
+    for finding in findings:
+        silencing = suppressions.silencing(finding)
+        used.update((directive, name) for directive, names in silencing for name in names)
+        if not silencing:
+            kept.append(finding)
+    if UNUSED in selected_codes:
+        kept += suppressions.unused(used, selected_codes, {*known_codes, UNUSED} if known_codes else ())
+    return tuple(kept)
+
+
+# Comments
+
+
+def _by_tokens(text: str) -> _Scan | None:
+    """The scan of a program; None where it cannot be read as tokens."""
+    import tokenize  # noqa: PLC0415 - only for files with such comments
+
+    layout = {tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    comments: list[_Comment] = []
+    lines: list[tuple[int, int]] = []
+    first = last = 0  # rows of the logical line so far; 0 between two
+    waiting = 0  # comments before this index know their row below
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            row, column = token.start
+            if token.type == tokenize.COMMENT:
+                comments.append(_Comment(row, column + 1, token.string, row != last, len(lines), row))
+                if not first:
+                    waiting = len(comments)
+            elif token.type == tokenize.NEWLINE:
+                lines.append((first, row))
+                first, waiting = 0, len(comments)
+            elif token.type not in layout:
+                first, last = first or row, token.end[0]
+                comments[waiting:] = [each._replace(row_below=row) if each.alone else each for each in comments[waiting:]]
+                waiting = len(comments)
+    except (tokenize.TokenError, SyntaxError):
+        return None
+    return _Scan(tuple(comments), tuple(lines))
+
+
+def _by_rows(text: str) -> _Scan:
+    """The scan of a text that is no program: every row with code is a logical line, every ``#`` begins a comment."""
+    comments = []
+    lines: list[tuple[int, int]] = []
+    for row, line in enumerate(text.split("\n"), 1):
+        code, mark, comment = line.partition("#")
+        if mark:
+            comments.append(_Comment(row, len(code) + 1, mark + comment, not code.strip(), len(lines), row))
+        if code.strip():
+            lines.append((row, row))
+    return _Scan(tuple(comments), tuple(lines), exact=False)
+
+
+def _directives(comment: _Comment) -> Iterator[_Directive]:
+    for match in _NOQA.finditer(comment.text):
+        # Like flake8: on a line of its own it speaks of that line, where nothing is, unless it stands between brackets.
+        line = comment.line if not comment.alone or comment.row_below != comment.row else _NOWHERE
+        yield _Directive(comment, match.start(), match.end(), noqa=True, codes=_codes(match), line=line, row=comment.row)
+    for match in _IGNORE.finditer(comment.text):
+        codes = _codes(match)
+        if match["codes"] is not None and not codes:
+            continue  # `ignore[]` names nothing
+        target = None if match["form"] == "file-ignore" else comment.line
+        row = None if comment.alone and comment.row_below == comment.row else comment.row_below
+        yield _Directive(comment, match.start(), match.end(), noqa=False, codes=codes, line=target, row=row)
+
+
+def _codes(match: re.Match[str]) -> tuple[_Code, ...]:
+    if match["codes"] is None:
+        return ()
+    start = match.start("codes")
+    return tuple(_Code(item[0].upper(), start + item.start(), start + item.end()) for item in _ITEM.finditer(match["codes"]))
+
+
+# Reports
+
+
+def _is_idle(code: str, directive: _Directive, selected: Collection[str], known: Collection[str]) -> bool:
+    """Whether a code that silenced nothing may be called unused."""
+    if code == UNUSED or (directive.noqa and not _OWN_CODE.fullmatch(code)):
+        return False
+    reach = [each for each in known if each.startswith(code)]
+    if known and not reach:
+        return True  # no such rule
+    return all(each in selected for each in reach) if known else any(each.startswith(code) for each in selected)
+
+
+def _report(source: Source, directive: _Directive, idle: list[_Code], known: Collection[str]) -> Finding:
+    whole = len(idle) == len(directive.codes)
+    start, end = (directive.start, directive.end) if whole else (idle[0].start, idle[-1].end)
+    unknown = [item.code for item in idle if known and not any(each.startswith(item.code) for each in known)]
+    silent = [item.code for item in idle if item.code not in unknown]
+    causes = [f"no finding of {', '.join(silent)} here"] if silent else []
+    causes += [f"no rule is named {', '.join(unknown)}"] if unknown else []
+    message = f"unused suppression: {', and '.join(causes)}"
+    edit = _without_directive(source, directive) if whole else _without_codes(source, directive, idle)
+    fix = Fix(Safety.SAFE, "Remove the unused suppression", (edit,))
+    return Finding(UNUSED, UNUSED_NAME, message, Severity.WARNING, Confidence.HIGH, _place(source, directive, start, end), fix=fix)
+
+
+def _place(source: Source, directive: _Directive, start: int, end: int) -> Place:
+    """A part of a comment, by the characters in it."""
+    row, column = directive.comment.row, directive.comment.column
+    return source.place(row, column + start, row, column + end)
+
+
+def _without_directive(source: Source, directive: _Directive) -> Edit:
+    """Take the request away: with its comment and its line where nothing else is in them; other words stay a comment."""
+    text = directive.comment.text
+    place = _place(source, directive, 0, len(text))
+    before, after = text[: directive.start].rstrip(), text[directive.end :].strip()
+    if before or after:
+        rest = after if before or after.startswith("#") else f"# {after}"
+        return Edit(place, "  ".join(part for part in (before, rest) if part))
+    line = source.line(place.row, place.cell)
+    code = line[: place.column - 1].rstrip()
+    below = Place(place.path, place.cell, place.row, 1, place.row + 1, 1)
+    if not code and _exists(source, below):
+        return Edit(below, "")
+    return Edit(Place(place.path, place.cell, place.row, len(code) + 1, place.row, len(line) + 1), "")
+
+
+def _exists(source: Source, place: Place) -> bool:
+    try:
+        source.offsets(place)
+    except ValueError:
+        return False
+    return True
+
+
+def _without_codes(source: Source, directive: _Directive, idle: list[_Code]) -> Edit:
+    """Take some of the codes away; the others keep their spelling and the separator that the list uses."""
+    codes, text = directive.codes, directive.comment.text
+    kept = (text[item.start : item.end] for item in codes if item not in idle)
+    return Edit(_place(source, directive, codes[0].start, codes[-1].end), text[codes[0].end : codes[1].start].join(kept))

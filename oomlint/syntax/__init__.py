@@ -1,0 +1,1 @@
+"""The concrete syntax tree: parsing, one walk, spans. No other room knows libcst's machinery."""

@@ -1,0 +1,423 @@
+"""One walk of our own over a libcst tree.
+
+libcst's visitors look at every comma and blank; most of what they see means nothing to a rule. This walk follows only the
+fields that can hold expressions and statements, and notes on its way all that the model asks for later: who encloses whom, what every
+scope binds, changes, calls and returns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# Fields that hold punctuation, blanks and comments.
+_SKIPPED: Final = frozenset(
+    "comma semicolon lpar rpar lbracket rbracket lbrace rbrace equal dot colon first_colon second_colon header footer leading_lines "
+    "lines_after_decorators asynchronous star operator operators indent trailing_whitespace encoding default_indent default_newline "
+    "has_trailing_newline newline annotation returns type_parameters relative "
+    "star_etc_whitespace".split(),
+)
+_FIELDS: dict[type, tuple[str, ...]] = {}
+
+Accessor = tuple[str, object]  # ("attr", name), ("item", constant) or ("item", UNKNOWN_KEY)
+UNKNOWN_KEY: Final = object()
+
+Block = tuple[cst.CSTNode, ...]
+FunctionLike = cst.FunctionDef | cst.Lambda
+
+
+@dataclass(slots=True, eq=False)
+class Effect:
+    """Something that binds a name or changes what it holds.
+
+    ``path`` leads from the root name to what is set: ``args.n = 0`` has root ``args`` and path ``(("attr", "n"),)``.
+    ``index`` is the position inside an unpacked value. ``node`` is what a story points at.
+    """
+
+    root: str
+    path: tuple[Accessor, ...]
+    kind: str
+    statement: cst.CSTNode
+    node: cst.CSTNode
+    value: cst.BaseExpression | None = None
+    index: tuple[int, ...] = ()
+    call: cst.Call | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """A module, a class body, a function or a lambda, with what happens directly in it."""
+
+    node: cst.Module | cst.ClassDef | cst.FunctionDef | cst.Lambda
+    parent: Scope | None
+    name: str
+    effects: dict[str, list[Effect]] = field(default_factory=dict)
+    containing: dict[str, set[cst.CSTNode]] = field(default_factory=dict)
+    calls: list[cst.Call] = field(default_factory=list)
+    returns: list[cst.Return] = field(default_factory=list)
+    yields: bool = False
+    outer: set[str] = field(default_factory=set)  # names declared global or nonlocal
+    children: list[Scope] = field(default_factory=list)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the scope has parameters."""
+        return isinstance(self.node, cst.FunctionDef | cst.Lambda)
+
+    @property
+    def is_class(self) -> bool:
+        """Whether the scope is a class body."""
+        return isinstance(self.node, cst.ClassDef)
+
+    @property
+    def qualname(self) -> str:
+        """Dotted name inside the module; empty for the module itself."""
+        if self.parent is None:
+            return ""
+        above = self.parent.qualname
+        return f"{above}.{self.name}" if above else self.name
+
+    def child(self, name: str) -> Scope | None:
+        """The last function or class of that name defined directly here."""
+        for scope in reversed(self.children):
+            if scope.name == name:
+                return scope
+        return None
+
+
+def fields_of(node: cst.CSTNode) -> tuple[str, ...]:
+    """Names of the fields of ``node`` that can hold meaning."""
+    kind = type(node)
+    found = _FIELDS.get(kind)
+    if found is None:
+        found = tuple(f.name for f in dataclasses.fields(kind) if f.name not in _SKIPPED and not f.name.startswith("whitespace"))
+        _FIELDS[kind] = found
+    return found
+
+
+def children_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Child nodes that can hold meaning, in source order of their fields."""
+    for name in fields_of(node):
+        value = getattr(node, name)
+        if isinstance(value, cst.CSTNode):
+            yield value
+        elif isinstance(value, tuple | list):
+            for item in value:
+                if isinstance(item, cst.CSTNode):
+                    yield item
+
+
+def descend(node: cst.CSTNode, *, into_scopes: bool = True) -> Iterator[cst.CSTNode]:
+    """``node`` and everything below it; nested functions, classes and lambdas are left out on request."""
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        yield here
+        if not into_scopes and here is not node and isinstance(here, cst.FunctionDef | cst.ClassDef | cst.Lambda):
+            continue
+        stack.extend(reversed(list(children_of(here))))
+
+
+def block_of(body: object) -> Block:
+    """The statements of a suite, with the small statements of a line laid out one by one."""
+    if isinstance(body, cst.SimpleStatementSuite):
+        return tuple(body.body)
+    items: Sequence[cst.CSTNode] = getattr(body, "body", ()) if not isinstance(body, tuple | list) else body
+    flat: list[cst.CSTNode] = []
+    for item in items:
+        if isinstance(item, cst.SimpleStatementLine):
+            flat.extend(item.body)
+        else:
+            flat.append(item)
+    return tuple(flat)
+
+
+def constant_key(node: cst.CSTNode) -> object:
+    """The constant that a subscript names, or ``UNKNOWN_KEY``."""
+    if isinstance(node, cst.SimpleString | cst.ConcatenatedString):
+        value = node.evaluated_value
+        return value if value is not None else UNKNOWN_KEY
+    if isinstance(node, cst.Integer):
+        return node.evaluated_value
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus) and isinstance(node.expression, cst.Integer):
+        return -int(node.expression.evaluated_value)
+    return UNKNOWN_KEY
+
+
+def path_of(node: cst.CSTNode) -> tuple[str, tuple[Accessor, ...]] | None:
+    """``a.b["c"]`` as its root name and accessors; ``None`` where the expression is not such a chain."""
+    accessors: list[Accessor] = []
+    while True:
+        if isinstance(node, cst.Name):
+            accessors.reverse()
+            return node.value, tuple(accessors)
+        if isinstance(node, cst.Attribute):
+            accessors.append(("attr", node.attr.value))
+            node = node.value
+        elif isinstance(node, cst.Subscript):
+            if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+                return None
+            accessors.append(("item", constant_key(node.slice[0].slice.value)))
+            node = node.value
+        else:
+            return None
+
+
+_MUTATORS: Final = {
+    "update": "update",
+    "append": "append",
+    "extend": "extend",
+    "insert": "append",
+    "add": "append",
+    "appendleft": "append",
+    "setdefault": "setdefault",
+    "pop": "pop",
+    "clear": "clear",
+    "add_argument": "option",
+}
+
+
+class Walk:
+    """The result of the walk: parents, scopes, effects, calls."""
+
+    __slots__ = ("calls", "module", "parents", "root", "scope_of", "scopes")
+
+    def __init__(self, module: cst.Module) -> None:
+        self.module = module
+        self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        self.scope_of: dict[cst.CSTNode, Scope] = {}  # definition node -> the scope that it opens
+        self.scopes: list[Scope] = []
+        self.calls: list[tuple[cst.Call, Scope]] = []
+        self.root = self._open(module, None, "")
+        self._run()
+
+    # -- the walk ------------------------------------------------------------------------------------------------
+
+    def _open(self, node: cst.Module | cst.ClassDef | cst.FunctionDef | cst.Lambda, parent: Scope | None, name: str) -> Scope:
+        scope = Scope(node, parent, name)
+        self.scope_of[node] = scope
+        self.scopes.append(scope)
+        if parent is not None:
+            parent.children.append(scope)
+        return scope
+
+    def _run(self) -> None:
+        parents = self.parents
+        stack: list[tuple[cst.CSTNode, Scope, cst.CSTNode]] = [(child, self.root, child) for child in reversed(self.module.body)]
+        for child in self.module.body:
+            parents[child] = self.module
+        while stack:
+            node, scope, statement = stack.pop()
+            if isinstance(node, cst.BaseSmallStatement | cst.BaseCompoundStatement):
+                statement = node
+            inner = self._note(node, scope, statement)
+            todo: list[tuple[cst.CSTNode, Scope, cst.CSTNode]] = []
+            for name in fields_of(node):
+                value = getattr(node, name)
+                # Decorators, base classes and parameter defaults are evaluated outside of what they belong to.
+                outside = inner is not scope and name != "body"
+                where = scope if outside else inner
+                if isinstance(value, cst.CSTNode):
+                    parents[value] = node
+                    todo.append((value, where, statement))
+                elif isinstance(value, tuple | list):
+                    for item in value:
+                        if isinstance(item, cst.CSTNode):
+                            parents[item] = node
+                            todo.append((item, where, statement))
+            todo.reverse()
+            stack.extend(todo)
+
+    def _note(self, node: cst.CSTNode, scope: Scope, statement: cst.CSTNode) -> Scope:
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            return scope
+        found: Scope | None = handler(self, node, scope, statement)
+        return found if found is not None else scope
+
+    def _effect(self, scope: Scope, effect: Effect) -> None:
+        scope.effects.setdefault(effect.root, []).append(effect)
+        holders = scope.containing.setdefault(effect.root, set())
+        node: cst.CSTNode | None = effect.statement
+        while node is not None and node is not scope.node and node not in holders:
+            holders.add(node)
+            node = self.parents.get(node)
+
+    # -- handlers, one for each node that binds, changes, calls or returns -----------------------------------------
+
+    def _function(self, node: cst.FunctionDef, scope: Scope, statement: cst.CSTNode) -> Scope:
+        self._effect(scope, Effect(node.name.value, (), "def", statement, node))
+        return self._open(node, scope, node.name.value)
+
+    def _class(self, node: cst.ClassDef, scope: Scope, statement: cst.CSTNode) -> Scope:
+        self._effect(scope, Effect(node.name.value, (), "class", statement, node))
+        return self._open(node, scope, node.name.value)
+
+    def _lambda(self, node: cst.Lambda, scope: Scope, statement: cst.CSTNode) -> Scope:
+        del statement
+        return self._open(node, scope, "<lambda>")
+
+    def _target(self, target: cst.CSTNode, scope: Scope, statement: cst.CSTNode, kind: str, value: cst.BaseExpression | None, index: tuple[int, ...] = ()) -> None:
+        if isinstance(target, cst.Tuple | cst.List):
+            starred = next((n for n, e in enumerate(target.elements) if isinstance(e, cst.StarredElement)), None)
+            count = len(target.elements)
+            for number, element in enumerate(target.elements):
+                if isinstance(element, cst.StarredElement):
+                    self._target(element.value, scope, statement, "unknown", value)
+                    continue
+                # Behind a star the position counts from the end.
+                place = number if starred is None or number < starred else number - count
+                self._target(element.value, scope, statement, kind, value, (*index, place))
+            return
+        if isinstance(target, cst.Subscript) and path_of(target) is None:
+            base = path_of(target.value)
+            if base is not None:
+                self._effect(scope, Effect(base[0], (*base[1], ("item", UNKNOWN_KEY)), kind, statement, target, value, index))
+            return
+        path = path_of(target)
+        if path is not None:
+            self._effect(scope, Effect(path[0], path[1], kind, statement, target, value, index))
+
+    def _assign(self, node: cst.Assign, scope: Scope, statement: cst.CSTNode) -> None:
+        for target in node.targets:
+            self._target(target.target, scope, statement, "assign", node.value)
+
+    def _ann_assign(self, node: cst.AnnAssign, scope: Scope, statement: cst.CSTNode) -> None:
+        if node.value is not None:
+            self._target(node.target, scope, statement, "assign", node.value)
+        elif scope.is_class:
+            self._target(node.target, scope, statement, "declare", None)
+
+    def _aug_assign(self, node: cst.AugAssign, scope: Scope, statement: cst.CSTNode) -> None:
+        path = path_of(node.target)
+        if path is not None:
+            self._effect(scope, Effect(path[0], path[1], "augment", statement, node, node.value))
+
+    def _named(self, node: cst.NamedExpr, scope: Scope, statement: cst.CSTNode) -> None:
+        self._target(node.target, scope, statement, "assign", node.value)
+
+    def _for(self, node: cst.For, scope: Scope, statement: cst.CSTNode) -> None:
+        self._target(node.target, scope, statement, "for", node.iter)
+
+    def _with_item(self, node: cst.WithItem, scope: Scope, statement: cst.CSTNode) -> None:
+        if node.asname is not None:
+            self._target(node.asname.name, scope, statement, "with", node.item)
+
+    def _except(self, node: cst.ExceptHandler, scope: Scope, statement: cst.CSTNode) -> None:
+        if node.name is not None:
+            self._target(node.name.name, scope, statement, "unknown", None)
+
+    def _del(self, node: cst.Del, scope: Scope, statement: cst.CSTNode) -> None:
+        elements = [e.value for e in node.target.elements] if isinstance(node.target, cst.Tuple) else [node.target]
+        for element in elements:
+            self._target(element, scope, statement, "delete", None)
+
+    def _import(self, node: cst.Import, scope: Scope, statement: cst.CSTNode) -> None:
+        for alias in node.names:
+            if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+                self._effect(scope, Effect(alias.asname.name.value, (), "import", statement, alias))
+            else:
+                root: cst.CSTNode = alias.name
+                while isinstance(root, cst.Attribute):
+                    root = root.value
+                if isinstance(root, cst.Name):
+                    self._effect(scope, Effect(root.value, (), "import", statement, alias))
+
+    def _import_from(self, node: cst.ImportFrom, scope: Scope, statement: cst.CSTNode) -> None:
+        if isinstance(node.names, cst.ImportStar):
+            self._effect(scope, Effect("*", (), "star", statement, node))
+            return
+        for alias in node.names:
+            name = alias.asname.name if alias.asname is not None else alias.name
+            if isinstance(name, cst.Name):
+                self._effect(scope, Effect(name.value, (), "from", statement, alias))
+
+    def _global(self, node: cst.Global | cst.Nonlocal, scope: Scope, statement: cst.CSTNode) -> None:
+        del statement
+        scope.outer.update(item.name.value for item in node.names)
+
+    def _return(self, node: cst.Return, scope: Scope, statement: cst.CSTNode) -> None:
+        del statement
+        scope.returns.append(node)
+
+    def _yield(self, node: cst.Yield, scope: Scope, statement: cst.CSTNode) -> None:
+        del node, statement
+        scope.yields = True
+
+    def _call(self, node: cst.Call, scope: Scope, statement: cst.CSTNode) -> None:
+        scope.calls.append(node)
+        self.calls.append((node, scope))
+        if isinstance(node.func, cst.Attribute):
+            kind = _MUTATORS.get(node.func.attr.value)
+            if kind is not None:
+                path = path_of(node.func.value)
+                if path is not None:
+                    value = node.args[-1].value if node.args else None
+                    self._effect(scope, Effect(path[0], path[1], kind, statement, node, value, (), node))
+        elif isinstance(node.func, cst.Name) and node.func.value == "setattr" and len(node.args) == 3:  # noqa: PLR2004
+            path = path_of(node.args[0].value)
+            key = constant_key(node.args[1].value)
+            if path is not None:
+                accessor: Accessor = ("attr", key)
+                self._effect(scope, Effect(path[0], (*path[1], accessor), "assign", statement, node, node.args[2].value))
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def statement_of(self, node: cst.CSTNode) -> cst.CSTNode:
+        """The small or compound statement that ``node`` stands in."""
+        here: cst.CSTNode | None = node
+        while here is not None and not isinstance(here, cst.BaseSmallStatement | cst.BaseCompoundStatement | cst.Module):
+            here = self.parents.get(here)
+        return here if here is not None else node
+
+    def scope_at(self, node: cst.CSTNode) -> Scope:
+        """The innermost scope whose code ``node`` belongs to (a default or decorator belongs to the scope outside)."""
+        child: cst.CSTNode = node
+        here = self.parents.get(node)
+        while here is not None:
+            scope = self.scope_of.get(here)
+            if scope is not None and (here is self.module or child is getattr(here, "body", None)):
+                return scope
+            child, here = here, self.parents.get(here)
+        return self.root
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Enclosing nodes, nearest first."""
+        here = self.parents.get(node)
+        while here is not None:
+            yield here
+            here = self.parents.get(here)
+
+    def body(self, scope: Scope) -> Block:
+        """Statements of a scope."""
+        if isinstance(scope.node, cst.Lambda):
+            return ()
+        return block_of(scope.node.body if not isinstance(scope.node, cst.Module) else scope.node)
+
+
+_HANDLERS = {
+    cst.FunctionDef: Walk._function,  # noqa: SLF001 - the table belongs to the class
+    cst.ClassDef: Walk._class,  # noqa: SLF001
+    cst.Lambda: Walk._lambda,  # noqa: SLF001
+    cst.Assign: Walk._assign,  # noqa: SLF001
+    cst.AnnAssign: Walk._ann_assign,  # noqa: SLF001
+    cst.AugAssign: Walk._aug_assign,  # noqa: SLF001
+    cst.NamedExpr: Walk._named,  # noqa: SLF001
+    cst.For: Walk._for,  # noqa: SLF001
+    cst.WithItem: Walk._with_item,  # noqa: SLF001
+    cst.ExceptHandler: Walk._except,  # noqa: SLF001
+    cst.Del: Walk._del,  # noqa: SLF001
+    cst.Import: Walk._import,  # noqa: SLF001
+    cst.ImportFrom: Walk._import_from,  # noqa: SLF001
+    cst.Global: Walk._global,  # noqa: SLF001
+    cst.Nonlocal: Walk._global,  # noqa: SLF001
+    cst.Return: Walk._return,  # noqa: SLF001
+    cst.Yield: Walk._yield,  # noqa: SLF001
+    cst.Call: Walk._call,  # noqa: SLF001
+}

@@ -1,0 +1,244 @@
+"""The rules say what their fixtures and pages say they say, and their fixes keep the laws.
+
+A fixture is a file or a folder under fixtures/rules/<code>/. What must be found stands on its line: ``# expect: OOM101``, several codes with commas between,
+and words of the message in brackets where they matter. Everything else must stay silent. ``bad*`` holds the pattern, ``good*`` what looks like it, and
+``known_wrong*`` what is not judged rightly yet: its comments say what would be right.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import shutil
+import tokenize
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pytest
+
+from oomlint import engine, registry
+from oomlint.config import load_settings
+from oomlint.finding import Safety, Severity
+from oomlint.rule import HEADINGS, page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.rule import Rule
+
+FIXTURES: Final = Path(__file__).parent.parent / "fixtures" / "rules"
+FAMILY: Final = "OOM1"
+LEAST_BAD, LEAST_GOOD = 4, 6
+
+_EXPECT = re.compile(r"#\s*expect:\s*(OOM\d{3}(?:,\s*OOM\d{3})*)(?:\s*\(([^)]*)\))?")
+
+RULES: Final = [rule for rule in registry.all_rules() if rule.code.startswith(FAMILY)]
+
+
+class Mark(NamedTuple):
+    """A code and the place it is found at or expected at."""
+
+    file: str
+    row: int
+    code: str
+
+
+def cases(kind: str, code: str = f"{FAMILY}*") -> list[Path]:
+    return sorted(path for path in FIXTURES.glob(f"{code}/{kind}*") if path.is_dir() or path.suffix == ".py")
+
+
+def named(paths: Iterable[Path]) -> list[object]:
+    return [pytest.param(path, id=f"{path.parent.name}-{path.stem}") for path in paths]
+
+
+JUDGED: Final = named([*cases("bad"), *cases("good")])
+WRONG: Final = named(cases("known_wrong"))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder of its own, so that no fixture sees another one."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+def put(case: Path, project: Path) -> None:
+    """Lay out a fixture as a project."""
+    if case.is_dir():
+        shutil.copytree(case, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(case, project)
+
+
+def check(project: Path, fix: Safety | None = None) -> engine.Report:
+    """Check a project with everything of the family shown, and mend it on the disk up to the safety ``fix``."""
+    settings, root = load_settings(None, False, project)  # noqa: FBT003 - the engine's own signature
+    settings = settings.with_overrides(select=[FAMILY], severity="note", exclude=[])
+    options = engine.Options(fix=fix is not None, unsafe_fixes=fix is Safety.UNSAFE, cache=False, processes=1)
+    report = engine.run([str(project)], settings, root, options)
+    assert not report.failures, "\n".join(failure.trace for failure in report.failures)
+    assert [item.message for item in report.findings if item.code is None] == []
+    return report
+
+
+def programs(project: Path) -> dict[str, str]:
+    """The Python files of a project."""
+    return {path.relative_to(project).as_posix(): path.read_text(encoding="utf-8") for path in sorted(project.rglob("*.py"))}
+
+
+def marks(findings: Iterable[Finding], project: Path) -> Counter[Mark]:
+    return Counter(Mark(Path(item.place.path).relative_to(project).as_posix(), item.place.row, item.code or "") for item in findings)
+
+
+def expected(project: Path) -> Iterator[tuple[Mark, str]]:
+    """What the comments of a project ask for: a mark, and words of its message."""
+    for name, text in programs(project).items():
+        for row, line in enumerate(text.splitlines(), 1):
+            match = _EXPECT.search(line)
+            assert match or "expect:" not in line, f"{name}:{row}: not an expectation: {line}"
+            if match:
+                yield from ((Mark(name, row, code.strip()), match[2] or "") for code in match[1].split(","))
+
+
+def comments(text: str) -> Counter[str]:
+    return Counter(token.string for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.COMMENT)
+
+
+# -- fixtures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_a_fixture_says_what_its_comments_say(case: Path, project: Path) -> None:
+    put(case, project)
+    findings = check(project).findings
+    wanted = list(expected(project))
+    assert marks(findings, project) == Counter(mark for mark, _ in wanted), "\n".join(item.message for item in findings)
+    for mark, words in wanted:
+        said = [item.message for item in findings if marks([item], project)[mark]]
+        assert all(words in message for message in said), f"{mark} does not say {words!r}: {said}"
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="known wrong: once it is right, it moves to bad or good")
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_known_to_be_wrong_is_wrong_still(case: Path, project: Path) -> None:
+    put(case, project)
+    assert marks(check(project).findings, project) == Counter(mark for mark, _ in expected(project))
+
+
+@pytest.mark.parametrize("code", [rule.code for rule in RULES])
+def test_a_rule_has_fixtures_of_both_kinds(code: str, project: Path) -> None:
+    bad, good = cases("bad", code), cases("good", code)
+    assert len(bad) >= LEAST_BAD
+    assert len(good) >= LEAST_GOOD
+    for case in (*bad, *good):
+        folder = project / case.name
+        folder.mkdir()
+        put(case, folder)
+        asked = {mark.code for mark, _ in expected(folder)}
+        assert (code in asked) == (case in bad), f"{case.name} is in the wrong place: its comments expect {sorted(asked) or 'nothing'}"
+
+
+def test_every_fixture_belongs_to_a_rule() -> None:
+    owners = {rule.code for rule in registry.all_rules()}
+    strays = [path for path in sorted(FIXTURES.glob(f"{FAMILY}*/*")) if path.parent.name not in owners or not re.match(r"(bad|good|known_wrong)_\w", path.name)]
+    assert [path.relative_to(FIXTURES).as_posix() for path in strays if path.name != "__pycache__"] == []
+
+
+# -- laws of fixes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("safety", [Safety.SAFE, Safety.UNSAFE], ids=str)
+@pytest.mark.parametrize("case", JUDGED)
+def test_a_fix_keeps_the_laws(case: Path, safety: Safety, project: Path) -> None:
+    put(case, project)
+    before, old = check(project).findings, programs(project)
+    report = check(project, safety)
+    after, new = check(project).findings, programs(project)
+
+    assert [notice.message for notice in report.notices] == [], "a fix that has to be left out is no fix"
+    for name, text in new.items():
+        ast.parse(text, name)
+        if safety is Safety.SAFE:
+            assert not comments(old[name]) - comments(text), "what would drop a comment is not safe"
+    assert {item.fix.safety for item in report.fixed if item.fix} <= {Safety.SAFE, safety}
+
+    # What is fixed is gone, and nothing as grave has come.
+    fixed = Counter(item.code for item in report.fixed)
+    left, had = Counter(item.code for item in after), Counter(item.code for item in before)
+    assert left == Counter(item.code for item in report.findings)
+    bar = max((item.severity.rank for item in report.fixed), default=-1)
+    for code, count in left.items():
+        grave = min(item.severity.rank for item in after if item.code == code)
+        assert count <= had[code] - fixed[code] or grave > bar, f"{code} is added or stays"
+
+    # Stable: fixing again changes nothing.
+    again = check(project, safety)
+    assert not again.fixed
+    assert not again.changes
+    assert not again.notices
+    assert programs(project) == new
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_a_rule_with_a_fix_mends_one_of_its_fixtures(rule: Rule, tmp_path: Path) -> None:
+    best: set[Safety] = set()
+    for case in cases("bad", rule.code):
+        folder = tmp_path / case.name
+        folder.mkdir()
+        put(case, folder)
+        best |= {item.fix.safety for item in check(folder).findings if item.fix and item.code == rule.code}
+    ranks = list(Safety)
+    assert min(best, key=ranks.index, default=None) == rule.fixable
+
+
+# -- pages -----------------------------------------------------------------------------------------------------------
+
+
+def program(text: str, project: Path) -> list[Finding]:
+    """What is found in a program of one file."""
+    (project / "program.py").write_text(text, encoding="utf-8")
+    return list(check(project).findings)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_a_page_is_whole(rule: Rule) -> None:
+    text = page(rule)
+    assert tuple(text.sections) == HEADINGS
+    assert text.summary.endswith(".")
+    assert all(text.sections.values())
+    assert max(len(line) for line in text.example.splitlines()) <= 120
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_the_example_of_a_page_fires_by_itself(rule: Rule, project: Path) -> None:
+    found = program(page(rule).example, project)
+    assert [item.code for item in found] == [rule.code]
+    assert found[0].severity.rank >= rule.severity.rank
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_the_remedy_of_a_page_is_clean(rule: Rule, project: Path) -> None:
+    assert [(item.code, item.message) for item in program(page(rule).remedy, project)] == []
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.fixable in {Safety.SAFE, Safety.UNSAFE}], ids=lambda rule: rule.code)
+def test_the_fix_turns_the_example_into_the_remedy(rule: Rule, project: Path) -> None:
+    program(page(rule).example, project)
+    report = check(project, rule.fixable)
+    assert [item.code for item in report.fixed] == [rule.code]
+    assert programs(project)["program.py"] == page(rule).remedy
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_the_gravest_finding_of_a_rule_is_as_grave_as_it_says(rule: Rule, tmp_path: Path) -> None:
+    seen: set[Severity] = set()
+    for case in cases("bad", rule.code):
+        folder = tmp_path / case.name
+        folder.mkdir()
+        put(case, folder)
+        seen |= {item.severity for item in check(folder).findings if item.code == rule.code}
+    assert min(seen, key=lambda severity: severity.rank, default=None) == rule.severity
