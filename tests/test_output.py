@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +18,7 @@ from oomlint.output.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from oomlint.output.view import Line
 
@@ -100,13 +100,12 @@ src/train.py:6:10: OOM101 error `persistent_workers=True` needs workers, and `nu
   |
 6 - loader = DataLoader(dataset, num_workers=args.workers, persistent_workers=True)
 6 + loader = DataLoader(dataset, num_workers=args.workers, persistent_workers=args.workers > 0)
-  |
 
 """)
 
 
 def test_full_says_why_a_file_cannot_be_checked_in_one_line(folder: Path, view: View) -> None:
-    assert plain(full.lines([unreadable(folder)], view)) == snapshot('x.py:3:7: cannot check: not valid Python 3: invalid syntax\n')
+    assert plain(full.lines([unreadable(folder)], view)) == snapshot("x.py:3:7: cannot check: not valid Python 3: invalid syntax\n")
 
 
 def test_a_span_of_several_rows_is_bracketed(folder: Path, view: View) -> None:
@@ -121,14 +120,12 @@ x.py:1:10: OOM901 warning message
 3 | |     num_workers=0,
 4 | | )
   | |_^
-  |
 
 y.py:1:1: OOM901 warning message
   |
 1 | / for batch in loader:
 2 | |     losses.append(loss)
   | |_______________________^
-  |
 
 """)
 
@@ -148,7 +145,6 @@ x.py:1:10: OOM901 warning message
    | | ...
 22 | | )
    | |_^
-   |
 
 """)
 
@@ -197,7 +193,6 @@ x.ipynb:cell 2:2:1: OOM901 warning message
   |
 2 - loader = 1
 2 + loader = 2
-  |
 
 """)
 
@@ -225,10 +220,11 @@ x.py:6:1: OOM901 warning message
 5 - five
 6 - six
 6 + siixx
+  |
   ::: cli.py:2:42
+  |
 2 - parser.add_argument("--workers", default=0)
 2 + parser.add_argument("--workers", default=4)
-  |
 
 """)
 
@@ -251,10 +247,10 @@ def test_a_file_that_is_gone_takes_only_its_code_along(finding: Finding, folder:
         (folder / name).unlink()
     assert plain(full.lines([finding], view)) == snapshot("""\
 src/train.py:6:10: OOM101 error `persistent_workers=True` needs workers, and `num_workers` is 0
+  |
   ::: cli.py:2:34: `--workers` is 0 by default
+  |
   = safe fix: Keep workers alive only where there are some
-  |
-  |
 
 """)
 
@@ -272,7 +268,44 @@ new␊line.py:1:1: OOM901 warning message
 
 
 def test_json_holds_everything(finding: Finding, view: View) -> None:
-    assert json.loads(json_array.text([finding], view)) == snapshot([{'code': 'OOM101', 'name': 'persistent-without-workers', 'message': '`persistent_workers=True` needs workers, and `num_workers` is 0', 'severity': 'error', 'confidence': 'high', 'filename': 'src/train.py', 'cell': None, 'location': {'row': 6, 'column': 10}, 'end_location': {'row': 6, 'column': 80}, 'related': [{'filename': 'cli.py', 'cell': None, 'location': {'row': 2, 'column': 34}, 'end_location': {'row': 2, 'column': 43}, 'message': '`--workers` is 0 by default'}], 'fix': {'safety': 'safe', 'message': 'Keep workers alive only where there are some', 'edits': [{'filename': 'src/train.py', 'cell': None, 'location': {'row': 6, 'column': 75}, 'end_location': {'row': 6, 'column': 79}, 'content': 'args.workers > 0'}]}, 'url': 'docs/rules/OOM101.md'}])
+    assert json.loads(json_array.text([finding], view)) == snapshot(
+        [
+            {
+                "code": "OOM101",
+                "name": "persistent-without-workers",
+                "message": "`persistent_workers=True` needs workers, and `num_workers` is 0",
+                "severity": "error",
+                "confidence": "high",
+                "filename": "src/train.py",
+                "cell": None,
+                "location": {"row": 6, "column": 10},
+                "end_location": {"row": 6, "column": 80},
+                "related": [
+                    {
+                        "filename": "cli.py",
+                        "cell": None,
+                        "location": {"row": 2, "column": 34},
+                        "end_location": {"row": 2, "column": 43},
+                        "message": "`--workers` is 0 by default",
+                    }
+                ],
+                "fix": {
+                    "safety": "safe",
+                    "message": "Keep workers alive only where there are some",
+                    "edits": [
+                        {
+                            "filename": "src/train.py",
+                            "cell": None,
+                            "location": {"row": 6, "column": 75},
+                            "end_location": {"row": 6, "column": 79},
+                            "content": "args.workers > 0",
+                        }
+                    ],
+                },
+                "url": "docs/rules/OOM101.md",
+            }
+        ]
+    )
 
 
 def test_json_of_a_file_that_cannot_be_checked(folder: Path, view: View) -> None:
@@ -368,7 +401,11 @@ def graded(folder: Path, severity: Severity, safety: Safety | None = None) -> Fi
             "Found 1 error, 1 warning and 1 note in 3 files; 1 fixable with --fix, 1 more with --unsafe-fixes.",
         ),
         ([(Severity.WARNING, Safety.UNSAFE)], {}, "Found 1 warning in 3 files; 1 fixable with --fix --unsafe-fixes."),
-        ([(Severity.WARNING, Safety.SAFE), (Severity.WARNING, Safety.UNSAFE)], {"mending": True}, "Found 2 warnings in 3 files; 1 fixable with --fix --unsafe-fixes."),
+        (
+            [(Severity.WARNING, Safety.SAFE), (Severity.WARNING, Safety.UNSAFE)],
+            {"mending": True},
+            "Found 2 warnings in 3 files; 1 fixable with --fix --unsafe-fixes.",
+        ),
         ([(Severity.WARNING, Safety.UNSAFE)], {"mending": True, "unsafe": True}, "Found 1 warning in 3 files."),
         (None, {}, "1 file could not be checked."),
     ],

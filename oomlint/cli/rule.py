@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from oomlint import registry
 from oomlint.cli.options import Color, choice, flag, words
+from oomlint.finding import Safety
 from oomlint.output.printer import wants_color
 from oomlint.output.urls import page_of
 from oomlint.rule import page
@@ -58,8 +59,12 @@ def perform(arguments: Arguments) -> int:
 
 def markdown(rule: Rule) -> str:
     """The page of a rule with its title."""
-    fix = {None: "none", "display": "advice only"}.get(rule.fixable, rule.fixable)
-    return f"# {rule.slug} ({rule.code})\n\nSeverity: **{rule.severity.value}** · Fix: **{fix}**\n\n{page(rule).text}"
+    return f"# {rule.slug} ({rule.code})\n\nSeverity: **{rule.severity.value}** · Fix: **{fix_of(rule)}**\n\n{page(rule).text}"
+
+
+def fix_of(rule: Rule) -> str:
+    """The best fix of a rule, in a word or two."""
+    return {None: "none", Safety.DISPLAY: "advice only"}.get(rule.fixable, str(rule.fixable))
 
 
 def _entry(rule: Rule) -> dict[str, object]:

@@ -11,7 +11,7 @@ from oomlint.finding import Confidence, Place
 from oomlint.memory.contents import Kind
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
-from oomlint.model.values import Absent, Alternative, Const, Frame
+from oomlint.model.values import Absent, Alternative, Const, Frame, assumptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ def _case(project: Project, loader: Loader, frame: Frame) -> Inflight | None:
         if sample is None:
             continue
         place = loader.module.place(loader.call)
-        doubt = workers.doubt + batch.doubt + ahead.doubt
+        doubt = assumptions(workers, batch, ahead)
         related = tuple(story_places(place, workers, batch, ahead))
         return Inflight(place, workers.const, ahead.const * workers.const + 1, batch.const * sample, confidence_of(doubt), related)
     return None

@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.memory.loaders import Conflict, Loader, loaders_of, story_places
 from oomlint.model import names
-from oomlint.model.values import Const
+from oomlint.model.values import Const, assumptions
 from oomlint.syntax.edits import delete_argument, is_cheap_path, is_pure, replace, wrapped
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def told(module: Module, project: Project, guard: Guard, harmful: Callable[[Valu
 
 def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Guard) -> Told:
     place = module.place(call)
-    conflicts.sort(key=lambda c: (c.reachable, c.workers.doubt + c.given.doubt))
+    conflicts.sort(key=lambda c: (c.reachable, assumptions(c.workers, c.given)))
     best = conflicts[0]
     related: list[Place] = []
     for conflict in conflicts[:6]:

@@ -98,9 +98,9 @@ NOTHING = Content(Kind.UNKNOWN, "something unknown")
 
 # By convention one small value a sample, or a summary.
 _SMALL_NAME = re.compile(
-    r"(^|_)(labels?|targets?|y|class|classes|ids?|index|indices|idxs?|inds?|split|splits|lengths?|lens?|offsets?|mean|std|attrs|names?|vocab|vocabulary|"
-    r"tokenizer|dictionary|config|cfg|args|opt|opts|options|params|hparams|mapping|map|lookup|weights?|sampler|metadata|meta|stats?|keys|sizes?|shapes?|"
-    r"anchors?|colors?|palette|categories|cats|ix|perm|permutation|order|fold|folds|columns|words?)$|(2|_to_)(idx|id|ind|index|ix|label|name|word|cls|class|int|str)s?$|"
+    r"(^|_)(labels?|targets?|y|class|classes|ids?|index|indices|idxs?|inds?|split|splits|lengths?|lens?|offsets?|mean|std|attrs|vocab|vocabulary|"
+    r"tokenizer|dictionary|config|cfg|args|opt|opts|options|params|hparams|mapping|map|lookup|weights?|sampler|metadata|meta|stats?|sizes?|shapes?|"
+    r"anchors?|colors?|palette|categories|cats|ix|perm|permutation|order|fold|folds|columns)$|(2|_to_)(idx|id|ind|index|ix|label|name|word|cls|class|int|str)s?$|"
     r"^(stoi|itos|char2idx|word2idx|class_to_idx)$",
 )
 _PATH_NAME = re.compile(r"(^|_)(paths?|files?|filenames?|fnames?|file_?list|filelist|dirs?|folders?|img_?list|image_?list|images?_list|urls?|videos_list|fns?)$|_?(path|file)s?$")
@@ -135,6 +135,8 @@ _TENSOR_METHODS = frozenset(
     "pin_memory type_as repeat flatten narrow index_select".split(),
 )
 _STRING_METHODS = frozenset("strip rstrip lstrip lower upper replace format decode join encode title".split())
+_GENERATORS = frozenset({"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"})
+_DRAWS = frozenset("random standard_normal normal uniform integers rand randn randint random_sample choice permutation".split())
 _IMAGE_READS = frozenset({"PIL.Image.open", "cv2.imread", "imageio.imread", "imageio.v2.imread", "skimage.io.imread", "matplotlib.pyplot.imread", "tifffile.imread", "imageio.v3.imread", "nibabel.load"})
 _GROWTH = frozenset({"append", "extend", "augment", "assign", "setdefault", "update"})
 _DEEPEST = 8
@@ -238,7 +240,7 @@ class Contents:
         strings = numbers = False
         if inner in {Kind.ARRAY, Kind.ARRAYS, Kind.MEMMAP, Kind.OBJECT_ARRAY}:
             kind, words = (Kind.ARRAYS, f"a {word} of NumPy arrays")
-        elif inner in {Kind.TENSOR, Kind.TENSORS}:
+        elif inner in {Kind.TENSOR, Kind.TENSORS} or (inner is Kind.BLOB and "torch.load" in element.words):
             kind, words = Kind.TENSORS, f"a {word} of tensors"
         elif inner is Kind.PATHS:
             kind, words = Kind.PATHS, f"a {word} of file names"
@@ -438,6 +440,10 @@ class Contents:
             return made(Kind.MEMMAP, "a memory-mapped array")
         if name == "numpy.load":
             return self._numpy_load(call, frame)
+        if name in _GENERATORS:
+            return NOTHING
+        if name in {"torchvision.transforms.functional.to_tensor", "torchvision.transforms.functional.pil_to_tensor"}:
+            return made(Kind.TENSOR, "a tensor")
         if name.startswith(("numpy.", "cupy.")) and (last in _NUMPY_MAKERS or name.startswith("numpy.random.")):
             return self._array(name, last, call, frame)
         if name.startswith("torch.") and last in _TORCH_MAKERS:
@@ -521,8 +527,12 @@ class Contents:
         first = value.accessors[0]
         if whole.kind is Kind.H5:
             keys = [k for k, _ in value.accessors]
-            if attr == "value" or (len(keys) > 1 and keys[-1] == "item" and isinstance(attr, int)):
-                return Content(Kind.ARRAY, "an array read from HDF5", module, node)
+            if "attrs" in [k for _, k in value.accessors]:
+                return Content(Kind.SCALAR, "an attribute of an HDF5 file")
+            if "value" in [k for _, k in value.accessors]:
+                return Content(Kind.ARRAY, "an array read whole from HDF5", module, node)
+            if keys.count("item") > 1 and not isinstance(attr, str):
+                return Content(Kind.ARRAY, "an array read from HDF5", module, node, doubt=1)
             if attr in {"shape", "size", "ndim", "dtype", "attrs"}:
                 return Content(Kind.SCALAR, "a shape")
             return Content(Kind.H5, "a dataset of an open HDF5 file", module, node)
@@ -581,10 +591,16 @@ class Contents:
 
     def _method(self, node: cst.Call, frame: Frame) -> Content:  # noqa: C901, PLR0911, PLR0912 - a table in the form of code
         func = node.func
+        module = frame.module
         if not isinstance(func, cst.Attribute):
+            made = self.evaluator.values(func, frame)
+            if any(isinstance(a.value, ExternalCall) and a.value.name.endswith((".ToTensor", ".PILToTensor")) for a in made):
+                return Content(Kind.TENSOR, "a tensor", module, node)
             return NOTHING
         name = func.attr.value
-        module = frame.module
+        if name in _DRAWS and any(isinstance(a.value, ExternalCall) and a.value.name in _GENERATORS for a in self.evaluator.values(func.value, frame)):
+            shaped = "numpy.zeros" if name in {"random", "standard_normal", "random_sample"} else f"numpy.random.{name}"
+            return Content(Kind.ARRAY, "a NumPy array", module, node, size=allocated(shaped, node, self.evaluator, frame))
         if name in {"readlines", "splitlines"}:
             return Content(Kind.OBJECTS, "a list of lines", module, node, strings=True)
         if name in {"glob", "rglob", "iterdir"}:

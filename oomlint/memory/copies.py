@@ -11,7 +11,7 @@ from oomlint.memory.contents import Content, Kind
 from oomlint.memory.datasets import Dataset, Holding, datasets_of
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.start_methods import PORTABLE, StartMethods, start_methods
-from oomlint.model.values import Alternative, Const, External, ExternalCall
+from oomlint.model.values import Alternative, Const, External, ExternalCall, Unknown, assumptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def _cases(module: Module, project: Project) -> Iterator[Case]:
     for loader in loaders.of(module):
         best: Case | None = None
         for use in loaders.uses(loader):
-            counts = [a for a in loaders.workers(loader, use.frame) if _many(a) != 0]
+            counts = _counts(loaders.workers(loader, use.frame))
             if not counts:
                 continue
             methods = start_methods(loaders, loader, use.frame)
@@ -72,6 +72,14 @@ def _cases(module: Module, project: Project) -> Iterator[Case]:
                         best = case
         if best is not None:
             yield best
+
+
+def _counts(found: list[Alternative]) -> list[Alternative]:
+    """Worker counts that a plain run has; where none is known, the unknown one."""
+    known = [a for a in found if _many(a) != 0]
+    if known:
+        return known
+    return [a for a in found if isinstance(a.value, Unknown) and not a.reach] if not any(isinstance(a.value, Const) for a in found) else []
 
 
 def _together(use: Use, workers: Alternative, dataset: Dataset) -> bool:
@@ -93,8 +101,10 @@ def _many(alt: Alternative) -> int:
 
 
 def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+    if dataset.iterable:
+        return None
     held = [h for h in dataset.every() if not _small(h.content, settings)]
-    for code in PRECEDENCE:
+    for code in PRECEDENCE if _many(workers) else ("OOM110",):
         case = _JUDGES[code](loader, dataset, held, workers, methods, settings)
         if case is not None:
             return case
@@ -115,6 +125,8 @@ def _small(content: Content, settings: Settings) -> bool:
 
 def _workers_words(workers: Alternative) -> str:
     count = _many(workers)
+    if count == 0:
+        return "workers (nobody here says how many)"
     return "a worker for every core" if count < 0 else f"{count} worker{'s' if count != 1 else ''}"
 
 
@@ -142,7 +154,7 @@ def _case(code: str, loader: Loader, dataset: Dataset, holding: Holding, workers
             related.append(spot)
     # Of what has no known size it is only assumed that it is large.
     sized = content.size.known or content.count is not None
-    total = doubt + workers.doubt + (dataset.alternative.doubt if dataset.alternative is not None else 0)
+    total = doubt + assumptions(workers, dataset.alternative)
     confidence = confidence_of(total) if sized else max(Confidence.MEDIUM, confidence_of(max(1, total)), key=lambda c: c.rank)
     if workers.reach and confidence is Confidence.HIGH:
         confidence = Confidence.MEDIUM

@@ -294,7 +294,7 @@ class Datasets:
             frames.append(frame)
             this = names.self_name(frame.scope)
             for call in frame.scope.calls:
-                parent = self.evaluator._super_init(call, frame)  # noqa: SLF001 - one room of the model
+                parent = self.evaluator.super_init(call, frame)
                 if parent is not None:
                     queue.append(parent)
                     continue

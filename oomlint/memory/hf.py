@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.finding import Confidence, Fix, Place, Safety, Severity
 from oomlint.memory.loaders import confidence_of, evaluator_of, is_given, is_true, is_zero, story_places
 from oomlint.model import names
-from oomlint.model.values import ABSENT, Absent, Alternative, Bound, ClassRef, Const, External, Frame, Step, join
+from oomlint.model.values import ABSENT, Absent, Alternative, Bound, ClassRef, Const, External, Frame, Step, assumptions, join
 from oomlint.syntax.edits import delete_argument, is_cheap_path, replace, wrapped
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _case(evaluator: Evaluator, module: Module, call: cst.Call, scope: Scope, na
                 elif not (given.reach or count.reach):
                     definite = False
         if hits:
-            count, given = min(hits, key=lambda h: (h[0].reach or h[1].reach, h[0].doubt + h[1].doubt))
+            count, given = min(hits, key=lambda h: (h[0].reach or h[1].reach, assumptions(*h)))
             if best is None or (definite and not best[2]):
                 best = (count, given, definite)
     if best is None:
@@ -110,7 +110,7 @@ def _case(evaluator: Evaluator, module: Module, call: cst.Call, scope: Scope, na
     place = module.place(call)
     zero = "is 0" if not reachable else "can be 0"
     message = f"`{name}` needs workers, and `dataloader_num_workers` {zero}: {crash}"
-    confidence = confidence_of(count.doubt + given.doubt + (1 if count.reach or given.reach else 0))
+    confidence = confidence_of(assumptions(count, given) + (1 if count.reach or given.reach else 0))
     severity = Severity.WARNING if reachable else Severity.ERROR
     return Contradiction(place, message, severity, confidence, tuple(story_places(place, count, given)), _fix(module, call, name))
 

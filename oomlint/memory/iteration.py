@@ -72,6 +72,8 @@ def _plain_name(node: cst.BaseExpression) -> str:
 
 def is_epoch_loop(node: cst.CSTNode, module: Module) -> bool:
     """Whether a loop counts epochs, by the names that it uses."""
+    if isinstance(node, cst.While):
+        return _EPOCH.search(module.code(node.test)) is not None
     if not isinstance(node, cst.For):
         return False
     words = f"{module.code(node.target)} {module.code(node.iter)}"
@@ -88,13 +90,18 @@ def _counts(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name | cst.Attribute) and _EPOCH.search(names.last_name(node)) is not None
 
 
-def is_step_loop(node: cst.CSTNode, module: Module) -> bool:
-    """Whether a loop makes many rounds over batches: a counted loop that is not one of epochs, or a ``while``."""
+def is_step_loop(project: Project, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
+    """Whether a loop makes many rounds over batches: over a loader, a counted loop that is not one of epochs, a ``while``."""
+    if is_epoch_loop(node, module):
+        return False
     if isinstance(node, cst.While):
         return True
-    if not isinstance(node, cst.For) or is_epoch_loop(node, module):
+    if not isinstance(node, cst.For):
         return False
-    return _counts(node.iter)
+    iterated = node.iter
+    while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in {"enumerate", "tqdm", "zip", "islice"} and iterated.args:
+        iterated = iterated.args[0].value
+    return _counts(node.iter) or loader_like(project, iterated, module, scope) is not None
 
 
 def loops_around(node: cst.CSTNode, module: Module, scope: Scope) -> Iterator[cst.For | cst.While]:

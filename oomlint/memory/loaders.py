@@ -25,6 +25,7 @@ from oomlint.model.values import (
     Partial,
     Step,
     Unknown,
+    assumptions,
     join,
     truth_of,
 )
@@ -298,7 +299,7 @@ class Loaders:
                     elif not (worker.reach or given.reach):
                         definite = False
             if hits:
-                worker, given = min(hits, key=lambda hit: (hit[0].reach or hit[1].reach, hit[0].doubt + hit[1].doubt))
+                worker, given = min(hits, key=lambda hit: (hit[0].reach or hit[1].reach, assumptions(*hit)))
                 found.append(Conflict(loader, use.frame, argument, worker, given, definite=definite))
         return found
 
@@ -340,12 +341,12 @@ class Conflict:
     @property
     def confidence(self) -> Confidence:
         """High where everything follows from constants; medium with one assumption."""
-        return confidence_of(self.workers.doubt + self.given.doubt + (1 if self.workers.reach or self.given.reach else 0))
+        return confidence_of(assumptions(self.workers, self.given) + (1 if self.workers.reach or self.given.reach else 0))
 
     def brought_by(self) -> tuple[Module, cst.Call] | None:
         """The call of a factory whose literal keyword makes the conflict, if that is where it comes from."""
         for alt in (self.workers, self.given):
-            site = literal_site(alt)
+            site = literal_site(alt, self.loader.module)
             if site is not None:
                 return site
         return None
@@ -360,15 +361,15 @@ def confidence_of(doubt: int) -> Confidence:
     return (Confidence.HIGH, Confidence.MEDIUM)[doubt] if doubt < 2 else Confidence.LOW  # noqa: PLR2004 - two levels have names
 
 
-def literal_site(alt: Alternative) -> tuple[Module, cst.Call] | None:
-    """The call in which a literal was passed as a keyword that speaks of workers."""
+def literal_site(alt: Alternative, home: Module) -> tuple[Module, cst.Call] | None:
+    """The call in which a literal was passed: anywhere in the loader's own module, elsewhere as a keyword that speaks of workers."""
     story = alt.story
     if len(story) < 2 or story[-1].kind != "constant" or story[-2].kind != "argument":  # noqa: PLR2004 - the literal and the argument
         return None
     step = story[-2]
     if step.module is None or not isinstance(step.node, cst.Arg) or step.node.value is not story[-1].node:
         return None
-    if step.node.keyword is None or not is_worker_word(step.node.keyword.value):
+    if step.module is not home and (step.node.keyword is None or not is_worker_word(step.node.keyword.value)):
         return None
     call = step.module.walk.parents.get(step.node)
     return (step.module, call) if isinstance(call, cst.Call) else None

@@ -11,7 +11,7 @@ from oomlint.finding import Confidence, Place, Severity
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.loaders import confidence_of, is_zero, loaders_of, story_places
 from oomlint.model import names
-from oomlint.model.values import Alternative, FunctionRef
+from oomlint.model.values import Alternative, FunctionRef, assumptions
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _case(project: Project, loader: Loader, frame: Frame) -> NeedsInit | None:
             definite = all(is_zero(a.value) for a in workers if not a.reach)
             severity = Severity.ERROR if definite and not zero.reach else Severity.WARNING
             origin = "there are no workers" if severity is Severity.ERROR else "the worker count can be 0"
-            return NeedsInit(place, name, dataset.words, origin, severity, confidence_of(zero.doubt + (1 if zero.reach else 0)), tuple(related))
+            return NeedsInit(place, name, dataset.words, origin, severity, confidence_of(assumptions(zero) + (1 if zero.reach else 0)), tuple(related))
     return None
 
 
@@ -79,9 +79,18 @@ def _set_on_dataset(function: FunctionRef) -> dict[str, cst.CSTNode]:
     for node in descend(function.scope.node.body):
         if isinstance(node, cst.Assign):
             for target in node.targets:
-                if isinstance(target.target, cst.Attribute) and "dataset" in function.module.code(target.target.value):
+                if isinstance(target.target, cst.Attribute) and _is_dataset(function, target.target.value):
                     found[target.target.attr.value] = node
     return found
+
+
+def _is_dataset(function: FunctionRef, node: cst.BaseExpression) -> bool:
+    if "dataset" in function.module.code(node):
+        return True
+    if not isinstance(node, cst.Name):
+        return False
+    bound = [e.value for e in function.scope.effects.get(node.value, ()) if e.kind == "assign" and e.value is not None]
+    return any("dataset" in function.module.code(value) for value in bound)
 
 
 def _unguarded_use(project: Project, dataset: Dataset, name: str) -> Place | None:

@@ -12,7 +12,7 @@ from oomlint.memory.contents import Kind
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.start_methods import PORTABLE, StartMethods, start_methods
-from oomlint.model.values import Alternative, Const, External, ExternalCall, FunctionRef
+from oomlint.model.values import Alternative, Const, External, ExternalCall, FunctionRef, assumptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,6 +126,6 @@ def _case(
         if not any((s.path, s.cell, s.row) == (spot.path, spot.cell, spot.row) for s in related):
             related.append(spot)
     related = [s for s in related if (s.path, s.cell, s.row, s.column) != (place.path, place.cell, place.row, place.column)]
-    total = doubt + workers.doubt + (alt.doubt if alt is not None else 0)
+    total = doubt + assumptions(workers, alt)
     severity = Severity.ERROR if sure else Severity.WARNING
     return Unsendable(loader, place, message, severity, confidence_of(total), tuple(related[:6]), holding, dataset, function)

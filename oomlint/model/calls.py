@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _MOST_FRAMES = 16
-_DEEPEST = 4
+_DEEPEST = 6
 
 
 class Site:
@@ -144,10 +144,30 @@ class Calls:
                 found.append(Frame(module, scope, bound, this, self._enclosing(scope, outer)))
                 if len(found) >= _MOST_FRAMES:
                     return found
-        if found or not method or scope.parent is None:
+        if found or scope.parent is None:
+            return found
+        if scope.name == "__init__" and scope.parent.is_class:
+            return self._through_subclasses(module, scope, depth)
+        if not method:
             return found
         # Frameworks call the hooks of the objects that the project makes.
         return [Frame(module, scope, None, this) for this in self.instances(module, scope.parent, depth + 1)][:_MOST_FRAMES]
+
+    def _through_subclasses(self, module: Module, scope: Scope, depth: int) -> list[Frame]:
+        """Frames of an ``__init__`` that only ``super().__init__(...)`` of derived classes runs."""
+        found: list[Frame] = []
+        if scope.parent is None:
+            return found
+        for this in self.instances(module, scope.parent, depth + 1):
+            frame = self.evaluator.init_frame(this)
+            for _ in range(4):
+                if frame is None or frame.scope is scope:
+                    break
+                here = frame
+                frame = next((f for call in here.scope.calls if (f := self.evaluator.super_init(call, here)) is not None), None)
+            if frame is not None:
+                found.append(frame)
+        return found
 
     def _receiver(self, site: Site, frame: Frame) -> Instance | None:
         if isinstance(site.call.func, cst.Attribute):

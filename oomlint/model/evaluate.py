@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -14,6 +15,7 @@ from oomlint.model.reach import Reach, path_conditions
 from oomlint.model.settings_files import SettingsReader
 from oomlint.model.values import (
     ABSENT,
+    ASSUMED,
     FREE,
     Absent,
     Alternative,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Accessor, Scope
 
 Alternatives = list[Alternative]
+_LITERALS: dict[str, object] = {"True": True, "False": False, "None": None}
 _MOST = 24  # alternatives that are kept for one expression
 _DEEPEST = 40  # nested questions
 _BUDGET = 30_000  # questions for one outermost question
@@ -191,11 +194,7 @@ class Evaluator:
             return [self._constant(node.evaluated_value, node, frame)]
         if isinstance(node, cst.SimpleString | cst.ConcatenatedString | cst.Float):
             return [self._constant(node.evaluated_value, node, frame)]
-        if isinstance(node, cst.Name):
-            if node.value in {"True", "False", "None"}:
-                return [self._constant({"True": True, "False": False, "None": None}[node.value], node, frame)]
-            return self.access(node, (), frame)
-        if isinstance(node, cst.Attribute | cst.Subscript):
+        if isinstance(node, cst.Name | cst.Attribute | cst.Subscript):
             return self.access(node, (), frame)
         if isinstance(node, cst.Call):
             return self._call(node, frame)
@@ -232,7 +231,7 @@ class Evaluator:
                 continue
             found = [a.const for a in self.values(part.expression, frame) if isinstance(a.value, Const)]
             if len(found) != 1:
-                return [Alternative(_UNKNOWN)]
+                return [_written(node, frame)]
             text += str(found[0])
         return [Alternative(Const(text))]
 
@@ -258,6 +257,8 @@ class Evaluator:
                     continue
                 merged = alt.under(picks)
                 if merged is not None:
+                    if conj and side is node.left and truth_of(alt.value) is None:
+                        merged = replace(merged, value=Const(False))  # whatever it is, it counts as false here
                     out.append(merged.doubting(doubt))
         return out
 
@@ -285,7 +286,7 @@ class Evaluator:
                         verdict = isinstance(target.operator, cst.IsNot)
                 elif isinstance(target.operator, cst.In | cst.NotIn):
                     verdict = self._contained(left.value, right.value, frame, negated=isinstance(target.operator, cst.NotIn))
-                out.append(Alternative(Const(verdict) if verdict is not None else _UNKNOWN, (), picks, doubt))
+                out.append(Alternative(Const(verdict) if verdict is not None else _UNKNOWN, (), picks, doubt, left.reach or right.reach))
         return out
 
     def _contained(self, left: Value, right: Value, frame: Frame, *, negated: bool) -> bool | None:
@@ -447,6 +448,8 @@ class Evaluator:
             a.keyword is not None or a.star == "**" for a in node.args
         ):
             return [Alternative(Display(node, frame))]
+        if name == "os.getenv" and len(node.args) > 1:
+            return [Alternative(_UNKNOWN, reach=True), *self.values(node.args[1].value, frame)]
         if name == "builtins.getattr":
             return self._getattr(node, frame)
         if name in _SAME and first is not None:
@@ -455,7 +458,9 @@ class Evaluator:
         if loaded is not None:
             return loaded
         if name in {"os.path.join", "pathlib.Path", "os.path.abspath", "os.path.expanduser", "pathlib.PurePath", "os.path.dirname", "os.path.realpath"}:
-            return [Alternative(self.settings.path_call(name, node, frame))]
+            path = self.settings.path_call(name, node, frame)
+            if isinstance(path, Const):
+                return [Alternative(path)]
         if name == "builtins.len" and first is not None:
             return self._length(first, frame)
         return [Alternative(ExternalCall(name, node, frame), (Step(frame.module, node, f"`{_short(frame.module.code(node))}`", kind="call"),))]
@@ -556,6 +561,8 @@ class Evaluator:
             if key is UNKNOWN_KEY:
                 return None
             base = self.values(func.value, frame)
+            if any(isinstance(a.value, External) and a.value.name == "os.environ" for a in base) and len(node.args) > 1:
+                return [Alternative(_UNKNOWN, reach=True), *self.values(node.args[1].value, frame)]
             if not any(isinstance(a.value, Display | Settings | Merged | Options | Absent | Unknown) for a in base):
                 return None
             found = self.access(func.value, (("item", key),), frame) if attr != "pop" else self._before_pop(func.value, key, frame)
@@ -566,6 +573,11 @@ class Evaluator:
             for alt in found:
                 if isinstance(alt.value, Absent):
                     out.extend(m for d in default if (m := d.under(alt.picks)) is not None)
+                elif isinstance(alt.value, Unknown):
+                    # Whoever leaves the key out gets the default.
+                    out.append(replace(alt, reach=True))
+                    step = Step(frame.module, node, f"where `{key}` is left out", kind="branch")
+                    out.extend(replace(d.after(step), picks=m.picks) for d in default if (m := d.under(alt.picks)) is not None)
                 else:
                     out.append(alt)
             return out
@@ -591,6 +603,12 @@ class Evaluator:
 
     def access(self, node: cst.BaseExpression, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """The value of ``node`` followed by attributes and keys."""
+        if not accessors and isinstance(node, cst.Name) and node.value in _LITERALS:
+            return [self._constant(_LITERALS[node.value], node, frame)]
+        if isinstance(node, cst.Subscript):
+            keyed = self._computed_key(node, accessors, frame)
+            if keyed is not None:
+                return keyed
         path = path_of(node)
         if path is not None:
             if path[1] or accessors or isinstance(node, cst.Name):
@@ -624,6 +642,25 @@ class Evaluator:
         for alt in self.values(node, frame):
             out.extend(self.reach_into(alt, accessors))
         return _trim(out) or [Alternative(_UNKNOWN)]
+
+    def _computed_key(self, node: cst.Subscript, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives | None:
+        """``table[name]`` where ``name`` is known; ``None`` where the key is literal, or nobody knows it."""
+        if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+            return None
+        key = node.slice[0].slice.value
+        if not isinstance(key, cst.Name | cst.Attribute) or (isinstance(key, cst.Name) and key.value in _LITERALS):
+            return None
+        found = self.values(key, frame)
+        known = [a for a in found if isinstance(a.value, Const) and isinstance(a.value.value, str | int)]
+        if not known or len(known) < len([a for a in found if not a.reach]):
+            return None
+        out: Alternatives = []
+        for alt in known[:4]:
+            for value in self.access(node.value, (("item", alt.const), *accessors), frame):
+                merged = value.under(alt.picks)
+                if merged is not None:
+                    out.append(replace(merged, doubt=merged.doubt + alt.doubt, reach=merged.reach or alt.reach))
+        return _trim(out)
 
     def reach_into(self, alt: Alternative, accessors: tuple[Accessor, ...]) -> Alternatives:
         """Attributes and keys of a value."""
@@ -923,14 +960,14 @@ class Evaluator:
         if this is not None and any(e.path[:1] == (("attr", name),) and e.kind in {"assign", "with", "for", "unknown", "augment"} for e in init.scope.effects.get(this, ())):
             return self._search(this, (("attr", name), *rest), init, None, start=lambda: [Alternative(ABSENT)])
         for call in init.scope.calls:
-            parent = self._super_init(call, init)
+            parent = self.super_init(call, init)
             if parent is not None:
                 found = self._own_attribute(parent, name, rest)
                 if found is not None:
                     return found
         return None
 
-    def _super_init(self, call: cst.Call, frame: Frame) -> Frame | None:
+    def super_init(self, call: cst.Call, frame: Frame) -> Frame | None:
         """The frame of the base class's ``__init__`` that a ``super().__init__(...)`` runs."""
         func = call.func
         if not (isinstance(func, cst.Attribute) and func.attr.value == "__init__"):
@@ -1335,11 +1372,11 @@ class Evaluator:
         is_rest = isinstance(node.params.star_kwarg, cst.Param) and node.params.star_kwarg.name.value == name
         if is_rest:
             return self._rest(accessors, frame)
+        out: Alternatives = []
         if bound is not None:
             given = names.argument_for(scope, name, bound, skip_first=names.is_method(scope))
             if given is not None:
                 return self._passed(given, name, accessors)
-            out: Alternatives = []
             for star in names.starred(bound):
                 absent = False
                 for alt in self.access(star.node.value, (("item", name), *accessors), star.bound.frame):
@@ -1351,13 +1388,14 @@ class Evaluator:
                     return out
             if names.hides_positionals(bound):
                 return [*out, Alternative(_UNKNOWN)]
-            return [*out, *self._default(name, accessors, frame, doubt=0)]
         command = self.options.command_parameter(frame, name)
         if command is not None:
             return [b for a in command for b in self.reach_into(a, accessors)]
         configured = self.settings.entry_parameter(frame, name, accessors)
         if configured is not None:
             return configured
+        if bound is not None:
+            return [*out, *self._default(name, accessors, frame, doubt=0)]
         if name in {"args", "opt", "opts", "options", "hparams", "FLAGS", "flags", "cfg", "config", "conf", "params"} and accessors and accessors[0][0] == "attr":
             guessed = self.options.by_convention(frame.module, str(accessors[0][1]))
             if guessed:
@@ -1376,11 +1414,13 @@ class Evaluator:
             return [b for a in self.options.typer_default(default, name, outer) for b in self.reach_into(a, accessors)]
         words = f"default of parameter `{name}` of `{scope.name}`"
         step = Step(frame.module, param, words, kind="default")
-        found = [a.after(step).doubting(doubt) for a in self.access(default, accessors, outer)]
+        found = [a.after(step) for a in self.access(default, accessors, outer)]
+        found.extend(self.options.annotated(param, name, frame, found))
         if doubt:
-            # Nobody in the project calls it: a caller elsewhere may give anything.
+            # Nobody in the project calls it: a caller elsewhere may give anything. That it is the default is assumed, once for all who ask.
             key = ("parameter", param)
-            found = [a if a.picks else Alternative(a.value, a.story, frozenset({(key, "default")}), a.doubt, a.reach) for a in found]
+            given = [a for a in found if a.reach]  # what a command line can give is no default
+            found = [m for a in found if not a.reach and (m := a.under(frozenset({(key, ASSUMED)}))) is not None] + given
             found.append(Alternative(Unknown(f"parameter {name}"), (step,), frozenset({(key, "other")}), reach=True))
         return found
 

@@ -12,7 +12,7 @@ import libcst as cst
 from oomlint.finding import Place
 from oomlint.model import names
 from oomlint.model.values import Alternative, Const, Frame, Options, Picks, Step, Unknown
-from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
+from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -291,6 +291,20 @@ class OptionSource:
             zero = Step(frame.module, call, f"`{flag} 0` can be given", kind="option")
             out.append(self._picked(Alternative(Const(0), (zero,), reach=True), key, "zero"))
         return out
+
+    def annotated(self, param: cst.Param, name: str, frame: Frame, found: list[Alternative]) -> list[Alternative]:
+        """What the command line can give beside the default, where the parameter is ``Annotated[int, typer.Option()]`` or of a command."""
+        node = frame.scope.node
+        if not isinstance(node, cst.FunctionDef) or not any(isinstance(a.const, int) and not isinstance(a.const, bool) for a in found):
+            return []
+        marked = param.annotation is not None and any(
+            isinstance(n, cst.Call) and names.last_name(n.func) in {"Option", "Argument"} for n in descend(param.annotation.annotation)
+        )
+        command = any(names.last_name(d.decorator.func if isinstance(d.decorator, cst.Call) else d.decorator) == "command" for d in node.decorators)
+        if not marked and not (command and any(e.kind == "import" for e in frame.module.root.effects.get("typer", ()))):
+            return []
+        flag = "--" + name.replace("_", "-")
+        return [Alternative(Const(0), (Step(frame.module, param, f"`{flag} 0` can be given", kind="option"),), frozenset({(("option", param), "zero")}), reach=True)]
 
     # -- shell lines ---------------------------------------------------------------------------------------------------
 

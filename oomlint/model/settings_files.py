@@ -59,7 +59,7 @@ class SettingsReader:
         if isinstance(node, cst.Attribute) and node.attr.value in {"parent", "parents"}:
             inner = self._one(node.value, frame)
             return os.path.dirname(inner) if inner is not None else None
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in {"resolve", "absolute", "expanduser"}:
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in {"resolve", "absolute", "expanduser", "read_text", "open", "read"}:
             return self._one(node.func.value, frame)
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
             left, right = self._one(node.left, frame), self._one(node.right, frame)

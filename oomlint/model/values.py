@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Picks = frozenset[tuple[object, object]]
 FREE: Picks = frozenset()
+ASSUMED = "assumed"  # the pick of a default that nobody in the project confirms
 
 
 def join(first: Picks, second: Picks) -> Picks | None:
@@ -264,6 +265,12 @@ class Alternative:
     def const(self) -> object:
         """The literal, or ``None``; ask ``isinstance(value, Const)`` to tell a literal None apart."""
         return self.value.value if isinstance(self.value, Const) else None
+
+
+def assumptions(*alternatives: Alternative | None) -> int:
+    """How much has to be assumed for all of these to hold: their doubts, and each assumed default once."""
+    picked = {key for alt in alternatives if alt is not None for key, pick in alt.picks if pick is ASSUMED}
+    return len(picked) + sum(alt.doubt for alt in alternatives if alt is not None)
 
 
 def truth_of(value: Value) -> bool | None:

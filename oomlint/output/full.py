@@ -45,22 +45,19 @@ def _body(finding: Finding, view: View) -> Iterator[Line]:
     if source is not None:
         yield gutter.empty()
         yield from _primary(finding.place, source, gutter, STYLES[finding.severity])
-        yield gutter.empty()
     for place in finding.related:
+        yield gutter.empty()
         message = f": {visible(place.message)}" if place.message else ""
         yield gutter.mark(":::", (view.spot(place), "bold"), (message, ""))
         story = view.source(place.path)
         if story is not None:
             yield gutter.empty()
-            yield from _related(place, story, gutter)
-            yield gutter.empty()
+            yield from _underlined(place, story, gutter, "-", "bold blue")
     if fix is not None:
+        yield gutter.empty()
         label, style = _LABELS[fix.safety]
         yield gutter.mark("=", (label, style), (f": {visible(fix.message)}", ""))
-        if fix.edits:
-            yield gutter.empty()
-            yield from _diff(fix.edits, finding.place, view, gutter)
-            yield gutter.empty()
+        yield from _diff(fix.edits, finding.place, view, gutter)
 
 
 class _Gutter:
@@ -123,11 +120,6 @@ def _primary(place: Place, source: Source, gutter: _Gutter, style: str) -> Itera
             yield gutter.row(number, ("| ", style), (_Row(source.line(number, place.cell)).cut(), ""))
     last = _Row(source.line(place.end_row, place.cell))
     yield gutter.under(("|" + "_" * min(max(last.column(place.end_column), 1), WIDEST) + "^", style))
-
-
-def _related(place: Place, source: Source, gutter: _Gutter) -> Iterator[Line]:
-    """The first row of a span, underlined."""
-    yield from _underlined(place, source, gutter, "-", "bold blue")
 
 
 def _underlined(place: Place, source: Source, gutter: _Gutter, sign: str, style: str) -> Iterator[Line]:
@@ -202,8 +194,10 @@ def _diff(edits: Sequence[Edit], primary: Place, view: View, gutter: _Gutter) ->
         source = view.source(path)
         if source is None:
             continue
+        yield gutter.empty()
         if (path, cell) != (primary.path, primary.cell):
             yield gutter.mark(":::", (view.spot(items[0].place), "bold"))
+            yield gutter.empty()
         shift = 0
         for number, piece in enumerate(_pieces(items)):
             if number:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Fix, Safety, Severity
-from oomlint.memory.loaders import confidence_of, loaders_of, story_places
-from oomlint.model.values import Const
+from oomlint.memory.loaders import confidence_of, literal_site, loaders_of, story_places
+from oomlint.model.values import Const, assumptions
 from oomlint.rule import Rule
 from oomlint.syntax.edits import replace
 
@@ -100,18 +100,24 @@ class PrefetchZero(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with workers whose prefetch factor is 0."""
         loaders = loaders_of(project)
-        for loader in loaders.of(module):
+        told: set[cst.Call] = set()
+        for loader in (*loaders.of(module), *loaders.reached_from(module)):
             found = self._zero(loaders, loader)
             if found is None:
                 continue
             workers, given = found
-            place = module.place(loader.call)
+            site = literal_site(given, module)
+            where, call = site if site is not None else (module, loader.call)
+            if where is not module or call in told:
+                continue  # told where the call stands, and once
+            told.add(call)
+            place = module.place(call)
             message = f"`prefetch_factor=0` with workers: `{loader.written}` raises AssertionError when it is iterated"
             arg = loader.explicit("prefetch_factor")
             fix = None
-            if arg is not None and isinstance(arg.value, cst.Integer):
+            if loader.module is module and arg is not None and isinstance(arg.value, cst.Integer):
                 fix = Fix(Safety.SAFE, "the smallest value that works", (replace(module.tree, arg.value, "1"),))
-            confidence = confidence_of(workers.doubt + given.doubt)
+            confidence = confidence_of(assumptions(workers, given))
             yield self.finding(place, message, confidence=confidence, related=story_places(place, given, workers), fix=fix)
 
     @staticmethod

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Fix, Safety, Severity
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.model.evaluate import CPU_COUNTS
-from oomlint.model.values import Const, ExternalCall
+from oomlint.model.values import Const, ExternalCall, assumptions
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ class WorkerCountOversized(Rule):
             place = module.place(loader.call)
             if isinstance(found.value, Const):
                 message = f"{found.value.value} workers: at least {_FORKED_MB} MB each under fork, {_SPAWNED_MB} MB under spawn and forkserver, and their batches"
-                confidence = confidence_of(found.doubt)
+                confidence = confidence_of(assumptions(found))
             else:
                 message = "A worker for every processor of the host: a container's quota is not seen, and each costs memory of its own"
-                confidence = confidence_of(max(1, found.doubt))
+                confidence = confidence_of(max(1, assumptions(found)))
             yield self.finding(place, message, confidence=confidence, related=story_places(place, found), fix=_ADVICE)
 
     @staticmethod

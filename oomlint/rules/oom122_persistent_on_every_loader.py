@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from oomlint.finding import Severity
 from oomlint.memory.loaders import is_true, loaders_of
+from oomlint.model.values import join
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class PersistentOnEveryLoader(Rule):
         for group in groups.values():
             first = group[0]
             for loader in group[1:]:
-                if self._exclusive(module, first, loader):
+                if self._exclusive(loaders, first, loader):
                     continue
                 message = "A second loader that keeps its workers: all of them stay alive together, with their copies and batches in flight"
                 yield self.finding(module.place(loader.call), message, related=[module.place(first.call, "the first one")])
@@ -125,15 +124,10 @@ class PersistentOnEveryLoader(Rule):
         return False
 
     @staticmethod
-    def _exclusive(module: Module, first: Loader, second: Loader) -> bool:
-        """Whether the two stand in different branches of one test, so that only one of them is made."""
-        branches = {}
-        for loader in (first, second):
-            child: cst.CSTNode = loader.call
-            for here in module.walk.ancestors(loader.call):
-                if isinstance(here, cst.If | cst.IfExp):
-                    side = child is here.body
-                    if branches.setdefault(here, side) is not side:
-                        return True
-                child = here
-        return False
+    def _exclusive(loaders: Loaders, first: Loader, second: Loader) -> bool:
+        """Whether only one of the two is made: the tests around them contradict each other."""
+        if first.scope is not second.scope:
+            return False
+        frame = loaders.evaluator.calls.plain_frame(first.module, first.scope)
+        ways = [loaders.evaluator.where(loader.call, frame) for loader in (first, second)]
+        return not any(join(one, other) is not None for one in ways[0] for other in ways[1])

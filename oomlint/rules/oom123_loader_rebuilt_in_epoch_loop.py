@@ -10,7 +10,7 @@ from oomlint.finding import Fix, Safety, Severity
 from oomlint.memory.iteration import changes_in, conditional_in, is_epoch_loop, loops_around
 from oomlint.memory.loaders import confidence_of, loaders_of
 from oomlint.model.names import last_name
-from oomlint.model.values import Const
+from oomlint.model.values import Const, assumptions
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -95,14 +95,15 @@ class LoaderRebuiltInEpochLoop(Rule):
             if workers is None or changes_in([a.value for a in loader.call.args], loop, module, loader.scope):
                 continue
             place = module.place(loader.call)
-            related = [module.place(loop.target, "once for each round of this loop")]
+            head = loop.target if isinstance(loop, cst.For) else loop.test
+            related = [module.place(head, "once for each round of this loop")]
             kept = self._kept(module, loader)
             if kept:
                 message = f"This loader is built again in each epoch and {kept}: the workers of all of them stay alive"
                 yield self.finding(place, message, severity=Severity.ERROR, related=related, fix=_ADVICE)
             else:
                 message = "This loader is built again in each epoch from the same arguments: its workers start anew each time"
-                yield self.finding(place, message, confidence=confidence_of(workers.doubt), related=related, fix=_ADVICE)
+                yield self.finding(place, message, confidence=confidence_of(assumptions(workers)), related=related, fix=_ADVICE)
 
     @staticmethod
     def _workers(loaders: Loaders, loader: Loader) -> Alternative | None:

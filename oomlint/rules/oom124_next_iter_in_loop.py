@@ -106,13 +106,11 @@ class NextIterInLoop(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loops that make a new iterator over a loader in each step."""
         for call, scope in module.walk.calls:
-            if last_name(call.func) != "next" or len(call.args) == 0:
-                continue
-            inner = call.args[0].value
+            inner = self._iterator(call)
             if not isinstance(inner, cst.Call) or last_name(inner.func) != "iter" or len(inner.args) != 1:
                 continue
             loop = next(iter(loops_around(call, module, scope)), None)
-            if loop is None or not is_step_loop(loop, module) or conditional_in(call, loop, module):
+            if loop is None or not is_step_loop(project, loop, module, scope) or conditional_in(call, loop, module):
                 continue
             like = loader_like(project, inner.args[0].value, module, scope)
             if like is None or like.without_workers:
@@ -121,3 +119,12 @@ class NextIterInLoop(Rule):
             related = [module.place(like.loader.call, "the loader")] if like.loader is not None and like.loader.module is module else []
             confidence = Confidence.HIGH if like.known and like.workers else Confidence.MEDIUM
             yield self.finding(module.place(call), message, confidence=confidence, related=related)
+
+    @staticmethod
+    def _iterator(call: cst.Call) -> cst.BaseExpression | None:
+        """What ``next(...)`` or ``(...).__next__()`` takes one element of."""
+        if last_name(call.func) == "next" and call.args:
+            return call.args[0].value
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in {"__next__", "next"}:
+            return call.func.value
+        return None
