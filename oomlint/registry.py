@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "OOM"
 
+_NONE: Final = -1  # the length of no selector: less than that of `ALL`, which is empty
 _FILE: Final = re.compile(r"(oom\d{3})_([a-z0-9_]+)\.py")
 _FOLDER: Final = os.path.join(os.path.dirname(__file__), "rules")
 
@@ -49,15 +50,21 @@ def all_rules() -> tuple[Rule, ...]:
     return tuple(load(code) for code, _ in catalogue())
 
 
-def codes(select: Iterable[str], ignore: Iterable[str] = (), extend: Iterable[str] = ()) -> tuple[str, ...]:
+def codes(select: Iterable[str], ignore: Iterable[str] = (), extend: Iterable[str] = (), base: Iterable[str] = ()) -> tuple[str, ...]:
     """The codes that a selection means, sorted.
 
     The longest selector that fits a code decides, and ``ignore`` wins a tie: ``select = ["OOM"], ignore = ["OOM1"], extend = ["OOM101"]`` keeps OOM101
-    of the first family. Raises ValueError for a selector that fits no code.
+    of the first family. Codes that no selector fits stay as they are in ``base``. Raises ValueError for a selector that fits no code.
     """
     wanted = [_selector(item) for item in (*select, *extend)]
     unwanted = [_selector(item) for item in ignore]
-    return tuple(code for code, _ in catalogue() if _reach(code, wanted) > _reach(code, unwanted))
+    kept = set(base)
+
+    def chosen(code: str) -> bool:
+        for_it, against_it = _reach(code, wanted), _reach(code, unwanted)
+        return for_it > against_it or (for_it == against_it == _NONE and code in kept)
+
+    return tuple(code for code, _ in catalogue() if chosen(code))
 
 
 def select(select: Iterable[str], ignore: Iterable[str] = (), extend: Iterable[str] = ()) -> tuple[Rule, ...]:
@@ -84,5 +91,5 @@ def _selector(item: str) -> str:
 
 
 def _reach(code: str, selectors: Iterable[str]) -> int:
-    """Length of the longest selector that fits the code; -1 where none does."""
-    return max((len(item) for item in selectors if code.startswith(item)), default=-1)
+    """Length of the longest selector that fits the code."""
+    return max((len(item) for item in selectors if code.startswith(item)), default=_NONE)

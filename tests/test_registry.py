@@ -79,6 +79,15 @@ def test_the_longest_selector_decides(select: list[str], ignore: list[str], exte
 
 
 @pytest.mark.usefixtures("made_up")
+@pytest.mark.parametrize(
+    ("ignore", "extend", "codes"),
+    [([], [], "101 201"), (["OOM1"], [], "201"), (["OOM101"], ["OOM1"], "102 110 201"), ([], ["OOM10"], "101 102 201"), (["ALL"], [], "")],
+)
+def test_a_selection_can_build_on_another(ignore: list[str], extend: list[str], codes: str) -> None:
+    assert registry.codes([], ignore, extend, ["OOM101", "OOM201"]) == tuple(f"OOM{number}" for number in codes.split())
+
+
+@pytest.mark.usefixtures("made_up")
 @pytest.mark.parametrize("selector", ["OOM3", "OOM1011", "E501", "OO", "", "OOM-1", "persistent"])
 @pytest.mark.parametrize("where", ["select", "ignore", "extend"])
 def test_a_selector_that_fits_nothing_is_refused(selector: str, where: str) -> None:

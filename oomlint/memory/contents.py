@@ -100,7 +100,8 @@ NOTHING = Content(Kind.UNKNOWN, "something unknown")
 _SMALL_NAME = re.compile(
     r"(^|_)(labels?|targets?|y|class|classes|ids?|index|indices|idxs?|inds?|split|splits|lengths?|lens?|offsets?|mean|std|attrs|vocab|vocabulary|"
     r"tokenizer|dictionary|config|cfg|args|opt|opts|options|params|hparams|mapping|map|lookup|weights?|sampler|metadata|meta|stats?|sizes?|shapes?|"
-    r"anchors?|colors?|palette|categories|cats|ix|perm|permutation|order|fold|folds|columns)$|(2|_to_)(idx|id|ind|index|ix|label|name|word|cls|class|int|str)s?$|"
+    r"anchors?|colors?|palette|categories|cats|ix|perm|permutation|order|fold|folds|columns|transforms?|augmentations?|augs?|pipelines?|cumulative\w*|cumsum|"
+    r"filters?|modalities|modality|channels|bands|keys_to_\w+|metrics?|losses|schedule)$|(2|_to_)(idx|id|ind|index|ix|label|name|word|cls|class|int|str|shard|split|path|file)s?$|"
     r"^(stoi|itos|char2idx|word2idx|class_to_idx)$",
 )
 _PATH_NAME = re.compile(r"(^|_)(paths?|files?|filenames?|fnames?|file_?list|filelist|dirs?|folders?|img_?list|image_?list|images?_list|urls?|videos_list|fns?)$|_?(path|file)s?$")
@@ -229,7 +230,7 @@ class Contents:
         starred = any(isinstance(e, cst.StarredElement | cst.StarredDictElement) for e in elements)
         content = self._container(word, self.worst(inner) if inner else NOTHING, None if starred else len(elements), frame.module, node)
         if not inner:
-            return replace(content, kind=Kind.SMALL, words=f"an empty {word}")
+            return replace(content, kind=Kind.SMALL, words=f"an empty {word}", count=0)
         if content.kind is Kind.UNKNOWN:
             return replace(content, kind=Kind.OBJECTS, words=f"a {word}")
         return content
@@ -249,7 +250,7 @@ class Contents:
         elif inner is Kind.SCALAR:
             kind, words, numbers = Kind.OBJECTS, f"a {word} of numbers", element.numbers
         elif inner in {Kind.OBJECTS, Kind.SMALL, Kind.FRAME, Kind.BLOB}:
-            kind, words = Kind.OBJECTS, f"a {word} of {_plural(element.words)}"
+            kind, words = Kind.OBJECTS, f"a {word} of {_plural(element.words).removeprefix('empty ')}"
         elif inner in {Kind.HANDLE, Kind.H5, Kind.GENERATOR, Kind.FUNCTION, Kind.DATASET, Kind.LOCK}:
             kind, words = inner, f"a {word} of {_plural(element.words)}"
         return Content(kind, words, module, node, element, count, doubt=doubt, strings=strings, numbers=numbers, dataset=element.dataset)
@@ -543,7 +544,9 @@ class Contents:
                 return Content(Kind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
             return Content(Kind.FRAME, "a column of a DataFrame" if first[0] == "item" else "a DataFrame", module, node)
         if whole.kind in {Kind.BLOB, Kind.OBJECTS}:
-            return whole
+            if any(kind == "attr" for kind, _ in value.accessors):
+                return NOTHING  # settings read from a file, most likely
+            return replace(whole, doubt=whole.doubt + len(value.accessors) - 1)
         if whole.kind in {Kind.ARRAY, Kind.TENSOR} and first[0] == "item":
             return whole if isinstance(first[1], int) else replace(whole, size=Size())
         if attr in {"shape", "size", "ndim", "dtype"}:
@@ -659,6 +662,7 @@ def paths_by_name(name: str) -> bool:
 
 
 def _plural(words: str) -> str:
+    words = words.replace("an empty ", "a ")
     for article in ("a ", "an "):
         if words.startswith(article):
             head, _, tail = words.removeprefix(article).partition(" ")

@@ -234,8 +234,8 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     if 0 <= count < settings.workers_over_memory or dataset.iterable or dataset.opens_files:
         return None
     whole = [h for h in held if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.BLOB, Kind.FRAME, Kind.OBJECTS, Kind.OBJECT_ARRAY}]
-    if not whole:
-        return None
+    if not whole or (dataset.unknown and all(h.content.kind is Kind.FRAME for h in whole)):
+        return None  # a table of file names is not the data
     shared = {Kind.TENSOR} if methods.pickles else {Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME}
     if dataset.does_work and all(h.content.kind in shared for h in whole):
         return None

@@ -11,7 +11,7 @@ import libcst as cst
 from oomlint.memory.contents import IN_MEMORY, Content, Contents, Kind, paths_by_name, small_by_name
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
-from oomlint.model.values import Alternative, ClassRef, Display, Element, ExternalCall, Frame, FunctionRef, Instance, Written
+from oomlint.model.values import Alternative, ClassRef, Display, Element, External, ExternalCall, Frame, FunctionRef, Instance, Unknown, Written
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _WORKS = frozenset(
     "preprocess process feature_extractor processor batch_encode_plus interpolate resample spectrogram pad_sequence fft stft warp normalize permutation "
     "randperm Compose apply".split(),
 )
+_QUIET = frozenset({"torch", "numpy", "builtins", "random", "math", "copy", "collections", "pandas", "itertools", "functools", "operator", "scipy", "time"})
 _WORDS_OF_WORK = ("transform", "augment", "token", "process", "random", "decode", "crop", "resize", "extract")
 _DEEPEST = 4
 _MOST = 6
@@ -66,6 +67,7 @@ class Dataset:
     iterable: bool = False
     reads_files: bool = False
     works: bool = False
+    unknown: bool = False  # __getitem__ calls what nobody can look into
     picklable: bool = False  # a __getstate__ or __reduce__ of its own
     local: bool = False  # a class inside a function
     alternative: Alternative | None = None
@@ -226,7 +228,7 @@ class Datasets:
         reads = body.reads_files or any(h.read and h.content.kind in {Kind.H5, Kind.HANDLE} for h in holdings)
         return Dataset(
             f"`{cls.scope.name}`", cls.module, cls.scope.node, value, holdings, tuple(inner), iterable,
-            reads or inherits == "library", body.works or inherits == "library", picklable, local,
+            reads or inherits == "library", body.works or inherits == "library", body.unknown, picklable, local,
         )  # fmt: skip
 
     def _library_base(self, cls: ClassRef) -> str:
@@ -317,6 +319,7 @@ class _Body:
         self.attributes: set[str] = set()
         self.reads_files = False
         self.works = False
+        self.unknown = False  # something is called of which nobody can say what it does
         self.stores: list[tuple[Effect, Module, Scope]] = []
         self._seen: set[Scope] = set()
         if start is not None:
@@ -361,10 +364,25 @@ class _Body:
                 return
         if name in _READS_FILE:
             self.reads_files = True
+        elif not self._harmless(node, frame):
+            self.unknown = True
+        if name in _READS_FILE:
+            pass
         elif name in _WORKS or any(word in name.lower() for word in _WORDS_OF_WORK):
             self.works = True
         elif isinstance(base, cst.Attribute) and isinstance(base.value, cst.Name) and base.value.value == this and any(w in base.attr.value.lower() for w in ("token", "transform", "process", "aug")):
             self.works = True
+
+
+    def _harmless(self, node: cst.Call, frame: Frame) -> bool:
+        """Whether a call is of a library that reads no files, or a method of a plain value."""
+        for alt in self.evaluator.values(node.func, frame)[:2]:
+            value = alt.value
+            if isinstance(value, External) and value.name.partition(".")[0] not in _QUIET:
+                return False
+            if isinstance(value, Unknown) and isinstance(node.func, cst.Name):
+                return False
+        return True
 
 
 def datasets_of(project: Project) -> Datasets:

@@ -45,7 +45,10 @@ def loader_like(project: Project, node: cst.BaseExpression, module: Module, scop
     loaders = loaders_of(project)
     evaluator = loaders.evaluator
     code = _plain_name(node)
-    for frame in evaluator.calls.frames(module, scope)[:4]:
+    named = _LOADER_NAME.search(code) is not None
+    # Who calls the function matters only where the name lets one think of a loader; to look for callers is not cheap.
+    frames = evaluator.calls.frames(module, scope)[:4] if named else [evaluator.calls.plain_frame(module, scope)]
+    for frame in frames:
         unknown = False
         for alt in evaluator.values(node, frame):
             value = alt.value
@@ -59,7 +62,7 @@ def loader_like(project: Project, node: cst.BaseExpression, module: Module, scop
                 unknown = unknown or "oader" in value.name
             elif isinstance(value, Unknown):
                 unknown = True
-        if unknown and _LOADER_NAME.search(code):
+        if unknown and named:
             return LoaderLike(code, known=False, loader=None, frame=frame, workers=())
     return None
 
@@ -68,6 +71,12 @@ def _plain_name(node: cst.BaseExpression) -> str:
     if isinstance(node, cst.Subscript):
         return _plain_name(node.value)
     return names.last_name(node)
+
+
+def is_test(module: Module) -> bool:
+    """Whether a file belongs to a test suite."""
+    parts = module.path.split("/")
+    return parts[-1].startswith(("test_", "conftest")) or parts[-1].endswith("_test.py") or "tests" in parts[-3:-1]
 
 
 def is_epoch_loop(node: cst.CSTNode, module: Module) -> bool:

@@ -12,7 +12,7 @@ from oomlint.model.values import Absent, Alternative, Const, ExternalCall
 
 if TYPE_CHECKING:
     from oomlint.memory.loaders import Loader, Loaders
-    from oomlint.model.project import Project
+    from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
 
 METHODS = ("fork", "spawn", "forkserver")
@@ -51,7 +51,21 @@ def start_methods(loaders: Loaders, loader: Loader, frame: Frame) -> StartMethod
     if len(known) == 1 and None not in own:
         method = known.pop()
         return StartMethods(frozenset({str(method)}), known=True, source="`multiprocessing_context`")
-    return _of_project(loaders.project)
+    return _of_modules(loaders.project, _chain(loader.module, frame))
+
+
+def _chain(module: Module, frame: Frame) -> tuple[Module, ...]:
+    """The loader's module and those whose calls lead to it: where ``set_start_method`` would be heard."""
+    found = [module]
+    queue = [frame]
+    while queue:
+        here = queue.pop()
+        if here.module not in found:
+            found.append(here.module)
+        queue.extend(layer.frame for layer in here.bound or ())
+        if here.this is not None and here.this.at is not None:
+            queue.append(here.this.at)
+    return tuple(found)
 
 
 def _named(alt: Alternative) -> str | None:
@@ -63,18 +77,11 @@ def _named(alt: Alternative) -> str | None:
     return None
 
 
-def _of_project(project: Project) -> StartMethods:
-    known = project.memo.get("start-methods")
-    if known is None:
-        known = project.memo["start-methods"] = _decide(project)
-    return known  # type: ignore[return-value]
-
-
-def _decide(project: Project) -> StartMethods:
+def _of_modules(project: Project, modules: tuple[Module, ...]) -> StartMethods:
     setting = project.settings.start_method
     if setting != "auto":
         return StartMethods(frozenset({setting}), known=True, source="the setting `start-method`")
-    said = _said(project)
+    said = _said(project, modules)
     if len(said) == 1:
         return StartMethods(frozenset(said), known=True, source="`set_start_method`")
     if _needs_314(project.settings.requires_python):
@@ -82,14 +89,11 @@ def _decide(project: Project) -> StartMethods:
     return ALL
 
 
-def _said(project: Project) -> set[str]:
+def _said(project: Project, modules: tuple[Module, ...]) -> set[str]:
     evaluator = evaluator_of(project)
     found: set[str] = set()
-    for path in project.files():
-        if b"set_start_method" not in project.raw(path):
-            continue
-        module = project.find(path)
-        if module is None:
+    for module in modules:
+        if "set_start_method" not in module.source.text:
             continue
         for call, scope in module.walk.calls:
             if names.last_name(call.func) == "set_start_method" and call.args:

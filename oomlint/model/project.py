@@ -28,7 +28,7 @@ _INSTALLED = frozenset(
     "monai timm tqdm yaml omegaconf hydra wandb PIL cv2 json os sys itertools functools random math types typing".split(),
 )
 _MAX_PROJECT_FILES = 20_000
-_MAX_CALLER_FILES = 40
+_MAX_CALLER_FILES = 24
 
 
 @dataclass(eq=False)
@@ -123,12 +123,20 @@ class Project:
             self._bytes[path] = known
         return known
 
-    def callers(self, name: str, near: str) -> Iterator[Module]:
-        """Modules that call something of that name, the nearest to ``near`` first."""
+    def callers(self, name: str, near: str, owner: str = "") -> Iterator[Module]:
+        """Modules that call something of that name, the nearest to ``near`` first.
+
+        For a method ``owner`` is its class: other files count only where they speak of the class or of its module.
+        """
         word = name.encode()
         call = re.compile(rb"(?<!def )(?<!class )\b" + re.escape(word) + rb"\s*\(")
         passed = re.compile(rb"partial\(\s*(?:\w+\.)*" + re.escape(word) + rb"\b")
         hits = [path for path in self.files() if word in (data := self.raw(path)) and (call.search(data) or passed.search(data))]
+        stem = os.path.basename(near).removesuffix(".py").encode()
+        if stem == b"__init__":
+            stem = os.path.basename(os.path.dirname(near)).encode()
+        if owner:
+            hits = [path for path in hits if path == near or owner.encode() in self.raw(path) or stem in self.raw(path)]
         hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
         for path in hits[:_MAX_CALLER_FILES]:
             module = self.find(path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Fix, Safety, Severity
-from oomlint.memory.iteration import loader_like
+from oomlint.memory.iteration import is_test, loader_like
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model.names import last_name
 from oomlint.model.values import External
@@ -96,16 +96,17 @@ class LoaderMaterialised(Rule):
 
     def _whole(self, module: Module, project: Project, node: cst.BaseExpression, iterated: cst.BaseExpression, scope: Scope) -> Iterator[Finding]:
         like = loader_like(project, iterated, module, scope)
-        if like is None:
-            return
+        if like is None or is_test(module):
+            return  # what a test keeps lives as long as the test
+        name = f"`{like.name}`" if like.name else "this loader"
         outer = module.walk.parents.get(module.walk.parents.get(node, node))
         counted = isinstance(outer, cst.Call) and last_name(outer.func) == "len"
         fix = None
         if counted:
-            message = f"`{like.name}` is read to its end to count its batches"
+            message = f"{name} is read to its end to count its batches"
             fix = Fix(Safety.UNSAFE, "ask the loader for its length", (replace(module.tree, node, module.code(iterated)),))
         else:
-            message = f"All batches of `{like.name}` are kept at once: one epoch of memory, with workers in `/dev/shm`"
+            message = f"All batches of {name} are kept at once: one epoch of memory, with workers in `/dev/shm`"
         confidence = Confidence.HIGH if like.known else Confidence.MEDIUM
         yield self.finding(module.place(node), message, confidence=confidence, fix=fix)
 

@@ -1,0 +1,560 @@
+"""The command line: options, exit status, streams, bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+import yaml
+
+import oomlint
+from oomlint import registry
+from oomlint.__main__ import main
+from oomlint.cli import app, check, rule
+from oomlint.cli.check import Arguments
+from oomlint.cli.options import Kind, options_of, read, spelling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+ROOT = Path(__file__).parent.parent
+BAD = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, num_workers=0, persistent_workers=True)\n"
+MENDED = BAD.replace(", persistent_workers=True", "")
+GOOD = MENDED
+PLACE = "3:10: OOM101 error"
+
+
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: a project, with no colour from outside."""
+    (tmp_path / "pyproject.toml").write_text('[tool.oomlint]\nselect = ["OOM001", "OOM101"]\n')
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "FORCE_COLOR", "OOMLINT_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    def call(*words: str) -> Done:
+        status = main(words)
+        return Done(status, *capsys.readouterr())
+
+    return call
+
+
+def child(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "oomlint", *words]
+    return subprocess.run(command, input=stdin, capture_output=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)} | (env or {}), timeout=60)
+
+
+# -- exit status ------------------------------------------------------------------------------------------------------
+
+
+def test_a_clean_project(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(GOOD)
+    assert run("check") == (0, "No findings in 1 file.\n", "")
+
+
+def test_findings(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(BAD)
+    status, out, err = run("check", ".")
+    assert (status, err) == (1, "")
+    assert out.startswith(f"a.py:{PLACE} ")
+    assert out.endswith("\nFound 1 error in 1 file; 1 fixable with --fix.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("--exit-zero",), 0),
+        (("--fix",), 0),
+        (("--fix", "--exit-non-zero-on-fix"), 1),
+        (("--diff",), 1),
+        (("--diff", "--exit-zero"), 0),
+        (("--statistics",), 1),
+        (("--ignore", "OOM1"), 0),
+        (("--select", "OOM001"), 0),
+        (("--output-format", "json"), 1),
+    ],
+)
+def test_the_status_of_a_file_with_a_finding(folder: Path, run: Callable[..., Done], words: tuple[str, ...], status: int) -> None:
+    (folder / "a.py").write_text(BAD)
+    assert run("check", *words).status == status
+
+
+def test_a_path_that_does_not_exist(run: Callable[..., Done]) -> None:
+    assert run("check", "gone.py") == (1, "gone.py:1:1: cannot check: No such file or directory\n1 file could not be checked.\n", "")
+
+
+def test_no_python_files_is_a_warning(run: Callable[..., Done]) -> None:
+    assert run("check", ".") == (0, "", "oomlint: warning: no Python files under .\n")
+    assert run("check", "-q", ".") == (0, "", "")
+    assert run("check", "--output-format", "json").out == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (("check", "--fux"), "No such option: --fux"),
+        (("check", "--severity", "fatal"), "Invalid value for '--severity'"),
+        (("check", "--select"), "requires an argument"),
+        (("check", "--select", "OOM9"), "oomlint: error: select: unknown rule or prefix 'OOM9'"),
+        (("check", "--ignore", "E501"), "oomlint: error: ignore: 'E501' is not a rule code"),
+        (("check", "--per-file-ignores", "x.py"), "oomlint: error: per-file-ignores: 'x.py' is not of the form 'pattern:CODE'"),
+        (("check", "--config", "gone.toml"), "oomlint: error: gone.toml: No such file or directory"),
+        (("check", "--config", "pyproject.toml", "--isolated"), "exclude each other"),
+        (("check", "-", "a.py"), "oomlint: error: standard input (`-`) is checked alone"),
+        (("check", "a.py", "--stdin-filename", "b.py"), "oomlint: error: --stdin-filename names standard input"),
+        (("check", "--output-file", "gone/report.txt"), "oomlint: error: gone/report.txt: No such file or directory"),
+        (("chek",), "No such command"),
+        (("rule",), "oomlint: error: give the code of one rule"),
+        (("rule", "OOM101", "--all"), "oomlint: error: give the code of one rule"),
+        (("rule", "OOM999"), "oomlint: error: unknown rule 'OOM999'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_options(run: Callable[..., Done], words: tuple[str, ...], cause: str) -> None:
+    status, out, err = run(*words)
+    assert (status, out) == (2, "")
+    assert cause in " ".join(re.sub("[│╭╮╰╯─]", "", err).split())
+
+
+@pytest.mark.parametrize(
+    ("table", "cause"),
+    [
+        ("slect = []", "unknown key 'slect'; did you mean 'select'?"),
+        ('select = ["OOM9"]', "select: unknown rule or prefix 'OOM9'"),
+        ('worker-limit = "16"', "worker-limit: '16' is not a whole number"),
+        ("= 1", "not valid TOML"),
+    ],
+)
+def test_wrong_settings_are_one_line(folder: Path, run: Callable[..., Done], table: str, cause: str) -> None:
+    (folder / "pyproject.toml").write_text(f"[tool.oomlint]\n{table}\n")
+    status, out, err = run("check")
+    assert (status, out) == (2, "")
+    assert err.startswith("oomlint: error: pyproject.toml: ")
+    assert cause in err
+    assert err.count("\n") == 1
+    assert run("check", "--isolated").status == 0
+
+
+def failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(module: Module, project: Project) -> Sequence[Finding]:  # noqa: ARG001
+        raise KeyError("line one\nline two")
+
+    monkeypatch.setattr(registry.load("OOM101"), "check", fail)
+
+
+def test_a_rule_that_fails_is_one_line_and_no_finding(folder: Path, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a.py").write_text(BAD)
+    (folder / "b.py").write_text("x = 1  # oomlint: ignore[OOM101]\n")
+    failing(monkeypatch)
+    status, out, err = run("check", "--output-format", "concise", "-q", "--exit-zero", "--no-cache")
+    assert status == 2
+    assert out.startswith("b.py:1:8: OOM001 warning"), "the other files are reported"
+    assert err == "oomlint: internal error: OOM101 failed on a.py: KeyError: 'line one\\nline two' (OOMLINT_DEBUG=1 shows where)\n"
+    monkeypatch.setenv("OOMLINT_DEBUG", "1")
+    assert "Traceback" in run("check", "--no-cache").err
+
+
+def test_an_error_of_oomlint_is_one_line_and_no_finding(run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("twice\nover")
+
+    monkeypatch.setattr(check, "run", fail)
+    assert run("check") == (2, "", "oomlint: internal error: ZeroDivisionError: twice over (OOMLINT_DEBUG=1 shows where)\n")
+    monkeypatch.setenv("OOMLINT_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["check"])
+
+
+def test_an_interruption(run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(check, "run", interrupt)
+    assert run("check") == (130, "", "")
+
+
+def test_a_reader_that_goes_away(folder: Path) -> None:
+    for number in range(400):
+        (folder / f"a{number}.py").write_text(BAD)
+    with subprocess.Popen(
+        [sys.executable, "-m", "oomlint", "check", "--no-cache"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+# -- both readers of the command line ---------------------------------------------------------------------------------
+
+VALUES = {"severity": "note", "min_confidence": "low", "output_format": "json", "color": "never"}
+
+
+@pytest.mark.parametrize("command", [check, rule])
+def test_both_readers_know_every_option(command: Any) -> None:
+    words: list[str] = []
+    for name, (option, _) in options_of(command.Arguments).items():
+        value = VALUES.get(name, "OOM101")
+        words += {Kind.FLAG: [spelling(name)], Kind.WORDS: ["a.py"], Kind.LIST: [spelling(name), "x:A", f"{spelling(name)}=B"]}.get(
+            option.kind, [spelling(name), value]
+        )
+    arguments = read(command.Arguments, words)
+    assert arguments is not None
+    name = command.__name__.rpartition(".")[2]
+    parsed: Any = app.parse([name, *words])
+    assert parsed.args == (arguments,)
+    assert parsed.func == command.perform
+    default = command.Arguments()
+    assert all(getattr(arguments, each.name) != getattr(default, each.name) for each in fields(arguments)), "every option is in the line"
+    default_by_typer: Any = app.parse([name])
+    assert default_by_typer.args == (default,) == (read(command.Arguments, []),)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--severity", "fatal"],
+        ["--select"],
+        ["--select", "--fix"],
+        ["--fix=yes"],
+        ["--fux"],
+        ["-h"],
+        ["-qq"],
+        ["--", "-strange-.py"],
+        ["--fi"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_unusual_is_left_to_typer(words: list[str]) -> None:
+    assert read(Arguments, words) is None
+
+
+def test_a_file_that_begins_with_a_hyphen(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "-x.py").write_text(BAD)
+    assert run("check", "--output-format", "concise", "-q", "--", "-x.py").out.startswith(f"-x.py:{PLACE}")
+
+
+# -- help and version -------------------------------------------------------------------------------------------------
+
+
+def test_the_version(run: Callable[..., Done]) -> None:
+    assert run("--version") == (0, f"oomlint {oomlint.__version__}\n", "")
+    assert child("--version").stdout.decode() == f"oomlint {oomlint.__version__}{os.linesep}"
+
+
+def test_help(run: Callable[..., Done]) -> None:
+    for words in (["--help"], ["check", "--help"], ["check", "-h"], ["rule", "--help"]):
+        status, out, _ = run(*words)
+        assert status == 0
+        assert "Usage: oomlint" in out
+    assert "check" in run().out
+    assert run().status == 2
+
+
+# -- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def test_formats(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(BAD)
+    assert run("check", "--output-format", "concise", "-q").out.count("\n") == 1
+    (entry,) = json.loads(run("check", "--output-format", "json").out)
+    assert (entry["code"], entry["filename"], entry["location"], entry["cell"]) == ("OOM101", "a.py", {"row": 3, "column": 10}, None)
+    assert run("check", "--output-format", "github").out.startswith("::error title=oomlint (OOM101),file=a.py,line=3,col=10,")
+    assert re.search(r"^3 \| loader.*\n  \|\s+\^+$", run("check", "--output-format", "full").out, re.MULTILINE)
+
+
+def test_names_are_relative_to_the_current_folder(folder: Path, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "src").mkdir()
+    (folder / "a.py").write_text(BAD)
+    (folder / "src" / "b.py").write_text(BAD)
+    monkeypatch.chdir(folder / "src")
+    out = run("check", "--output-format", "concise", "-q", str(folder)).out
+    assert [line.split(":")[0] for line in out.splitlines()] == ["../a.py", "b.py"]
+
+
+def test_statistics(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(BAD + "loader = DataLoader(data, num_workers=0, persistent_workers=True)  # again\n")
+    assert run("check", "--statistics", "-q").out == "2  OOM101  persistent-without-workers\n"
+    assert json.loads(run("check", "--statistics", "--output-format", "json").out)[0]["count"] == 2
+
+
+def test_the_report_can_go_to_a_file(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(BAD)
+    assert run("check", "--output-file", "report.txt", "--output-format", "concise", "-q") == (1, "", "")
+    assert (folder / "report.txt").read_text().startswith(f"a.py:{PLACE}")
+
+
+def test_colour(folder: Path, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a.py").write_text(BAD)
+    assert "\x1b[" not in run("check").out
+    assert "\x1b[1;31mOOM101 error\x1b[0m" in run("check", "--color", "always").out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in run("check").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in run("check").out
+
+
+def test_names_that_no_encoding_holds_do_not_end_the_run(folder: Path) -> None:
+    name = os.fsencode(folder) + b"/\xff\xe5\x90\x8d.py"
+    try:
+        Path(os.fsdecode(name)).write_text(BAD)
+    except OSError:
+        pytest.skip("the file system takes no such name")
+    for encoding in ("ascii", "utf-8"):
+        for form in ("full", "json", "github"):
+            done = child("check", "--no-cache", "--output-format", form, env={"PYTHONIOENCODING": encoding})
+            assert (done.returncode, done.stderr) == (1, b"")
+            assert b"OOM101" in done.stdout
+
+
+# -- settings and options ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "found"),
+    [
+        ('ignore = ["OOM101"]', (), False),
+        ('ignore = ["OOM101"]', ("--ignore", "OOM001"), False),
+        ('ignore = ["OOM101"]', ("--extend-select", "OOM101"), True),
+        ('ignore = ["OOM101"]', ("--select", "OOM101"), True),
+        ('select = ["OOM001"]', (), False),
+        ('select = ["OOM001"]', ("--extend-select", "OOM101"), True),
+        ('select = ["OOM101"]', ("--ignore", "OOM101"), False),
+        ('select = ["OOM101"]', ("--select", "OOM001", "--select", "OOM101"), True),
+        ('select = ["OOM101"]', ("--select", "OOM001,OOM101", "--ignore", "OOM001"), True),
+        ('select = ["OOM101"]\nper-file-ignores = {"a.py" = ["OOM101"]}', (), False),
+        ('select = ["OOM101"]', ("--per-file-ignores", "*.py:OOM101"), False),
+        ('select = ["OOM101"]\nexclude = ["a.py"]', (), False),
+        ('select = ["OOM101"]\nexclude = ["a.py"]', ("a.py",), True),
+        ('select = ["OOM101"]\nexclude = ["a.py"]', ("a.py", "--force-exclude"), False),
+        ('select = ["OOM101"]\nmin-confidence = "high"', (), True),
+    ],
+)
+def test_options_and_settings_together(folder: Path, run: Callable[..., Done], settings: str, words: tuple[str, ...], found: bool) -> None:  # noqa: FBT001
+    (folder / "a.py").write_text(BAD)
+    (folder / "pyproject.toml").write_text(f"[tool.oomlint]\n{settings}\n")
+    assert ("OOM101" in run("check", *words).out) is found
+
+
+def test_settings_come_from_the_folder_of_the_paths(folder: Path, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    project = folder / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "src" / "a.py").write_text(BAD)
+    (project / "oomlint.toml").write_text('ignore = ["OOM101"]\nselect = ["OOM101"]\n')
+    assert run("check", "project/src/a.py").status == 0
+    assert run("check").status == 1
+    assert run("check", "--config", "project/oomlint.toml").status == 0
+    monkeypatch.chdir("/")
+    assert run("check", str(project / "src")).status == 0
+
+
+# -- fixes ------------------------------------------------------------------------------------------------------------
+
+
+def test_fix(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(BAD)
+    (folder / "b.py").write_text(GOOD)
+    assert run("check", "--fix", "--show-fixes") == (0, "a.py:\n  1 OOM101 persistent-without-workers\nFixed 1 finding in 1 file.\n", "")
+    assert (folder / "a.py").read_text() == MENDED
+
+
+def test_diff(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(BAD)
+    (folder / "broken.py").write_text("num_workers = (\n")
+    status, out, err = run("check", "--diff")
+    assert status == 1
+    assert err.startswith("oomlint: would fix 1 finding in 1 file\nbroken.py:1:")
+    assert (folder / "a.py").read_text() == BAD
+    if shutil.which("patch"):
+        subprocess.run(["patch", "-p0"], input=out, text=True, check=True, capture_output=True)
+        assert (folder / "a.py").read_text() == MENDED
+        (folder / "broken.py").unlink()
+        assert run("check", "--diff") == (0, "", "")
+
+
+def test_a_notebook_is_checked_and_not_mended(folder: Path, run: Callable[..., Done]) -> None:
+    cells = [{"cell_type": "code", "source": "%matplotlib inline\n"}, {"cell_type": "code", "source": BAD}]
+    notebook = json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5, "metadata": {}})
+    (folder / "a.ipynb").write_text(notebook)
+    status, out, err = run("check", "--fix", "--output-format", "concise", "-q")
+    assert status == 1
+    assert out.startswith(f"a.ipynb:cell 2:{PLACE} ")
+    assert err == ""
+    assert run("check", "--fix").err == "oomlint: a.ipynb: fixes are not applied to notebooks yet\n"
+    assert (folder / "a.ipynb").read_text() == notebook
+
+
+def test_a_file_with_several_names_is_left_alone(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(BAD)
+    os.link(folder / "a.py", folder / "second")
+    assert run("check", "--fix").err == "oomlint: a.py: fixes are not applied: the file has 2 hard links, and writing it would part them\n"
+    assert (folder / "a.py").read_text() == BAD
+
+
+# -- standard input ---------------------------------------------------------------------------------------------------
+
+
+def test_standard_input(folder: Path) -> None:
+    done = child("check", "-", "--output-format", "concise", "-q", stdin=BAD.encode())
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert done.stdout.decode().startswith(f"-:{PLACE}")
+    named = child("check", "-", "--stdin-filename", "src/a.py", "--output-format", "json", stdin=BAD.encode())
+    assert json.loads(named.stdout)[0]["filename"] == "src/a.py"
+    assert child("check", "--stdin-filename", "a.py", stdin=GOOD.encode()).stdout == b"No findings in 1 file.\n"
+    assert not list(folder.rglob("*.py"))
+
+
+@pytest.mark.parametrize("text", [BAD, GOOD, "x = (\n"], ids=["bad", "good", "broken"])
+def test_mended_standard_input_goes_to_standard_output(text: str) -> None:
+    source = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+    done = child("check", "-", "--fix", stdin=source)
+    assert done.returncode == 0
+    assert done.stdout == source.replace(b", persistent_workers=True", b"")
+    assert done.stderr.endswith(b".\n")
+
+
+def test_the_diff_of_standard_input_goes_to_standard_output() -> None:
+    done = child("check", "-", "--diff", "--stdin-filename", "a.py", stdin=BAD.encode())
+    assert done.returncode == 1
+    assert done.stdout.startswith(b"--- a.py\n+++ a.py\n")
+    assert done.stderr == b"oomlint: would fix 1 finding in 1 file\n"
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+BROKEN: dict[str, bytes] = {
+    "syntax": b"loader = DataLoader(num_workers=\n",
+    "python2": b"print 'num_workers', num_workers\n",
+    "encoding": b"# -*- coding: klingon -*-\nnum_workers = 1\n",
+    "latin": b"# num_workers \xe9\n",
+    "declared": b"# coding: ascii\n# num_workers \xc3\xa9\n",
+    "utf16": "num_workers = 1\n".encode("utf-16"),
+    "nul": b"num_workers = 1\0\n",
+    "binary": bytes(range(256)) * 4,
+    "deep": b"num_workers = " + b"(" * 3000 + b")" * 3000 + b"\n",
+    "unary": b"num_workers = " + b"-" * 20_000 + b"1\n",
+    "sum": b"num_workers = DataLoader(" + b"+".join([b"1"] * 30_000) + b")\n",
+    "big": b"num_workers = 1\n" * 700_000,
+    "escape": b"x = '\\N{NO SUCH}' # num_workers\n",
+    "indent": b"if num_workers:\n\tx = 1\n        y = 2\n",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_that_is_no_program_is_one_line(folder: Path, run: Callable[..., Done], name: str) -> None:
+    (folder / "a.py").write_bytes(BROKEN[name])
+    (folder / "b.py").write_text(BAD)
+    status, out, err = run("check", "--output-format", "concise", "-q", "--no-cache")
+    assert (status, err) == (1, "")
+    first, second = out.splitlines()
+    assert re.match(r"a\.py:\d+:\d+: cannot check: \S.{5,150}$", first)
+    assert second.startswith(f"b.py:{PLACE}")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xef\xbb\xbf",
+        b"\n\n",
+        b"\x0c\n",
+        b"# coding: latin-1\n# num_workers \xe9\n",
+        b"\xef\xbb\xbfnum_workers = 1\r\n",
+        b"num_workers = 1\rx = 2",
+    ],
+    ids=["empty", "mark", "blank", "form feed", "latin", "mark and line ends", "old line ends"],
+)
+def test_a_file_that_is_odd_but_a_program_is_clean(folder: Path, run: Callable[..., Done], data: bytes) -> None:
+    (folder / "a.py").write_bytes(data)
+    assert run("check") == (0, "No findings in 1 file.\n", "")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "{", '{"cells": 1}', '{"cells": [{"cell_type": "code", "source": "num_workers = ("}]}', "null"])
+def test_a_notebook_that_is_none_is_one_line(folder: Path, run: Callable[..., Done], text: str) -> None:
+    (folder / "a.ipynb").write_text(text)
+    status, out, err = run("check", "--output-format", "concise", "-q")
+    assert (status, err) == (1, "")
+    assert re.match(r"a\.ipynb:(cell \d+:)?\d+:\d+: cannot check: \S.*\n$", out)
+
+
+def test_links_and_folders_that_lead_nowhere(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "dead.py").symlink_to("gone.py")
+    (folder / "ring.py").symlink_to("ring.py")
+    (folder / "inner").mkdir()
+    (folder / "inner" / "loop").symlink_to("..")
+    (folder / "b.py").write_text(BAD)
+    status, out, _ = run("check", "--output-format", "concise", "-q", ".", "inner", "inner/loop/b.py")
+    assert status == 1
+    assert [line.split(": ")[0] for line in out.splitlines()] == ["b.py:3:10", "dead.py:1:1", "inner/loop/b.py:3:10", "ring.py:1:1"]
+
+
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="nothing is unreadable to root")
+def test_what_may_not_be_read(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(BAD)
+    (folder / "closed").mkdir()
+    (folder / "a.py").chmod(0)
+    (folder / "closed").chmod(0)
+    out = run("check", "--output-format", "concise", "-q").out
+    (folder / "closed").chmod(0o755)
+    assert out.count("Permission denied") == 2
+
+
+# -- oomlint rule -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["OOM101", "oom101", "persistent-without-workers"])
+def test_a_rule_is_explained(run: Callable[..., Done], name: str) -> None:
+    status, out, err = run("rule", name)
+    assert (status, err) == (0, "")
+    assert out.startswith("# persistent-without-workers (OOM101)\n\nSeverity: **error** · Fix: **safe**\n")
+    assert out == (ROOT / "docs" / "rules" / "OOM101.md").read_text(encoding="utf-8").partition("\n\n")[2]
+    assert "\x1b[" in run("rule", name, "--color", "always").out
+
+
+def test_a_rule_as_json(run: Callable[..., Done]) -> None:
+    entry = json.loads(run("rule", "OOM101", "--output-format", "json").out)
+    assert (entry["code"], entry["name"], entry["severity"], entry["fix"]) == ("OOM101", "persistent-without-workers", "error", "safe")
+    assert "## Why is this bad" in entry["explanation"]
+    assert (ROOT / entry["url"]).is_file()
+
+
+def test_all_rules(run: Callable[..., Done]) -> None:
+    entries = json.loads(run("rule", "--all", "--output-format", "json").out)
+    assert [(entry["code"], entry["name"]) for entry in entries] == list(registry.catalogue())
+    assert run("rule", "--all").out.count("\n## References\n") == len(entries)
+
+
+# -- hooks ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_hooks_are_command_lines_that_work() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert [hook["id"] for hook in hooks] == ["oomlint", "oomlint-fix"]
+    for hook in hooks:
+        program, command, *words = hook["entry"].split()
+        assert (program, command) == ("oomlint", "check")
+        assert read(Arguments, [*words, "a.py"]) is not None

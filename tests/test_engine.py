@@ -1,0 +1,456 @@
+"""A run over files: what is checked, what comes out, and that processes and the cache change nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from oomlint import cache, engine, registry
+from oomlint.config import ConfigError, Settings
+from oomlint.engine import Options, Report
+from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
+from oomlint.fixing import Change, write
+from oomlint.rule import Rule, page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module, Project
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+LOADER = "from torch.utils.data import DataLoader\n"
+
+
+class Fake(Rule):
+    """Says what the comments of a file tell it to say: ``num_workers=0  # say: warning medium words``."""
+
+    code = "OOM901"
+    slug = "fake"
+    severity = Severity.ERROR
+    fixable = Safety.SAFE
+    seen: ClassVar[list[str]] = []
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:  # noqa: ARG002
+        self.seen.append(os.path.basename(module.path))
+        if "# die" in module.source.text and os.getpid() != PARENT:
+            os._exit(9)
+        for row, line in enumerate(module.source.text.splitlines(), 1):
+            if match := re.search(r"# say: (\w+) (\w+) (.*)", line):
+                yield self._finding(module, row, match)
+            if match := re.search(r"# raise: (\w+)", line):
+                raise {"KeyError": KeyError, "RecursionError": RecursionError}[match[1]]("boo")
+
+    def _finding(self, module: Module, row: int, match: re.Match[str]) -> Finding:
+        place = module.source.place(row, match.start() + 1, row, match.end() + 1)
+        fix = Fix(Safety.SAFE, "take it out", (Edit(place, "#"),)) if "mend" in match[3] else None
+        return self.finding(place, match[3], severity=Severity(match[1]), confidence=Confidence(match[2]), fix=fix)
+
+
+PARENT = os.getpid()
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """The only rule, beside the one about comments."""
+    rule, real = Fake(), registry.load
+    Fake.seen.clear()
+    monkeypatch.setattr(registry, "catalogue", lambda: (("OOM001", "unused-suppression"), ("OOM901", "fake")))
+    monkeypatch.setattr(registry, "load", lambda code: rule if code == "OOM901" else real(code))
+    return rule
+
+
+def program(*says: str) -> str:
+    """A program that the scout lets through, with something said in each of its rows."""
+    return LOADER + "".join(f"DataLoader(x, num_workers=0)  # {say}\n" for say in says)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text("")
+    return tmp_path
+
+
+def check(folder: Path, settings: Settings | None = None, *paths: str, **options: object) -> Report:
+    options = {"cache": False, "processes": 1} | options
+    return engine.run([str(folder / path) for path in paths] or [str(folder)], settings or Settings(), folder, Options(**options))  # type: ignore[arg-type]
+
+
+def said(report: Report) -> list[tuple[str, int, str]]:
+    return [(os.path.basename(item.place.path), item.place.row, item.message) for item in report.findings]
+
+
+# -- what comes out ---------------------------------------------------------------------------------------------------
+
+
+def test_findings_come_sorted_and_each_once(folder: Path) -> None:
+    (folder / "b.py").write_text(program("say: error high first"))
+    (folder / "a.py").write_text(program("say: error high z", "say: error high a") + "DataLoader(x, num_workers=0)  # say: error high a\n")
+    assert said(check(folder)) == [("a.py", 2, "z"), ("a.py", 3, "a"), ("a.py", 4, "a"), ("b.py", 2, "first")]
+    twice = check(folder, None, "a.py", "./a.py")
+    assert (twice.files, len(twice.findings)) == (1, 3)
+
+
+def test_what_says_the_same_of_the_same_place_is_said_once(folder: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a.py").write_text(program("say: error high once"))
+    once = fake.check
+    monkeypatch.setattr(fake, "check", lambda module, project: [*once(module, project), *once(module, project)])
+    assert said(check(folder)) == [("a.py", 2, "once")]
+
+
+@pytest.mark.parametrize(
+    ("change", "messages"),
+    [
+        ({}, "em wh wm"),
+        ({"severity": "error"}, "em"),
+        ({"severity": "note"}, "em wh wm nh"),
+        ({"min_confidence": "high"}, "wh"),
+        ({"min_confidence": "low", "severity": "note"}, "el em wh wm nh"),
+        ({"ignore": ["OOM9"]}, ""),
+    ],
+)
+def test_severity_and_confidence_have_limits(folder: Path, change: dict[str, object], messages: str) -> None:
+    says = ("say: error low el", "say: error medium em", "say: warning high wh", "say: warning medium wm", "say: note high nh")
+    (folder / "a.py").write_text(program(*says))
+    assert [message for *_, message in said(check(folder, Settings().with_overrides(**change)))] == messages.split()
+
+
+def test_rules_can_be_left_out_by_file(folder: Path) -> None:
+    for name in ("a.py", "tests/b.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(program("say: error high words"))
+    for pattern, codes in {"tests/": ["OOM9"], "tests/*.py": ["ALL"], "b.py": ["OOM901"]}.items():
+        settings = Settings(per_file_ignores={pattern: tuple(codes)})
+        assert said(check(folder, settings)) == [("a.py", 2, "words")]
+
+
+def test_an_unknown_code_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="select: unknown rule or prefix 'OOM8'"):
+        check(folder, Settings(select=("OOM8",)))
+
+
+def test_only_files_with_something_to_say_are_parsed(folder: Path) -> None:
+    (folder / "a.py").write_text("import torch\n# say: error high never read\n")
+    (folder / "b.py").write_text(program("say: error high read"))
+    assert said(check(folder)) == [("b.py", 2, "read")]
+    assert Fake.seen == ["b.py"]
+    assert check(folder).files == 2
+
+
+# -- comments ---------------------------------------------------------------------------------------------------------
+
+
+def test_comments_silence_and_are_reported_where_they_do_not(folder: Path) -> None:
+    (folder / "a.py").write_text(program("say: error high words # noqa: OOM901", "noqa: OOM901"))
+    (folder / "b.py").write_text("x = 1  # oomlint: ignore[OOM901]\n")  # no rule could have anything to say here
+    (folder / "c.py").write_text("x = 1  # noqa: E501\n")
+    assert [(name, row) for name, row, _ in said(check(folder))] == [("a.py", 3), ("b.py", 1)]
+    assert said(check(folder, Settings(ignore=("OOM001",)))) == []
+
+
+def test_the_page_of_unused_suppressions_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    rule, settings = registry.load("OOM001"), Settings(select=("OOM001", "OOM101"))
+    path = folder / "a.py"
+    path.write_text(page(rule).example)
+    assert [item.code for item in check(folder, settings).findings] == ["OOM001"]
+    check(folder, settings, fix=True)
+    assert path.read_text() == page(rule).remedy
+    assert check(folder, settings).findings == ()
+
+
+@pytest.mark.parametrize("path", sorted((FIXTURES / "rules" / "OOM001").glob("*.py")), ids=lambda path: path.stem)
+def test_the_fixtures_of_unused_suppressions_hold(folder: Path, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    monkeypatch.undo()
+    text = path.read_text(encoding="utf-8")
+    (folder / "a.py").write_text(text)
+    found = [item.place.row for item in check(folder, Settings(select=("OOM001", "OOM101", "OOM102"))).findings if item.code == "OOM001"]
+    assert found == [row for row, line in enumerate(text.splitlines(), 1) if "# expect: OOM001" in line]
+    assert bool(found) is path.stem.startswith("bad")
+
+
+# -- files that cannot be checked -------------------------------------------------------------------------------------
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_checked(folder: Path) -> None:
+    (folder / "a.py").write_text(program("say: error high words"))
+    (folder / "b.py").write_text("def f(num_workers:\n")
+    (folder / "c.py").write_bytes(b"x = '\xff'\n")
+    (folder / "d.ipynb").write_text("{")
+    (folder / "e.py").symlink_to("nowhere.py")
+    report = check(folder, None, ".", "missing.py")
+    assert [(name, row) for name, row, _ in said(report)] == [("a.py", 2), ("b.py", 1), ("c.py", 1), ("d.ipynb", 1), ("e.py", 1), ("missing.py", 1)]
+    assert {item.code for item in report.findings[1:]} == {None}
+    assert {item.severity for item in report.findings[1:]} == {Severity.ERROR}
+    assert all(item.message and "\n" not in item.message and str(folder) not in item.message for item in report.findings)
+    assert report.files == 5
+
+
+def test_a_broken_file_without_trigger_words_is_not_parsed(folder: Path) -> None:
+    (folder / "a.py").write_text("print 'hello'\n")
+    assert said(check(folder)) == []
+
+
+def test_a_syntax_error_in_a_notebook_is_at_its_cell(folder: Path) -> None:
+    cells = [{"cell_type": "markdown", "source": "x"}, {"cell_type": "code", "source": "import os\nDataLoader(num_workers=0"}]
+    (folder / "a.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}))
+    (item,) = check(folder).findings
+    assert (item.code, item.place.cell, item.place.row) == (None, 2, 2)
+
+
+# -- rules that fail --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_rule_that_raises_is_told_and_the_rest_is_checked(folder: Path, processes: int) -> None:
+    (folder / "a.py").write_text(program("say: error high before", "raise: KeyError", "say: error high after"))
+    (folder / "b.py").write_text(program("say: error high words"))
+    report = check(folder, processes=processes)
+    assert said(report) == [("a.py", 2, "before"), ("b.py", 2, "words")]
+    (failure,) = report.failures
+    assert (failure.code, os.path.basename(failure.path), failure.cause) == ("OOM901", "a.py", "KeyError: 'boo'")
+    assert failure.trace.startswith("Traceback")
+
+
+def test_code_too_deep_for_a_rule_is_no_failure(folder: Path) -> None:
+    (folder / "a.py").write_text(program("raise: RecursionError"))
+    report = check(folder)
+    assert said(report) == [("a.py", 1, "nested too deeply to be checked")]
+    assert report.failures == ()
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+
+def many(folder: Path, number: int = 30) -> None:
+    for n in range(number):
+        (folder / f"m{n:02}.py").write_text(program(f"say: error high from {n}", "say: warning medium more") if n % 3 else "x = 1\n")
+    (folder / "broken.py").write_text("num_workers = (\n")
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_the_number_of_processes_changes_nothing(folder: Path, processes: int) -> None:
+    many(folder)
+    assert check(folder, processes=processes) == check(folder, processes=1)
+    assert Fake.seen.count("m01.py") == 1, "the children have done it"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the rule made for the test reaches children by fork")
+def test_a_process_that_is_killed_leaves_its_work_to_the_parent(folder: Path) -> None:
+    many(folder)
+    expected = check(folder)
+    (folder / "m13.py").write_text((folder / "m13.py").read_text() + "# die\n")
+    assert check(folder, processes=2) == expected
+
+
+def test_a_system_without_processes_checks_all_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many(folder, 6)
+    expected = check(folder)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError("no semaphores here")
+
+    monkeypatch.setattr(engine, "_spread", refuse)
+    assert check(folder, processes=2) == expected
+
+
+# -- the cache --------------------------------------------------------------------------------------------------------
+
+
+def aged(folder: Path) -> None:
+    """As if all files had been written an hour ago: what is fresh is not trusted."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            status = path.stat()
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns - 3600 * 10**9))
+
+
+def test_the_cache_changes_nothing_and_saves_the_rules(folder: Path) -> None:
+    many(folder)
+    (folder / "quiet.py").write_text(program("noqa: OOM901"))
+    aged(folder)
+    expected = check(folder)
+    assert check(folder, cache=True) == expected
+    Fake.seen.clear()
+    assert check(folder, cache=True) == expected
+    assert Fake.seen == []
+
+
+def test_findings_come_back_from_the_cache_whole(folder: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(folder / "a.py")
+    place = Place(path, 0, 2, 1, 2, 9, "primary")
+    fix = Fix(Safety.UNSAFE, "mend", (Edit(replace(place, end_column=3), "new\udcff"),))
+    whole = Finding("OOM901", "fake", "words “quoted”", Severity.WARNING, Confidence.MEDIUM, place, (replace(place, cell=2, message="why"),), fix)
+    monkeypatch.setattr(fake, "check", lambda *_: [whole])
+    (folder / "a.py").write_text(program(""))
+    aged(folder)
+    (first,), (second,) = (check(folder, cache=True).findings for _ in range(2))
+    assert first == second == whole
+    assert second.place.message == "primary"
+    assert second.related[0].message == "why"
+
+
+@pytest.mark.parametrize("change", ["other file", "added file", "removed file", "yaml", "settings", "selection", "content"])
+def test_what_a_rule_may_read_invalidates_the_cache(folder: Path, change: str) -> None:
+    (folder / "a.py").write_text(program("say: error high words"))
+    (folder / "b.py").write_text("x = 1\n")
+    (folder / "conf").mkdir()
+    (folder / "conf" / "train.yaml").write_text("workers: 4\n")
+    aged(folder)
+    check(folder, cache=True)
+    settings = Settings()
+    match change:
+        case "other file":
+            (folder / "b.py").write_text("x = 2\n")
+        case "added file":
+            (folder / "conf" / "c.py").write_text("")
+        case "removed file":
+            (folder / "b.py").unlink()
+        case "yaml":
+            (folder / "conf" / "train.yaml").write_text("workers: 0\n")
+        case "settings":
+            settings = Settings(worker_limit=99)
+        case "selection":
+            settings = Settings(select=("OOM901",))
+        case "content":
+            (folder / "a.py").write_text(program("say: error high other"))
+    Fake.seen.clear()
+    report = check(folder, settings, cache=True)
+    assert Fake.seen == ["a.py"]
+    assert said(report) == [("a.py", 2, "other" if change == "content" else "words")]
+
+
+def test_what_was_written_just_now_is_not_kept(folder: Path) -> None:
+    (folder / "a.py").write_text(program("say: error high words"))
+    check(folder, cache=True)
+    Fake.seen.clear()
+    check(folder, cache=True)
+    assert Fake.seen == ["a.py"], "it could change again without a new time stamp"
+
+
+def test_failures_are_not_kept(folder: Path) -> None:
+    (folder / "a.py").write_text(program("raise: KeyError"))
+    aged(folder)
+    for _ in range(2):
+        assert len(check(folder, cache=True).failures) == 1
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{}", b"\xff\x00", b"0" * 32 + b"\n{}", b"[" * 100_000, None], ids=["empty", "object", "bytes", "digest", "deep", "cut"]
+)
+def test_a_damaged_cache_is_passed_over(folder: Path, damage: bytes | None) -> None:
+    many(folder, 4)
+    aged(folder)
+    expected = check(folder, cache=True)
+    for path in (folder / ".oomlint_cache").glob("*.json"):
+        path.write_bytes(path.read_bytes()[:-9] if damage is None else damage)
+    assert check(folder, cache=True) == expected
+    Fake.seen.clear()
+    assert check(folder, cache=True) == expected
+    assert Fake.seen == [], "and written anew"
+
+
+def test_a_cache_that_cannot_be_written_is_passed_over(folder: Path) -> None:
+    many(folder, 4)
+    (folder / ".oomlint_cache").write_text("a file stands in the way")
+    assert check(folder, cache=True) == check(folder)
+
+
+def test_the_cache_folder_says_what_it_is(folder: Path) -> None:
+    many(folder, 4)
+    aged(folder)
+    check(folder, cache=True)
+    inside = folder / ".oomlint_cache"
+    assert (inside / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
+    assert (inside / ".gitignore").read_text().endswith("\n*\n")
+    assert sorted(path.name for path in inside.iterdir()) == [".gitignore", "CACHEDIR.TAG", "findings.json", "verdicts.json"]
+
+
+def test_without_the_cache_nothing_is_read_or_written(folder: Path) -> None:
+    many(folder, 4)
+    check(folder)
+    assert not (folder / ".oomlint_cache").exists()
+
+
+def test_old_verdicts_are_forgotten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "MANY_VERDICTS", 3)
+    many(folder, 9)
+    check(folder, cache=True)
+    body = json.loads((folder / ".oomlint_cache" / "verdicts.json").read_bytes().partition(b"\n")[2])
+    assert len(body["content"]) == 3
+
+
+# -- contents that stand in for files ---------------------------------------------------------------------------------
+
+
+def test_an_overlay_is_checked_in_place_of_the_file(folder: Path) -> None:
+    path = folder / "a.py"
+    overlay = {str(path): program("say: error high from memory").encode()}
+    assert said(check(folder, None, "a.py", overlay=overlay)) == [("a.py", 2, "from memory")]
+    path.write_text(program("say: error high from the disk"))
+    assert said(check(folder, None, "a.py", overlay=overlay)) == [("a.py", 2, "from memory")]
+
+
+def test_an_excluded_overlay_is_left_out_where_excludes_are_forced(folder: Path) -> None:
+    path = folder / "build" / "a.py"
+    path.parent.mkdir()
+    path.write_text("")
+    overlay = {str(path): program("say: error high words").encode()}
+    assert check(folder, None, "build/a.py", overlay=overlay, force_exclude=True).files == 0
+    assert check(folder, None, "build/a.py", overlay=overlay).files == 1
+
+
+# -- fixing -----------------------------------------------------------------------------------------------------------
+
+
+def test_fixes_are_written_and_what_is_left_is_reported(folder: Path) -> None:
+    path = folder / "a.py"
+    path.write_text(program("say: error high mend me", "say: error high words"))
+    report = check(folder, fix=True)
+    assert path.read_text() == program("", "say: error high words").replace("# \n", "#\n")
+    assert said(report) == [("a.py", 3, "words")]
+    assert [item.message for item in report.fixed] == ["mend me"]
+    assert check(folder, fix=True).changes == ()
+
+
+def test_without_leave_to_write_nothing_is_written(folder: Path) -> None:
+    path = folder / "a.py"
+    path.write_text(program("say: error high mend me"))
+    report = check(folder, fix=True, write=False)
+    assert [change.path for change in report.changes] == [str(path)]
+    assert path.read_text() == program("say: error high mend me")
+
+
+def test_a_file_that_cannot_be_written_keeps_its_findings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a.py").write_text(program("say: error high mend me"))
+    (folder / "b.py").write_text(program("say: error high mend me"))
+
+    def fail(change: Change) -> None:
+        if change.path.endswith("a.py"):
+            raise OSError(28, "No space left on device")
+        write(change)
+
+    monkeypatch.setattr(engine, "write", fail)
+    report = check(folder, fix=True)
+    assert said(report) == [("a.py", 2, "mend me")]
+    assert [os.path.basename(item.place.path) for item in report.fixed] == ["b.py"]
+    assert [notice.message for notice in report.notices] == ["fixes are not applied: No space left on device"]
+
+
+# -- the scout --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("corpus", ["incidents", "notebooks", "rules"])
+def test_the_scout_hides_nothing(monkeypatch: pytest.MonkeyPatch, corpus: str) -> None:
+    monkeypatch.undo()
+    settings = Settings(severity=Severity.NOTE, min_confidence=Confidence.LOW, exclude=())
+    roots = sorted(path for path in (FIXTURES / corpus).glob("*/") if path.is_dir()) or [FIXTURES / corpus]
+    for root in roots:
+        with_scout, without = (engine.run([str(root)], settings, root, Options(cache=False, processes=1, scout=scout)) for scout in (True, False))
+        assert with_scout.findings == without.findings
