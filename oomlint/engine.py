@@ -89,11 +89,11 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     named = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
     files = tuple(sorted({*found.files, *(named & options.overlay.keys())}))
     job = _Job(settings, root, codes, options.scout, options.overlay)
-    by_file, failures = _check(job, files, options)
+    by_file, candidates, failures = _check(job, files, options)
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     if not options.fix:
         return Report(_ordered([*problems, *(item for items in by_file.values() for item in items)]), len(files), failures=failures)
-    report = _mend(job, by_file, options)
+    report = _mend(job, by_file, candidates, options)
     return Report(_ordered([*problems, *report.findings]), len(files), report.fixed, report.changes, report.notices, failures)
 
 
@@ -223,8 +223,8 @@ def _failure(rule: Rule, path: str, error: Exception) -> Failure:
 # -- all files ---------------------------------------------------------------------------------------------------
 
 
-def _check(job: _Job, files: Sequence[str], options: Options) -> tuple[dict[str, tuple[Finding, ...]], tuple[Failure, ...]]:
-    """Findings of every file, and the rules that failed."""
+def _check(job: _Job, files: Sequence[str], options: Options) -> tuple[dict[str, tuple[Finding, ...]], set[str], tuple[Failure, ...]]:
+    """Findings of every file, the files that the scout lets through, and the rules that failed."""
     usable = options.cache and not job.overlay
     cache = Cache(os.path.join(job.root, job.settings.cache_dir) if usable else None)
     looks = _each(_Job(job.settings, job.root, job.codes, job.scout, job.overlay, cache.verdicts), _Checker.look, files, _weigh(files), options.processes)
@@ -252,7 +252,7 @@ def _check(job: _Job, files: Sequence[str], options: Options) -> tuple[dict[str,
         if not linted.failures and looked.path.startswith(os.path.join(job.root, "")):
             cache.keep_findings(looked.path, looked.digest, linted.findings)
     cache.save()
-    return by_file, tuple(failure for linted in results for failure in linted.failures)
+    return by_file, {looked.path for looked in waiting}, tuple(failure for linted in results for failure in linted.failures)
 
 
 def _lint(job: _Job, items: Sequence[_Looked], options: Options) -> list[_Linted]:
@@ -274,13 +274,13 @@ def _weigh(files: Iterable[str]) -> float:
     return total / _TRIAGE_BYTES
 
 
-def _mend(job: _Job, by_file: dict[str, tuple[Finding, ...]], options: Options) -> Report:
+def _mend(job: _Job, by_file: dict[str, tuple[Finding, ...]], candidates: set[str], options: Options) -> Report:
     """Apply fixes and write what has changed. A file that cannot be written keeps its findings."""
     if not any(item.fix for items in by_file.values() for item in items):
         return Report(tuple(item for items in by_file.values() for item in items), len(by_file))
 
     def lint(overlay: Mapping[str, bytes]) -> dict[str, tuple[Finding, ...]]:
-        return _again(job, by_file, overlay, options)
+        return _again(job, by_file, candidates, overlay, options)
 
     outcome = mend(by_file, lint, unsafe=options.unsafe_fixes, overlay=options.overlay)
     left = {path: tuple(items) for path, items in outcome.findings.items()}
@@ -302,17 +302,18 @@ def _mend(job: _Job, by_file: dict[str, tuple[Finding, ...]], options: Options) 
     return Report(tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices))
 
 
-def _again(job: _Job, by_file: Mapping[str, tuple[Finding, ...]], overlay: Mapping[str, bytes], options: Options) -> dict[str, tuple[Finding, ...]]:
-    """Findings of every file, with other contents in place. What the scout kept out and nobody has touched is as it was."""
+def _again(
+    job: _Job, by_file: Mapping[str, tuple[Finding, ...]], candidates: set[str], overlay: Mapping[str, bytes], options: Options
+) -> dict[str, tuple[Finding, ...]]:
+    """Findings of every file, with other contents in place. A change may tell on any file that the scout lets through."""
     changed = _Job(job.settings, job.root, job.codes, job.scout, overlay)
     results = dict(by_file)
     checker = _Checker(changed)
     waiting = []
-    for path, items in by_file.items():
-        looked = checker.look(path) if path in overlay or items else _Looked(path)
-        if looked.broken is not None:
-            results[path] = (looked.broken,)
-        elif looked.parse or looked.comments:
+    for path in (path for path in by_file if path in candidates or path in overlay):
+        looked = checker.look(path)
+        results[path] = (looked.broken,) if looked.broken else ()
+        if looked.broken is None and (looked.parse or looked.comments):
             waiting.append(looked)
     for looked, linted in zip(waiting, _lint(changed, waiting, options), strict=True):
         failed = tuple(cannot_check(failure.path, f"{failure.code} failed: {failure.cause}") for failure in linted.failures)

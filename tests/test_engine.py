@@ -443,6 +443,23 @@ def test_a_file_that_cannot_be_written_keeps_its_findings(folder: Path, monkeypa
     assert [notice.message for notice in report.notices] == ["fixes are not applied: No space left on device"]
 
 
+def test_a_fix_that_harms_another_file_is_left_out(folder: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other file had no finding before, so that only checking it again tells."""
+    (folder / "a.py").write_text(program("say: error high mend me"))
+    (folder / "b.py").write_text(program("quiet"))
+    alone = fake.check
+
+    def together(module: Module, project: Project) -> Iterator[Finding]:
+        yield from alone(module, project)
+        if module.path.endswith("b.py") and b"mend" not in project.raw(str(folder / "a.py")):
+            yield fake.finding(Place(module.path, 0, 1, 1, 1, 2), "the other file has changed")
+
+    monkeypatch.setattr(fake, "check", together)
+    report = check(folder, fix=True)
+    assert said(report) == [("a.py", 2, "mend me")]
+    assert [notice.message for notice in report.notices] == ["the fix of OOM901 at 2:31 is left out: it would add OOM901"]
+
+
 # -- the scout --------------------------------------------------------------------------------------------------------
 
 

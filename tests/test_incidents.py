@@ -72,7 +72,7 @@ class Where:
         first, last = place["location"]["row"], place["end_location"]["row"]
         if place["end_location"]["column"] == 1:  # the end is exclusive
             last = max(first, last - 1)
-        return place["cell"] == cell and first < rows.stop and rows.start <= last
+        return (place["cell"] or 0) == cell and first < rows.stop and rows.start <= last
 
 
 @dataclass(frozen=True, slots=True)

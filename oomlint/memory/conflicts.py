@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from oomlint.model.values import Value
 
 
+_MOST_RELATED = 12  # more places tell no story
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """All conflicts of one argument that are told at one place."""
@@ -68,7 +71,7 @@ def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Guar
         if conflict.loader.call is not call:
             spot = conflict.loader.module.place(conflict.loader.call, f"`{conflict.loader.written}` gets `{guard.argument}` and no workers here")
             _add(related, spot)
-        for spot in story_places(place, conflict.workers, conflict.given):
+        for spot in story_places(place, conflict.workers, conflict.given, *conflict.ways):
             _add(related, spot)
     # Definite on this way is definite; where other ways to the loader are fine, it is still certain that this one fails.
     severity = Severity.WARNING if best.reachable else Severity.ERROR
@@ -85,7 +88,7 @@ def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Guar
         if edit not in edits:
             edits.append(edit)
     fix = Fix(Safety.SAFE, message, tuple(edits)) if whole and edits else _advice(guard)
-    return Told(place, severity, best.confidence, tuple(related[:12]), fix, _given(best), _origin(best), best.loader.written)
+    return Told(place, severity, best.confidence, tuple(related[:_MOST_RELATED]), fix, _given(best), _origin(best), best.loader.written)
 
 
 def _add(places: list[Place], spot: Place) -> None:

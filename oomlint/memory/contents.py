@@ -239,7 +239,10 @@ class Contents:
         kind, words, doubt = Kind.UNKNOWN, f"a {word}", element.doubt
         inner = element.kind
         strings = numbers = False
-        if inner in {Kind.ARRAY, Kind.ARRAYS, Kind.MEMMAP, Kind.OBJECT_ARRAY}:
+        if element.node is not None and isinstance(element.node, cst.Dict) and inner in {Kind.ARRAYS, Kind.TENSORS, Kind.OBJECTS, Kind.UNKNOWN}:
+            # A record a sample: its header and its values are Python objects, whatever they hold.
+            kind, words = Kind.OBJECTS, f"a {word} of dicts"
+        elif inner in {Kind.ARRAY, Kind.ARRAYS, Kind.MEMMAP, Kind.OBJECT_ARRAY}:
             kind, words = (Kind.ARRAYS, f"a {word} of NumPy arrays")
         elif inner in {Kind.TENSOR, Kind.TENSORS} or (inner is Kind.BLOB and "torch.load" in element.words):
             kind, words = Kind.TENSORS, f"a {word} of tensors"

@@ -300,7 +300,8 @@ class Loaders:
                         definite = False
             if hits:
                 worker, given = min(hits, key=lambda hit: (hit[0].reach or hit[1].reach, assumptions(*hit)))
-                found.append(Conflict(loader, use.frame, argument, worker, given, definite=definite))
+                ways = tuple(dict.fromkeys(hit[0] for hit in hits))
+                found.append(Conflict(loader, use.frame, argument, worker, given, definite=definite, ways=ways))
         return found
 
 
@@ -331,7 +332,7 @@ class Conflict:
     workers: Alternative
     given: Alternative
     definite: bool
-    also: tuple[Loader, ...] = field(default=())
+    ways: tuple[Alternative, ...] = field(default=())  # all the ways in which there are no workers
 
     @property
     def reachable(self) -> bool:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 Alternatives = list[Alternative]
 _LITERALS: dict[str, object] = {"True": True, "False": False, "None": None}
-_MOST = 24  # alternatives that are kept for one expression
+_MOST = 32  # alternatives that are kept for one expression
 _DEEPEST = 40  # nested questions
 _BUDGET = 30_000  # questions for one outermost question
 _UNKNOWN = Unknown()
@@ -397,11 +397,15 @@ class Evaluator:
         if scope.yields:
             return [Alternative(_UNKNOWN)]
         out: Alternatives = []
+        several = len(scope.returns) > 1
+        origin = ("return", scope, bound[-1].call if bound else None)
         for statement in scope.returns[:12]:
             if statement.value is None:
                 out.append(Alternative(Const(None)))
                 continue
             states = self.where(statement, inner)
+            if several:
+                states = [m for picks in states if (m := join(picks, frozenset({(origin, id(statement))}))) is not None]
             if not states:
                 continue
             for alt in self.access(statement.value, accessors, inner):
@@ -1161,8 +1165,11 @@ class Evaluator:
         out: Alternatives = []
         fallbacks: Alternatives = []
         several = len(found) + len(falls) > 1
+        # Whoever asks for the same name with the same definitions in reach gets the same one of them.
+        origin = ("reach", scope, root, tuple(id(effect) for effect, _, _ in found))
         for effect, payload, conditions in found[:_MOST]:
-            states = self.conditions(conditions, frame)
+            here = frozenset({(origin, id(effect))}) if several else FREE
+            states = self.conditions(conditions, frame, here)
             for picks, doubt in states[:6]:
                 alternatives: Alternatives = payload() if callable(payload) else payload  # type: ignore[assignment]
                 for alt in alternatives:
@@ -1182,8 +1189,9 @@ class Evaluator:
                         (fallbacks if effect.kind == "setdefault" else out).append(merged.doubting(doubt))
         if falls:
             base: Alternatives = start()
+            here = frozenset({(origin, 0)}) if several else FREE
             for conditions in falls:
-                for picks, doubt in self.conditions(conditions, frame)[:6]:
+                for picks, doubt in self.conditions(conditions, frame, here)[:6]:
                     for alt in base:
                         merged = alt.under(picks)
                         if merged is not None:

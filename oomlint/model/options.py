@@ -324,7 +324,40 @@ class OptionSource:
                     if re.fullmatch(r"-?\d+", text):
                         at = Step(None, None, f"launched with `{flag} {text}`", place, kind="shell")
                         found.append(self._picked(Alternative(Const(int(text)), (at, step)), key, ("launch", place)))
+        found.extend(self._launched_by_python(spelt, base, script, key, step))
         return found[:8]
+
+    def _launched_by_python(self, spelt: set[str], base: str, script: Module, key: object, step: Step) -> list[Alternative]:
+        """Values that another script of the project puts behind the option in a list of arguments."""
+        found: list[Alternative] = []
+        longest = max(spelt, key=len, default="")
+        if not longest.startswith("--"):
+            return found
+        for flag in sorted(f for f in spelt if f.startswith("--")):
+            for module in self.project.mentioning([flag.encode(), base.encode()], script.path):
+                if module is script:
+                    continue
+                for node in descend(module.tree.module):
+                    if not isinstance(node, cst.List):
+                        continue
+                    elements = [e.value for e in node.elements]
+                    for number, element in enumerate(elements[:-1]):
+                        if isinstance(element, cst.SimpleString) and element.evaluated_value == flag:
+                            found.extend(self._passed_on(module, elements[number + 1], flag, key, step))
+        return found
+
+    def _passed_on(self, module: Module, node: cst.BaseExpression, flag: str, key: object, step: Step) -> list[Alternative]:
+        frame = self._frame(module, module.walk.scope_at(node))
+        found: list[Alternative] = []
+        seen: set[str] = set()
+        for alt in self.evaluator.values(node, frame):
+            text = str(alt.const) if isinstance(alt.value, Const) else ""
+            if re.fullmatch(r"-?\d+", text) and text not in seen:
+                seen.add(text)
+                at = Step(module, node, f"launched with `{flag} {text}`", kind="shell")
+                picks = (key, ("launch", module.path, text))
+                found.append(self._picked(Alternative(Const(int(text)), (at, *alt.story, step), reach=True), *picks))
+        return found
 
     def shell_lines(self) -> list[tuple[Place, list[str]]]:
         """Command lines of shell scripts and notebooks, as words, with their places."""
