@@ -115,26 +115,34 @@ def project_key(root: str, settings: object, codes: Iterable[str]) -> str | None
     state = hashlib.blake2b(json.dumps([_tool(), root, settings, list(codes)], sort_keys=True).encode(), digest_size=16)
     newest = number = 0
     pending = [root]
+    linked: set[str] = set()  # folders that a link leads to
     while pending:
+        folder = pending.pop()
         try:
-            with os.scandir(pending.pop()) as found:
+            with os.scandir(folder) as found:
                 entries = sorted(found, key=lambda entry: entry.name)
         except OSError:
             continue
+        number += len(entries)
+        if number > MANY_ENTRIES:
+            return None
+        if folder in linked and not any(entry.name.endswith(".py") for entry in entries):
+            continue  # a data set, most likely
         for entry in entries:
             try:
-                if entry.is_dir(follow_symlinks=False):
-                    if not entry.name.startswith(".") and entry.name not in _NOT_ENTERED:
-                        pending.append(entry.path)
+                if entry.is_dir():
+                    target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                    if entry.name.startswith(".") or entry.name in _NOT_ENTERED or target in linked:
+                        continue
+                    pending.append(target)
+                    if entry.is_symlink():
+                        linked.add(target)
                 elif entry.name.endswith(READ_BY_RULES):
                     status = entry.stat()
                     state.update(f"{entry.path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n".encode(errors="surrogateescape"))
                     newest = max(newest, status.st_mtime_ns)
             except OSError:
                 continue
-        number += len(entries)
-        if number > MANY_ENTRIES:
-            return None
     return None if newest > time.time_ns() - FRESH else state.hexdigest()
 
 

@@ -326,6 +326,21 @@ def test_what_a_rule_may_read_invalidates_the_cache(folder: Path, change: str) -
     assert said(report) == [("a.py", 2, "other" if change == "content" else "words")]
 
 
+def test_code_behind_a_link_is_part_of_the_project(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "options.py").write_text("x = 1\n")
+    (outside / "round").symlink_to(outside)
+    (folder / "shared").symlink_to(outside)
+    (folder / "a.py").write_text(program("say: error high words"))
+    aged(folder)
+    aged(outside)
+    check(folder, cache=True)
+    check(folder, cache=True)
+    (outside / "options.py").write_text("x = 2\n")
+    check(folder, cache=True)
+    assert Fake.seen == ["a.py", "a.py"]
+
+
 def test_what_was_written_just_now_is_not_kept(folder: Path) -> None:
     (folder / "a.py").write_text(program("say: error high words"))
     check(folder, cache=True)

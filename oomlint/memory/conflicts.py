@@ -110,7 +110,7 @@ def _origin(conflict: Conflict) -> str:
     story = conflict.workers.story
     if not story or story[-1].kind == "missing":
         return "`num_workers` is not given, which means 0"
-    telling = next((s for s in reversed(story) if s.kind in {"option", "shell", "settings", "default", "branch"}), None)
+    telling = next((s for kind in ("shell", "branch", "settings", "default", "option") for s in story if s.kind == kind), None)
     site = conflict.brought_by()
     if site is not None and telling is None:
         return "this call passes 0 workers"

@@ -138,12 +138,19 @@ def _free_name(module: Module, wanted: str) -> str:
     return name
 
 
+_USUAL = {"numpy": ("np", "import numpy as np"), "torch": ("torch", "import torch")}
+
+
 def wrap(module: Module, node: cst.BaseExpression, library: str, function: str, message: str) -> Fix | None:
-    """``value`` → ``library.function(value)``, where the library has a name in the file."""
+    """``value`` → ``library.function(value)``; the library is imported where it is not yet, unless its usual name is taken."""
     alias = imported_as(module, library)
+    edits: tuple[Edit, ...] = ()
     if alias is None:
-        return None
-    return Fix(Safety.UNSAFE, message, (replace(module.tree, node, f"{alias}.{function}({module.code(node)})"),))
+        alias, statement = _USUAL[library]
+        if alias in module.root.effects:
+            return None
+        edits = (import_edit(module, statement),)
+    return Fix(Safety.UNSAFE, message, (*edits, replace(module.tree, node, f"{alias}.{function}({module.code(node)})")))
 
 
 def lazily_opened(holding: Holding, module: Module) -> Fix | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
 from oomlint.memory.copies import cases
+from oomlint.memory.copy_fixes import as_array
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -134,4 +135,4 @@ class PythonObjectsCopiedByWorkers(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with workers whose dataset indexes a container of Python objects."""
         for case in cases(module, project, self.code):
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=None)
+            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=as_array(case))

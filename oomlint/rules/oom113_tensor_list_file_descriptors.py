@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
 from oomlint.memory.copies import cases
+from oomlint.memory.copy_fixes import stacked
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -100,4 +101,4 @@ class TensorListFileDescriptors(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose dataset keeps a long list of separate tensors."""
         for case in cases(module, project, self.code):
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=None)
+            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=stacked(case))
