@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Place
-from oomlint.memory.contents import Kind
+from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.model.values import Absent, Alternative, Const, Frame, assumptions
@@ -16,6 +15,7 @@ from oomlint.model.values import Absent, Alternative, Const, Frame, assumptions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.finding import Confidence, Place
     from oomlint.memory.datasets import Dataset
     from oomlint.memory.loaders import Loader
     from oomlint.model.project import Module, Project
@@ -94,9 +94,7 @@ def sample_bytes(project: Project, dataset: Dataset) -> int | None:
         if statement.value is None:
             return None
         parts = [statement.value]
-        if isinstance(statement.value, cst.Tuple | cst.List):
-            parts = [e.value for e in statement.value.elements]
-        elif isinstance(statement.value, cst.Dict):
+        if isinstance(statement.value, cst.Tuple | cst.List | cst.Dict):
             parts = [e.value for e in statement.value.elements]
         total = 0
         for part in parts:

@@ -12,7 +12,7 @@ from oomlint.model import names
 from oomlint.model.values import Const, Display, External
 
 if TYPE_CHECKING:
-    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.questions import Questions
     from oomlint.model.values import Frame
 
 # Bytes of one element, by the name that numpy or torch gives the type.
@@ -65,7 +65,7 @@ def item_bytes(node: cst.BaseExpression | None, default: int) -> int | None:
     return ITEM_BYTES.get(name)
 
 
-def shape_of(nodes: list[cst.BaseExpression], evaluator: Evaluator, frame: Frame) -> list[int] | None:
+def shape_of(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame) -> list[int] | None:
     """A shape of constants: ``(1449, 3, 640, 480)`` or the same as separate arguments."""
     if len(nodes) == 1:
         for alt in evaluator.values(nodes[0], frame):
@@ -75,7 +75,7 @@ def shape_of(nodes: list[cst.BaseExpression], evaluator: Evaluator, frame: Frame
     return _numbers(nodes, evaluator, frame)
 
 
-def _numbers(nodes: list[cst.BaseExpression], evaluator: Evaluator, frame: Frame) -> list[int] | None:
+def _numbers(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame) -> list[int] | None:
     found: list[int] = []
     for node in nodes:
         alternatives = evaluator.values(node, frame)
@@ -89,7 +89,7 @@ def _numbers(nodes: list[cst.BaseExpression], evaluator: Evaluator, frame: Frame
     return found
 
 
-def allocated(name: str, call: cst.Call, evaluator: Evaluator, frame: Frame) -> Size:
+def allocated(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> Size:
     """Bytes of ``np.zeros((n, m), dtype)``, ``torch.randn(n, m)`` and their like."""
     library, _, maker = name.rpartition(".")
     default = 8 if library.startswith("numpy") else 4
@@ -109,7 +109,7 @@ def allocated(name: str, call: cst.Call, evaluator: Evaluator, frame: Frame) -> 
         shape_nodes = [size]
     elif maker in {"normal", "uniform"} and "size" in keywords:
         shape_nodes = [keywords["size"]]
-    elif maker in {"full"}:
+    elif maker == "full":
         shape_nodes = positional[:1]
     else:
         shape_nodes = positional

@@ -52,14 +52,14 @@ class Guard:
 def told(module: Module, project: Project, guard: Guard, harmful: Callable[[Value], bool]) -> Iterator[Told]:
     """Every place of ``module`` at which a loader without workers gets an argument that needs them."""
     loaders = loaders_of(project)
-    groups: dict[object, list[Conflict]] = {}
+    groups: dict[cst.Call, list[Conflict]] = {}
     for loader in (*loaders.of(module), *loaders.reached_from(module)):
         for conflict in loaders.conflicts(loader, guard.argument, harmful):
             where, call = conflict.primary()
             if where is module:
                 groups.setdefault(call, []).append(conflict)
     for call, conflicts in groups.items():
-        yield _tell(module, call, conflicts, guard)  # type: ignore[arg-type]
+        yield _tell(module, call, conflicts, guard)
 
 
 def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Guard) -> Told:
@@ -97,7 +97,9 @@ def _add(places: list[Place], spot: Place) -> None:
 
 
 def _advice(guard: Guard) -> Fix:
-    return Fix(Safety.DISPLAY, f"put the worker count into a name and guard the argument: `{guard.argument}={guard.make('<value>', '<workers>', False)}`")
+    literal = False
+    made = guard.make("<value>", "<workers>", literal)
+    return Fix(Safety.DISPLAY, f"put the worker count into a name and guard the argument: `{guard.argument}={made}`")
 
 
 def _given(conflict: Conflict) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Place, Severity
 from oomlint.memory.bytes import readable
-from oomlint.memory.contents import Content, Kind
+from oomlint.memory.content import Content, Kind
 from oomlint.memory.datasets import Dataset, Holding, datasets_of
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.start_methods import PORTABLE, StartMethods, start_methods
@@ -135,7 +135,9 @@ def _held_words(holding: Holding) -> str:
     return f"`{holding.name}`, {holding.content.words}" + (f" ({size})" if size else "")
 
 
-def _case(code: str, loader: Loader, dataset: Dataset, holding: Holding, workers: Alternative, methods: StartMethods, message: str, severity: Severity, doubt: int) -> Case:
+def _case(
+    code: str, loader: Loader, dataset: Dataset, holding: Holding, workers: Alternative, methods: StartMethods, message: str, severity: Severity, doubt: int
+) -> Case:
     place = loader.module.place(loader.call)
     related: list[Place] = []
     content = holding.content
@@ -150,7 +152,9 @@ def _case(code: str, loader: Loader, dataset: Dataset, holding: Holding, workers
     if dataset.instance is not None and dataset.instance.call is not None and dataset.instance.at is not None:
         spots.append(dataset.instance.at.module.place(dataset.instance.call, f"the loader's {dataset.words} is made here"))
     for spot in spots:
-        if (spot.path, spot.cell, spot.row) != (place.path, place.cell, place.row) and not any((s.path, s.cell, s.row) == (spot.path, spot.cell, spot.row) for s in related):
+        if (spot.path, spot.cell, spot.row) != (place.path, place.cell, place.row) and not any(
+            (s.path, s.cell, s.row) == (spot.path, spot.cell, spot.row) for s in related
+        ):
             related.append(spot)
     # Of what has no known size it is only assumed that it is large.
     sized = content.size.known or content.count is not None
@@ -179,14 +183,20 @@ def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         elif known:
             message = f"{_held_words(holding)}: {how} forkserver ({methods.source}) refuses about 250 of them with `ValueError: too many fds`"
         else:
-            message = f"{_held_words(holding)}: {how} forkserver, the default on Linux from Python 3.14 on, refuses about 250 of them; under fork nothing is sent"
+            message = (
+                f"{_held_words(holding)}: {how} forkserver, the default on Linux from Python 3.14 on, refuses about 250 of them; under fork nothing is sent"
+            )
         return _case("OOM113", loader, dataset, holding, workers, methods, message, Severity.ERROR if known else Severity.WARNING, content.doubt)
     return None
 
 
 def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
     del settings
-    copied = [h for h in held if h.read and (h.content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY} or (h.content.kind is Kind.BLOB and any(n in h.content.words for n in _OWN_CODE)))]
+    copied = [
+        h
+        for h in held
+        if h.read and (h.content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY} or (h.content.kind is Kind.BLOB and any(n in h.content.words for n in _OWN_CODE)))
+    ]
     if copied:
         holding = min(copied, key=lambda h: h.content.doubt)
         if methods.only_pickles:
@@ -211,7 +221,9 @@ def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     maps = [h for h in held if h.content.kind is Kind.MEMMAP]
     if maps:
         under = methods.source and f"under {_methods_words(methods)} ({methods.source})" if methods.known else f"under {PORTABLE}"
-        message = f"{_held_words(maps[0])}, is pickled with its contents for each of {_workers_words(workers)} {under}: the file is read into memory once a worker"
+        message = (
+            f"{_held_words(maps[0])}, is pickled with its contents for each of {_workers_words(workers)} {under}: the file is read into memory once a worker"
+        )
         return _case("OOM112", loader, dataset, maps[0], workers, methods, message, Severity.WARNING, maps[0].content.doubt)
     arrays = [h for h in held if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
     if not arrays:
@@ -233,7 +245,11 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     count = _many(workers)
     if 0 <= count < settings.workers_over_memory or dataset.iterable or dataset.opens_files:
         return None
-    whole = [h for h in held if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.BLOB, Kind.FRAME, Kind.OBJECTS, Kind.OBJECT_ARRAY}]
+    whole = [
+        h
+        for h in held
+        if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.BLOB, Kind.FRAME, Kind.OBJECTS, Kind.OBJECT_ARRAY}
+    ]
     if not whole or (dataset.unknown and all(h.content.kind is Kind.FRAME for h in whole)):
         return None  # a table of file names is not the data
     shared = {Kind.TENSOR} if methods.pickles else {Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
-from oomlint.memory.contents import Kind
+from oomlint.memory.content import Kind
 from oomlint.memory.rewrites import lazily_opened, wrap
 from oomlint.syntax.edits import replace
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.memory.contents import IN_MEMORY, Content, Contents, Kind, paths_by_name, small_by_name
+from oomlint.memory.attribute_names import paths_by_name, small_by_name
+from oomlint.memory.content import IN_MEMORY, Content, Kind, worst
+from oomlint.memory.contents import Contents
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
-from oomlint.model.values import Alternative, ClassRef, Display, Element, External, ExternalCall, Frame, FunctionRef, Instance, Unknown, Written
+from oomlint.model.values import Alternative, Bound, ClassRef, Display, Element, External, ExternalCall, Frame, FunctionRef, Instance, Unknown, Written
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -22,7 +24,13 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Effect, Scope
 
 _DATASET_BASES = frozenset(
-    {"torch.utils.data.Dataset", "torch.utils.data.IterableDataset", "torch.utils.data.TensorDataset", "torch.utils.data.Subset", "torch.utils.data.ConcatDataset"},
+    {
+        "torch.utils.data.Dataset",
+        "torch.utils.data.IterableDataset",
+        "torch.utils.data.TensorDataset",
+        "torch.utils.data.Subset",
+        "torch.utils.data.ConcatDataset",
+    },
 )
 _READS_FILE = frozenset(
     "open imread load read_image loadtxt read_csv read_video File Image fromfile read_parquet imdecode read_json read_pickle genfromtxt memmap loadmat "
@@ -164,9 +172,8 @@ class Datasets:
             nodes.append((value.node.elt, value.frame))
         holder = value.frame.module.walk.parents.get(value.node)
         if isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Name):
-            for effect in value.frame.scope.effects.get(holder.targets[0].target.value, ()):
-                if effect.kind == "append" and not effect.path and effect.value is not None:
-                    nodes.append((effect.value, value.frame))
+            effects = value.frame.scope.effects.get(holder.targets[0].target.value, ())
+            nodes.extend((e.value, value.frame) for e in effects if e.kind == "append" and not e.path and e.value is not None)
         found = []
         for node, frame in nodes[: 2 * _MOST]:
             for alt in self.evaluator.values(node, frame)[:3]:
@@ -219,7 +226,12 @@ class Datasets:
         holdings = tuple(self._holdings(value, body))
         inner: list[Dataset] = []
         for holding in holdings:
-            if holding.read and holding.content.kind is Kind.DATASET and holding.content.dataset is not None and holding.content.dataset.cls.scope is not cls.scope:
+            if (
+                holding.read
+                and holding.content.kind is Kind.DATASET
+                and holding.content.dataset is not None
+                and holding.content.dataset.cls.scope is not cls.scope
+            ):
                 one = self.of_value(holding.content.dataset, depth + 1)
                 if one is not None:
                     inner.append(one)
@@ -268,7 +280,7 @@ class Datasets:
             return None
         if effect.index:
             found = self.evaluator.access(effect.value, tuple(("item", i) for i in effect.index), frame)
-            return self.contents.worst([self.contents.of_value(a.value, a) for a in found[:8]])
+            return worst([self.contents.of_value(a.value, a) for a in found[:8]])
         return self.contents.of(effect.value, frame)
 
     @staticmethod
@@ -304,8 +316,6 @@ class Datasets:
                 if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name) and func.value.value == this:
                     method = self.evaluator.method(value, func.attr.value)
                     if method is not None:
-                        from oomlint.model.values import Bound  # noqa: PLC0415
-
                         queue.append(Frame(method.module, method.scope, (Bound(tuple(call.args), frame, call),), value))
         return frames
 
@@ -336,7 +346,7 @@ class _Body:
             return
         self._seen.add(scope)
         this = names.self_name(scope)
-        for node in descend(scope.node.body):
+        for node in descend(scope.suite):
             if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this:
                 self.attributes.add(node.attr.value)
             elif isinstance(node, cst.Call):
@@ -368,11 +378,17 @@ class _Body:
             self.unknown = True
         if name in _READS_FILE:
             pass
-        elif name in _WORKS or any(word in name.lower() for word in _WORDS_OF_WORK):
+        elif (
+            name in _WORKS
+            or any(word in name.lower() for word in _WORDS_OF_WORK)
+            or (
+                isinstance(base, cst.Attribute)
+                and isinstance(base.value, cst.Name)
+                and base.value.value == this
+                and any(w in base.attr.value.lower() for w in ("token", "transform", "process", "aug"))
+            )
+        ):
             self.works = True
-        elif isinstance(base, cst.Attribute) and isinstance(base.value, cst.Name) and base.value.value == this and any(w in base.attr.value.lower() for w in ("token", "transform", "process", "aug")):
-            self.works = True
-
 
     def _harmless(self, node: cst.Call, frame: Frame) -> bool:
         """Whether a call is of a library that reads no files, or a method of a plain value."""

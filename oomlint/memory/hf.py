@@ -21,7 +21,21 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _ARGUMENTS = frozenset(
-    {"TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig", "GRPOConfig", "DPOConfig", "RewardConfig", "PPOConfig", "KTOConfig", "ORPOConfig", "SentenceTransformerTrainingArguments", "CPOConfig", "RLOOConfig", "OnlineDPOConfig"},
+    {
+        "TrainingArguments",
+        "Seq2SeqTrainingArguments",
+        "SFTConfig",
+        "GRPOConfig",
+        "DPOConfig",
+        "RewardConfig",
+        "PPOConfig",
+        "KTOConfig",
+        "ORPOConfig",
+        "SentenceTransformerTrainingArguments",
+        "CPOConfig",
+        "RLOOConfig",
+        "OnlineDPOConfig",
+    },
 )
 _OPTIONS = {
     "dataloader_persistent_workers": (is_true, "get_train_dataloader() raises ValueError", "{count} > 0", "{given} and {count} > 0"),
@@ -46,7 +60,7 @@ def contradictions(module: Module, project: Project) -> Iterator[Contradiction]:
     """Training arguments of the module that cannot go together."""
     evaluator = evaluator_of(project)
     for call, scope in module.walk.calls:
-        if not any(a.keyword is not None and a.keyword.value in _OPTIONS or a.star == "**" for a in call.args):
+        if not any((a.keyword is not None and a.keyword.value in _OPTIONS) or a.star == "**" for a in call.args):
             continue
         if not _makes_arguments(evaluator, module, call, scope):
             continue
@@ -132,4 +146,3 @@ def _fix(module: Module, call: cst.Call, name: str) -> Fix | None:
     is_literal = isinstance(arg.value, cst.Name) and arg.value.value == "True"
     content = (literal if literal and is_literal else guarded).format(count=count, given=wrapped(module.code(arg.value), arg.value))
     return Fix(Safety.SAFE, f"only with workers: `{name}={content}`", (replace(module.tree, arg.value, content),))
-

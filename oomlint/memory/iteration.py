@@ -146,6 +146,10 @@ def changes_in(nodes: list[cst.BaseExpression], loop: cst.For | cst.While, modul
     for node in descend(loop.body, into_scopes=False):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not isinstance(module.walk.parents.get(node), cst.For):
             path = path_of(node.func.value)
-            if path is not None and path[0] in roots and node.func.attr.value.startswith(("set_", "update", "add", "resample", "shuffle", "refresh", "ng_sample", "generate")):
+            if (
+                path is not None
+                and path[0] in roots
+                and node.func.attr.value.startswith(("set_", "update", "add", "resample", "shuffle", "refresh", "ng_sample", "generate"))
+            ):
                 return True
     return False

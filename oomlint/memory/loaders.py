@@ -30,7 +30,6 @@ from oomlint.model.values import (
     truth_of,
 )
 from oomlint.scout import is_worker_word
-from oomlint.syntax.walk import UNKNOWN_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,7 +140,11 @@ class Loaders:
                 value = value.func
             if isinstance(value, External) and names.canonical(value.name) in LOADER_CLASSES:
                 return Loader(module, scope, call, layers, value.name.rpartition(".")[2])
-            if isinstance(value, ClassRef) and self.evaluator.derives(value, *LOADER_CLASSES) and self.evaluator.method(Instance(value, None), "__init__") is None:
+            if (
+                isinstance(value, ClassRef)
+                and self.evaluator.derives(value, *LOADER_CLASSES)
+                and self.evaluator.method(Instance(value, None), "__init__") is None
+            ):
                 return Loader(module, scope, call, layers, value.scope.name)
         return None
 
@@ -165,7 +168,11 @@ class Loaders:
     def _may_be_loader(module: Module, written: str, call: cst.Call) -> bool:
         if written.endswith("Loader") or written in {"DL", "loader_class", "loader_cls"}:
             return True
-        if any(a.star == "**" or (a.keyword is not None and a.keyword.value in {"num_workers", "batch_size", "collate_fn", "persistent_workers", "prefetch_factor"}) for a in call.args):
+        if any(
+            a.star == "**"
+            or (a.keyword is not None and a.keyword.value in {"num_workers", "batch_size", "collate_fn", "persistent_workers", "prefetch_factor"})
+            for a in call.args
+        ):
             return True
         for effect in module.root.effects.get(written, ()):
             if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias) and names.dotted(effect.node.name).endswith("Loader"):
@@ -398,9 +405,6 @@ def loaders_of(project: Project) -> Loaders:
     if known is None:
         known = project.memo["loaders"] = Loaders(project)
     return known  # type: ignore[return-value]
-
-
-
 
 
 def is_positive(value: Value) -> bool:

@@ -49,7 +49,7 @@ def needs_worker_init(module: Module, project: Project) -> Iterator[NeedsInit]:
 
 def _case(project: Project, loader: Loader, frame: Frame) -> NeedsInit | None:
     loaders = loaders_of(project)
-    workers = [a for a in loaders.workers(loader, frame)]
+    workers = list(loaders.workers(loader, frame))
     zero = next((a for a in sorted(workers, key=lambda a: (a.reach, a.doubt)) if is_zero(a.value)), None)
     if zero is None:
         return None
@@ -76,7 +76,7 @@ def _case(project: Project, loader: Loader, frame: Frame) -> NeedsInit | None:
 def _set_on_dataset(function: FunctionRef) -> dict[str, cst.CSTNode]:
     """Attributes of a dataset that a worker function sets."""
     found: dict[str, cst.CSTNode] = {}
-    for node in descend(function.scope.node.body):
+    for node in descend(function.scope.suite):
         if isinstance(node, cst.Assign):
             for target in node.targets:
                 if isinstance(target.target, cst.Attribute) and _is_dataset(function, target.target.value):
@@ -107,7 +107,7 @@ def _unguarded_use(project: Project, dataset: Dataset, name: str) -> Place | Non
         if any(e.path[:1] == (("attr", name),) and e.kind == "assign" for e in scope.effects.get(this or "", ())):
             return None
     uses: list[cst.CSTNode] = []
-    for node in descend(item.scope.node.body):
+    for node in descend(item.scope.suite):
         if not (isinstance(node, cst.Attribute) and node.attr.value == name and isinstance(node.value, cst.Name) and node.value.value == this):
             continue
         holder = item.module.walk.parents.get(node)

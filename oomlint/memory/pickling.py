@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Place, Severity
-from oomlint.memory.contents import Kind
+from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.start_methods import PORTABLE, StartMethods, start_methods
@@ -80,7 +80,10 @@ def _of_use(project: Project, use: Use, workers: Alternative, methods: StartMeth
                 continue
             if one.local:
                 spot = one.module.place(one.node, f"{one.words} is defined inside a function")
-                yield ((one.node, "local"), _case(loader, workers, methods, f"the class of its dataset, {one.words}, is local to a function", dataset.alternative, [spot], dataset=one))
+                yield (
+                    (one.node, "local"),
+                    _case(loader, workers, methods, f"the class of its dataset, {one.words}, is local to a function", dataset.alternative, [spot], dataset=one),
+                )
                 continue
             for holding in one.holdings:
                 if holding.content.kind in _UNPICKLABLE and holding.effect is not None and holding.effect.kind == "assign":

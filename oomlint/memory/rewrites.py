@@ -175,31 +175,42 @@ def lazily_opened(holding: Holding, module: Module) -> Fix | None:
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1 or walk.parents.get(walk.parents[line]) is not scope.node:
         return None
     name = holding.name
-    if name.startswith("__") or not _untouched(owner, name, scope) or _named(owner, {name, "__getstate__", "__reduce__", "__setstate__", "__slots__", "__getattr__"}):
+    if (
+        name.startswith("__")
+        or not _untouched(owner, name, scope)
+        or _named(owner, {name, "__getstate__", "__reduce__", "__setstate__", "__slots__", "__getattr__"})
+    ):
         return None
-    return _lazy_fix(module, owner, scope, effect.statement, call, name, this, with_pid=kind == "handle")
+    return _lazy_fix(module, scope, effect.statement, call, name, this, with_pid=kind == "handle")
 
 
 def _read_only_kind(call: cst.Call) -> str | None:
     """``"map"`` or ``"handle"`` where the call opens for reading only and needs nothing but its path and constants."""
     rest = call.args[1:]
     for arg in rest:
-        if arg.star or not isinstance(arg.value, cst.SimpleString | cst.Integer | cst.Name) or (isinstance(arg.value, cst.Name) and arg.value.value not in {"True", "False", "None"}):
+        if (
+            arg.star
+            or not isinstance(arg.value, cst.SimpleString | cst.Integer | cst.Name)
+            or (isinstance(arg.value, cst.Name) and arg.value.value not in {"True", "False", "None"})
+        ):
             return None
     keywords = {a.keyword.value: a.value for a in rest if a.keyword is not None}
     plain = [a.value for a in rest if a.keyword is None]
     name = names.last_name(call.func)
-    text = lambda node: node.value if isinstance(node, cst.SimpleString | cst.Name) else ""  # noqa: E731 - short for this table
     if name == "load":
-        return "map" if _READ_ONLY.match(text(keywords.get("mmap_mode"))) else None
+        return "map" if _READ_ONLY.match(_word(keywords.get("mmap_mode"))) else None
     if name == "memmap":
-        return "map" if _READ_ONLY.match(text(keywords.get("mode"))) else None
+        return "map" if _READ_ONLY.match(_word(keywords.get("mode"))) else None
     if name == "File":
         mode = keywords.get("mode", plain[0] if plain else None)
-        return "handle" if mode is None or _READ_ONLY.match(text(mode)) else None
+        return "handle" if mode is None or _READ_ONLY.match(_word(mode)) else None
     if name == "open" and isinstance(call.func, cst.Attribute) and names.last_name(call.func.value) == "lmdb":
-        return "handle" if text(keywords.get("readonly")) == "True" else None
+        return "handle" if _word(keywords.get("readonly")) == "True" else None
     return None
+
+
+def _word(node: cst.BaseExpression | None) -> str:
+    return node.value if isinstance(node, cst.SimpleString | cst.Name) else ""
 
 
 def _untouched(owner: Scope, name: str, init: Scope) -> bool:
@@ -228,7 +239,7 @@ def _named(owner: Scope, taken: set[str]) -> bool:
     return any(name in owner.effects for name in taken)
 
 
-def _lazy_fix(module: Module, owner: Scope, init: Scope, statement: cst.Assign, call: cst.Call, name: str, this: str, *, with_pid: bool) -> Fix | None:
+def _lazy_fix(module: Module, init: Scope, statement: cst.Assign, call: cst.Call, name: str, this: str, *, with_pid: bool) -> Fix | None:
     if not isinstance(init.node, cst.FunctionDef):
         return None
     text = Text(module.tree)

@@ -46,7 +46,11 @@ PORTABLE = "spawn (macOS, Windows) and forkserver (Linux from Python 3.14 on)"
 
 def start_methods(loaders: Loaders, loader: Loader, frame: Frame) -> StartMethods:
     """What counts for one loader: its own argument, the settings, ``set_start_method`` in the project, ``requires-python``."""
-    own = [_named(alt) for alt in loaders.argument(loader, "multiprocessing_context", frame) if not isinstance(alt.value, Absent) and alt.const is not None or not isinstance(alt.value, Const | Absent)]
+    own = [
+        _named(alt)
+        for alt in loaders.argument(loader, "multiprocessing_context", frame)
+        if (not isinstance(alt.value, Absent) and alt.const is not None) or not isinstance(alt.value, Const | Absent)
+    ]
     known = {m for m in own if m}
     if len(known) == 1 and None not in own:
         method = known.pop()
@@ -70,7 +74,7 @@ def _chain(module: Module, frame: Frame) -> tuple[Module, ...]:
 
 def _named(alt: Alternative) -> str | None:
     if isinstance(alt.value, Const):
-        return alt.value.value if alt.value.value in METHODS else None  # type: ignore[return-value]
+        return alt.value.value if isinstance(alt.value.value, str) and alt.value.value in METHODS else None
     if isinstance(alt.value, ExternalCall) and alt.value.name.endswith("get_context") and alt.value.call.args:
         key = alt.value.frame.module.code(alt.value.call.args[0].value).strip("\"' ")
         return key if key in METHODS else None

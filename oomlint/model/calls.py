@@ -11,8 +11,8 @@ from oomlint.model import names
 from oomlint.model.values import Bound, ClassRef, Frame, FunctionRef, Instance, Partial
 
 if TYPE_CHECKING:
-    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
+    from oomlint.model.questions import Questions
     from oomlint.syntax.walk import Scope
 
 _MOST_FRAMES = 16
@@ -35,11 +35,12 @@ class Site:
 class Calls:
     """Callers and the frames that they make."""
 
-    def __init__(self, project: Project, evaluator: Evaluator) -> None:
+    def __init__(self, project: Project, evaluator: Questions) -> None:
         self.project = project
         self.evaluator = evaluator
         self._sites: dict[Scope, list[Site]] = {}
         self._frames: dict[Scope, list[Frame]] = {}
+        self._subclasses: dict[Scope, list[ClassRef]] = {}
         self._active: set[Scope] = set()
 
     def sites(self, module: Module, scope: Scope) -> list[Site]:
@@ -191,7 +192,7 @@ class Calls:
     def instances(self, module: Module, cls: Scope, depth: int = 0) -> list[Instance]:
         """Objects of the class, or of a class derived from it, that the project makes."""
         found: list[Instance] = []
-        for ref in [ClassRef(module, cls), *self.subclasses(module, cls)]:
+        for ref in [ClassRef(module, cls), *self.subclasses(cls)]:
             init = self.evaluator.method(Instance(ref, None), "__init__")
             for caller in self.project.callers(ref.scope.name, module.path):
                 for call, scope in caller.walk.calls:
@@ -208,14 +209,12 @@ class Calls:
                             return found
         return found
 
-    def subclasses(self, module: Module, cls: Scope) -> list[ClassRef]:
+    def subclasses(self, cls: Scope) -> list[ClassRef]:
         """Classes of the project that derive from this one."""
-        key = ("subclasses", cls)
-        known = self.project.memo.get(key)
+        known = self._subclasses.get(cls)
         if known is not None:
-            return known  # type: ignore[return-value]
-        found: list[ClassRef] = []
-        self.project.memo[key] = found
+            return known
+        found = self._subclasses[cls] = list[ClassRef]()
         pattern = re.compile(rb"\bclass\s+\w+\s*\([^)]*\b" + re.escape(cls.name.encode()) + rb"\b")
         for path in self.project.files():
             data = self.project.raw(path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 if TYPE_CHECKING:
-    from oomlint.model.values import Bound, Frame
+    from oomlint.model.values import Bound
     from oomlint.syntax.walk import Scope
 
 BUILTINS = frozenset(dir(builtins))
@@ -166,8 +166,3 @@ def argument_for(scope: Scope, name: str, bound: tuple[Bound, ...], *, skip_firs
 def hides_positionals(bound: tuple[Bound, ...]) -> bool:
     """Whether a ``*args`` in the call may fill any parameter."""
     return any(arg.star == "*" for layer in bound for arg in layer.args)
-
-
-def frame_root(frame: Frame) -> str:
-    """The module's path of a frame, for keys."""
-    return frame.module.path

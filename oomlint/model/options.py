@@ -1,29 +1,27 @@
-"""Command lines: argparse, optparse, click, typer and absl, and the shell lines that call the scripts."""
+"""Options of command lines: argparse, optparse, click, typer and absl."""
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Place
 from oomlint.model import names
-from oomlint.model.values import Alternative, Const, Frame, Options, Picks, Step, Unknown
-from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, descend
+from oomlint.model.launches import Launches
+from oomlint.model.values import Alternative, Const, Frame, Options, Step, Unknown, picked
+from oomlint.syntax.walk import constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
+    from oomlint.model.questions import Questions
     from oomlint.syntax.walk import Scope
 
 _DECLARES = frozenset({"add_argument", "add_option", "add_arg", "option", "argument"})
 _ABSL = re.compile(r"^DEFINE_(integer|bool|boolean|float|string|enum)$")
-_SHELL_FILES = (".sh", ".bash", ".slurm", ".sbatch")
 _MODULES_SEARCHED = 24
 
 
@@ -42,10 +40,10 @@ class Declared:
 class OptionSource:
     """What an option can be: its default, its choices, and what shell lines of the project give it."""
 
-    def __init__(self, project: Project, evaluator: Evaluator) -> None:
+    def __init__(self, project: Project, evaluator: Questions) -> None:
         self.project = project
         self.evaluator = evaluator
-        self._shell: list[tuple[Place, list[str]]] | None = None
+        self.launches = Launches(project, evaluator)
         self._active: set[object] = set()
 
     # -- argparse, optparse, absl ----------------------------------------------------------------------------------
@@ -185,7 +183,10 @@ class OptionSource:
         if not flag.startswith("-"):
             flag = name
         key = ("option", call)
-        at = lambda text: Step(one.module, call, text, kind="option")  # noqa: E731 - one line reads better here
+
+        def at(text: str) -> Step:
+            return Step(one.module, call, text, kind="option")
+
         default = call.args[1].value if one.style == "absl" and len(call.args) > 1 else self._keyword(call, "default")
         action = self._keyword(call, "action")
         action_name = constant_key(action) if action is not None else ""
@@ -194,25 +195,25 @@ class OptionSource:
         out: list[Alternative] = []
         overridden = self._set_defaults(one, name)
         if overridden:
-            out.extend(self._picked(a.after(at(f"option `{flag}`, default set elsewhere")), key, "default") for a in overridden)
+            out.extend(picked(a.after(at(f"option `{flag}`, default set elsewhere")), key, "default") for a in overridden)
         elif default is not None:
-            out.extend(self._picked(a.after(at(f"default of `{flag}`")), key, "default") for a in self.evaluator.values(default, frame))
+            out.extend(picked(a.after(at(f"default of `{flag}`")), key, "default") for a in self.evaluator.values(default, frame))
         elif action_name in {"store_true", "store_false"}:
-            out.append(self._picked(Alternative(Const(action_name == "store_false"), (at(f"default of `{flag}`"),)), key, "default"))
+            out.append(picked(Alternative(Const(action_name == "store_false"), (at(f"default of `{flag}`"),)), key, "default"))
         elif self._keyword(call, "required") is None:
-            out.append(self._picked(Alternative(Const(None), (at(f"`{flag}` has no default"),)), key, "default"))
+            out.append(picked(Alternative(Const(None), (at(f"`{flag}` has no default"),)), key, "default"))
         if action_name in {"store_true", "store_false"}:
             given = action_name == "store_true"
-            out.append(self._picked(Alternative(Const(given), (at(f"`{flag}` given"),), reach=True), key, "given"))
+            out.append(picked(Alternative(Const(given), (at(f"`{flag}` given"),), reach=True), key, "given"))
             return out
         if action_name == "BooleanOptionalAction":
-            out.extend(self._picked(Alternative(Const(v), (at(f"`{flag}` given"),), reach=True), key, f"given {v}") for v in (True, False))
+            out.extend(picked(Alternative(Const(v), (at(f"`{flag}` given"),), reach=True), key, f"given {v}") for v in (True, False))
             return out
-        out.extend(self._launched(flags, script, key, at(f"option `{flag}`")))
-        out.extend(self._choices(call, frame, key, at, flag, whole=self._is_int(one, out)))
+        out.extend(self.launches.values(flags, script, key, at(f"option `{flag}`")))
+        out.extend(self._choices(call, frame, key, flag, whole=self._is_int(one, out)))
         if self._keyword(call, "choices") is None:
             other = Alternative(Unknown(f"`{flag}` from the command line"), (at(f"option `{flag}`"),), reach=True)
-            out.append(self._picked(other, key, "other"))
+            out.append(picked(other, key, "other"))
         return out
 
     def _is_int(self, one: Declared, out: list[Alternative]) -> bool:
@@ -223,10 +224,10 @@ class OptionSource:
         if one.style == "absl":
             return names.last_name(one.call.func) == "DEFINE_integer"
         if one.style == "click":
-            return any(isinstance(a.const, int) and not isinstance(a.const, bool) for a in out)
+            return _has_whole_number(out)
         return False
 
-    def _choices(self, call: cst.Call, frame: Frame, key: object, at: object, flag: str, *, whole: bool) -> list[Alternative]:
+    def _choices(self, call: cst.Call, frame: Frame, key: object, flag: str, *, whole: bool) -> list[Alternative]:
         choices = self._keyword(call, "choices")
         if choices is not None:
             if not isinstance(choices, cst.List | cst.Tuple):
@@ -236,17 +237,15 @@ class OptionSource:
                 for alt in self.evaluator.values(element.value, frame):
                     if isinstance(alt.value, Const):
                         text = f"`{flag} {alt.value.value}` is a choice"
-                        found.append(self._picked(Alternative(alt.value, (at(text),), reach=True), key, ("choice", repr(alt.value.value))))  # type: ignore[operator]
+                        found.append(
+                            picked(Alternative(alt.value, (Step(frame.module, call, text, kind="option"),), reach=True), key, ("choice", repr(alt.value.value)))
+                        )
             return found
         if not whole:
             return []
         # A whole number from the command line can always be 0; what else it can be does not matter to any rule.
-        return [self._picked(Alternative(Const(0), (at(f"`{flag} 0` can be given"),), reach=True), key, "zero")]  # type: ignore[operator]
-
-    @staticmethod
-    def _picked(alt: Alternative, key: object, pick: object) -> Alternative:
-        picks: Picks = frozenset({*alt.picks, (key, pick)})
-        return Alternative(alt.value, alt.story, picks, alt.doubt, alt.reach)
+        step = Step(frame.module, call, f"`{flag} 0` can be given", kind="option")
+        return [picked(Alternative(Const(0), (step,), reach=True), key, "zero")]
 
     def _set_defaults(self, one: Declared, name: str) -> list[Alternative]:
         for call, scope in one.module.walk.calls:
@@ -286,16 +285,16 @@ class OptionSource:
         flag = next((f for f in self.flags(call) if f.startswith("--")), "--" + name.replace("_", "-"))
         key = ("option", call)
         step = Step(frame.module, call, f"default of `{flag}`", kind="option")
-        out = [self._picked(a.after(step), key, "default") for a in self.evaluator.values(call.args[0].value, frame)]
-        if any(isinstance(a.const, int) and not isinstance(a.const, bool) for a in out):
+        out = [picked(a.after(step), key, "default") for a in self.evaluator.values(call.args[0].value, frame)]
+        if _has_whole_number(out):
             zero = Step(frame.module, call, f"`{flag} 0` can be given", kind="option")
-            out.append(self._picked(Alternative(Const(0), (zero,), reach=True), key, "zero"))
+            out.append(picked(Alternative(Const(0), (zero,), reach=True), key, "zero"))
         return out
 
     def annotated(self, param: cst.Param, name: str, frame: Frame, found: list[Alternative]) -> list[Alternative]:
         """What the command line can give beside the default, where the parameter is ``Annotated[int, typer.Option()]`` or of a command."""
         node = frame.scope.node
-        if not isinstance(node, cst.FunctionDef) or not any(isinstance(a.const, int) and not isinstance(a.const, bool) for a in found):
+        if not isinstance(node, cst.FunctionDef) or not _has_whole_number(found):
             return []
         marked = param.annotation is not None and any(
             isinstance(n, cst.Call) and names.last_name(n.func) in {"Option", "Argument"} for n in descend(param.annotation.annotation)
@@ -304,118 +303,10 @@ class OptionSource:
         if not marked and not (command and any(e.kind == "import" for e in frame.module.root.effects.get("typer", ()))):
             return []
         flag = "--" + name.replace("_", "-")
-        return [Alternative(Const(0), (Step(frame.module, param, f"`{flag} 0` can be given", kind="option"),), frozenset({(("option", param), "zero")}), reach=True)]
-
-    # -- shell lines ---------------------------------------------------------------------------------------------------
-
-    def _launched(self, flags: list[str], script: Module, key: object, step: Step) -> list[Alternative]:
-        """Values that shell scripts and notebooks of the project give to the option of this script."""
-        found: list[Alternative] = []
-        base = os.path.basename(script.path)
-        spelt = {f for f in flags if f.startswith("-")}
-        spelt |= {f.replace("_", "-") for f in spelt} | {f.replace("-", "_").replace("__", "--", 1) for f in spelt if f.startswith("--")}
-        for place, words in self.shell_lines():
-            if not any(w == base or w.endswith("/" + base) for w in words) and not _runs_module(words, script, self.project):
-                continue
-            for number, word in enumerate(words):
-                flag, equals, given = word.partition("=")
-                if flag in spelt:
-                    text = given if equals else (words[number + 1] if number + 1 < len(words) else "")
-                    if re.fullmatch(r"-?\d+", text):
-                        at = Step(None, None, f"launched with `{flag} {text}`", place, kind="shell")
-                        found.append(self._picked(Alternative(Const(int(text)), (at, step)), key, ("launch", place)))
-        found.extend(self._launched_by_python(spelt, base, script, key, step))
-        return found[:8]
-
-    def _launched_by_python(self, spelt: set[str], base: str, script: Module, key: object, step: Step) -> list[Alternative]:
-        """Values that another script of the project puts behind the option in a list of arguments."""
-        found: list[Alternative] = []
-        longest = max(spelt, key=len, default="")
-        if not longest.startswith("--"):
-            return found
-        for flag in sorted(f for f in spelt if f.startswith("--")):
-            for module in self.project.mentioning([flag.encode(), base.encode()], script.path):
-                if module is script:
-                    continue
-                for node in descend(module.tree.module):
-                    if not isinstance(node, cst.List):
-                        continue
-                    elements = [e.value for e in node.elements]
-                    for number, element in enumerate(elements[:-1]):
-                        if isinstance(element, cst.SimpleString) and element.evaluated_value == flag:
-                            found.extend(self._passed_on(module, elements[number + 1], flag, key, step))
-        return found
-
-    def _passed_on(self, module: Module, node: cst.BaseExpression, flag: str, key: object, step: Step) -> list[Alternative]:
-        frame = self._frame(module, module.walk.scope_at(node))
-        found: list[Alternative] = []
-        seen: set[str] = set()
-        for alt in self.evaluator.values(node, frame):
-            text = str(alt.const) if isinstance(alt.value, Const) else ""
-            if re.fullmatch(r"-?\d+", text) and text not in seen:
-                seen.add(text)
-                at = Step(module, node, f"launched with `{flag} {text}`", kind="shell")
-                picks = (key, ("launch", module.path, text))
-                found.append(self._picked(Alternative(Const(int(text)), (at, *alt.story, step), reach=True), *picks))
-        return found
-
-    def shell_lines(self) -> list[tuple[Place, list[str]]]:
-        """Command lines of shell scripts and notebooks, as words, with their places."""
-        if self._shell is None:
-            self._shell = []
-            for path in self._shell_files():
-                text = self.project.raw(path).decode("utf-8", "replace")
-                if "python" in text or "torchrun" in text or "accelerate" in text:
-                    self._shell.extend(_commands(path, text))
-            for path in self.project.files():
-                if path.endswith(".ipynb") and b".py" in self.project.raw(path):
-                    module = self.project.find(path)
-                    if module is None:
-                        continue
-                    for line in module.source.shell:
-                        self._shell.append((Place(path, line.cell, line.row, 1, line.row, len(line.text) + 2), _words(line.text)))
-        return self._shell
-
-    def _shell_files(self) -> list[str]:
-        found: list[str] = []
-        for folder, folders, files in os.walk(self.project.root):
-            folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in {"node_modules", "venv", "site-packages", "__pycache__"})
-            found.extend(os.path.join(folder, f) for f in sorted(files) if f.endswith(_SHELL_FILES))
-            if len(found) > 400:  # noqa: PLR2004 - more scripts than anyone reads
-                break
-        return found
+        return [
+            Alternative(Const(0), (Step(frame.module, param, f"`{flag} 0` can be given", kind="option"),), frozenset({(("option", param), "zero")}), reach=True)
+        ]
 
 
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text, comments=True)
-    except ValueError:
-        return text.split()
-
-
-def _commands(path: str, text: str) -> Iterator[tuple[Place, list[str]]]:
-    """Logical lines of a shell script that run Python."""
-    rows = text.split("\n")
-    number = 0
-    while number < len(rows):
-        first = number
-        line = rows[number].rstrip("\r")
-        while line.endswith("\\") and number + 1 < len(rows):
-            number += 1
-            line = line[:-1] + " " + rows[number].rstrip("\r")
-        number += 1
-        if ".py" in line or " -m " in line:
-            end = rows[number - 1]
-            yield Place(path, 0, first + 1, 1, number, len(end) + 1), _words(line)
-
-
-def _runs_module(words: list[str], script: Module, project: Project) -> bool:
-    if "-m" not in words or words.index("-m") + 1 >= len(words):
-        return False
-    dotted = words[words.index("-m") + 1]
-    relative = os.path.relpath(script.path, project.root)
-    module = re.sub(r"(/__main__|/__init__)?\.py$", "", relative).replace(os.sep, ".")
-    return module == dotted or module.endswith("." + dotted)
-
-
-__all__ = ["UNKNOWN_KEY", "OptionSource"]
+def _has_whole_number(found: list[Alternative]) -> bool:
+    return any(isinstance(alt.const, int) and not isinstance(alt.const, bool) for alt in found)

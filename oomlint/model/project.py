@@ -95,6 +95,10 @@ class Project:
             raise known
         return known
 
+    def any_module(self) -> Module:
+        """Some parsed file, for what belongs to the project as a whole."""
+        return next(m for m in self._modules.values() if isinstance(m, Module))
+
     def find(self, path: str) -> Module | None:
         """The parsed file, or ``None`` where there is none that can be parsed."""
         try:
@@ -178,7 +182,7 @@ class Project:
         while True:
             chain.append(folder)
             parent = os.path.dirname(folder)
-            if folder == self.root or parent == folder or not folder.startswith(self.root):
+            if folder in {self.root, parent} or not folder.startswith(self.root):
                 break
             folder = parent
         # A script sees its own folder first; a module of a package sees what its package lies in.

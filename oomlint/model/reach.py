@@ -10,21 +10,25 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.model import names
 from oomlint.syntax.walk import block_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from oomlint.model.values import Alternatives
     from oomlint.syntax.walk import Effect, Scope, Walk
+
+    # What the asker makes of an effect: alternatives, or how to get them once the conditions are known to hold together.
+    Payload = Alternatives | Callable[[], Alternatives]
+    # What it says of an effect: None = has nothing to do with it; (payload, whether it settles the question).
+    Judge = Callable[[Effect], tuple[Payload, bool] | None]
 
 Condition = tuple[cst.BaseExpression, bool]
 Conditions = tuple[Condition, ...]
-Found = tuple["Effect", object, Conditions]  # the effect, what the asker made of it, conditions
+Found = tuple["Effect", "Payload", Conditions]
 _MOST_PATHS = 16
 _EXITS = frozenset({"exit", "quit", "_exit", "abort", "error", "exit_with_error"})
-
-# What the asker says of an effect: None = has nothing to do with it; (payload, certain).
-Judge = "Callable[[Effect], tuple[object, bool] | None]"
 
 
 def terminates(body: object) -> bool:
@@ -36,9 +40,7 @@ def terminates(body: object) -> bool:
     if isinstance(last, cst.Return | cst.Raise | cst.Continue | cst.Break):
         return True
     if isinstance(last, cst.Expr) and isinstance(last.value, cst.Call):
-        func = last.value.func
-        name = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
-        return name in _EXITS
+        return names.last_name(last.value.func) in _EXITS
     if isinstance(last, cst.If) and last.orelse is not None:
         rest = last.orelse
         return terminates(last.body) and (terminates(rest.body) if isinstance(rest, cst.Else) else _chain_terminates(rest))
@@ -57,7 +59,7 @@ def _chain_terminates(node: cst.If) -> bool:
 class Reach:
     """The search for one root name in one scope."""
 
-    def __init__(self, walk: Walk, scope: Scope, root: str, judge: Callable[[Effect], tuple[object, bool] | None]) -> None:
+    def __init__(self, walk: Walk, scope: Scope, root: str, judge: Judge) -> None:
         self.walk = walk
         self.scope = scope
         self.holders = scope.containing.get(root, set())

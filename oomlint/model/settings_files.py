@@ -9,12 +9,12 @@ import libcst as cst
 
 from oomlint.finding import Place
 from oomlint.model import names
-from oomlint.model.values import ABSENT, Alternative, Const, External, Frame, Merged, Settings, SettingsFile, Step, Unknown, Value
+from oomlint.model.values import ABSENT, Alternative, Const, External, ExternalCall, Frame, Merged, Settings, SettingsFile, Step, Unknown, Value
 from oomlint.syntax.walk import Accessor, constant_key
 
 if TYPE_CHECKING:
-    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
+    from oomlint.model.questions import Questions
 
 _LOADERS = frozenset(
     {
@@ -22,13 +22,14 @@ _LOADERS = frozenset(
         "hydra.compose", "ruamel.yaml.YAML.load", "yaml.round_trip_load",
     },
 )  # fmt: skip
+_SAME_PATH = frozenset({"resolve", "absolute", "expanduser", "read_text", "open", "read"})
 _MOST_BYTES = 512_000  # a settings file is small; annotations are not settings
 
 
 class SettingsReader:
     """Reads settings files and answers what stands at a key."""
 
-    def __init__(self, project: Project, evaluator: Evaluator) -> None:
+    def __init__(self, project: Project, evaluator: Questions) -> None:
         self.project = project
         self.evaluator = evaluator
         self._files: dict[str, Settings | None] = {}
@@ -59,7 +60,7 @@ class SettingsReader:
         if isinstance(node, cst.Attribute) and node.attr.value in {"parent", "parents"}:
             inner = self._one(node.value, frame)
             return os.path.dirname(inner) if inner is not None else None
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in {"resolve", "absolute", "expanduser", "read_text", "open", "read"}:
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME_PATH:
             return self._one(node.func.value, frame)
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
             left, right = self._one(node.left, frame), self._one(node.right, frame)
@@ -69,10 +70,8 @@ class SettingsReader:
         for alt in self.evaluator.values(node, frame):
             if isinstance(alt.value, Const) and isinstance(alt.value.value, str):
                 return alt.value.value
-            opened = getattr(alt.value, "call", None)
-            if isinstance(opened, cst.Call) and names.last_name(opened.func) == "open" and opened.args:
-                inner_frame = getattr(alt.value, "frame", frame)
-                return self._one(opened.args[0].value, inner_frame)
+            if isinstance(alt.value, ExternalCall) and names.last_name(alt.value.call.func) == "open" and alt.value.call.args:
+                return self._one(alt.value.call.args[0].value, alt.value.frame)
         return None
 
     # -- loading -------------------------------------------------------------------------------------------------------
@@ -138,7 +137,7 @@ class SettingsReader:
         if isinstance(node, yaml.ScalarNode):
             try:
                 constant = yaml.SafeLoader("").construct_object(node)
-            except yaml.YAMLError:
+            except (yaml.YAMLError, ValueError):
                 return Alternative(Unknown("settings"))
             if isinstance(constant, str) and "${" in constant:
                 return Alternative(Unknown("interpolated"))
@@ -205,7 +204,7 @@ class SettingsReader:
                 if isinstance(chosen, str) and isinstance(group, str):
                     inner = self.read(os.path.normpath(os.path.join(folder, group, f"{chosen.removesuffix('.yaml')}.yaml")))
                     if inner is not None:
-                        found.append(Group(group.split("/"), inner))
+                        found.append(_grouped(group.split("/"), inner))
             elif isinstance(item, yaml.ScalarNode) and item.value != "_self_":
                 inner = self.read(os.path.normpath(os.path.join(folder, f"{item.value}.yaml")))
                 if inner is not None:
@@ -213,7 +212,7 @@ class SettingsReader:
         return found
 
 
-def Group(path: list[str], inner: Settings) -> Settings:  # noqa: N802 - makes a node, as a class would
+def _grouped(path: list[str], inner: Settings) -> Settings:
     """A Hydra group: the file's content under the group's name."""
     import yaml  # noqa: PLC0415
 

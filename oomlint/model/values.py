@@ -267,6 +267,14 @@ class Alternative:
         return self.value.value if isinstance(self.value, Const) else None
 
 
+Alternatives = list[Alternative]
+
+
+def picked(alt: Alternative, key: object, pick: object) -> Alternative:
+    """The alternative, tied to what was picked at ``key``, whatever it picked there before."""
+    return replace(alt, picks=frozenset({*alt.picks, (key, pick)}))
+
+
 def assumptions(*alternatives: Alternative | None) -> int:
     """How much has to be assumed for all of these to hold: their doubts, and each assumed default once."""
     picked = {key for alt in alternatives if alt is not None for key, pick in alt.picks if pick is ASSUMED}

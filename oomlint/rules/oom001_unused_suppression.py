@@ -25,7 +25,8 @@ class UnusedSuppression(Rule):
 
     ## Why is this bad
 
-    The comment says that there is a bug which somebody has looked at. Once the bug is gone it misleads the reader, and it hides the next bug of that kind in its line.
+    The comment says that there is a bug which somebody has looked at. Once the bug is gone it misleads the reader, and it hides the next bug of that
+    kind in its line.
 
     ## Example
 

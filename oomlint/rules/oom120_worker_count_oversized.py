@@ -111,7 +111,9 @@ class WorkerCountOversized(Rule):
                 continue
             place = module.place(loader.call)
             if isinstance(found.value, Const):
-                message = f"{found.value.value} workers: at least {_FORKED_MB} MB each under fork, {_SPAWNED_MB} MB under spawn and forkserver, and their batches"
+                message = (
+                    f"{found.value.value} workers: at least {_FORKED_MB} MB each under fork, {_SPAWNED_MB} MB under spawn and forkserver, and their batches"
+                )
                 confidence = confidence_of(assumptions(found))
             else:
                 message = "A worker for every processor of the host: a container's quota is not seen, and each costs memory of its own"

@@ -108,7 +108,9 @@ class ItertoolsCycleLoader(Rule):
             like = next((x for c in candidates if (x := loader_like(project, c, module, scope)) is not None), None)
             if like is None:
                 continue
-            keeps = "keeps every batch of the first epoch and repeats them" if written == "cycle" else "keeps every batch that one of its copies has not read yet"
+            keeps = (
+                "keeps every batch of the first epoch and repeats them" if written == "cycle" else "keeps every batch that one of its copies has not read yet"
+            )
             message = f"`itertools.{written}` over `{like.name}` {keeps}: memory grows by one epoch"
             confidence = Confidence.HIGH if like.known else Confidence.MEDIUM
             fix = endless(module, call) if written == "cycle" else None

@@ -88,13 +88,16 @@ class LoaderMaterialised(Rule):
             written = last_name(call.func)
             if written not in {"list", "tuple", "sorted"} or len(call.args) == 0 or not isinstance(call.func, cst.Name):
                 continue
-            if not any(isinstance(a.value, External) and a.value.name == f"builtins.{written}" for a in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))):
+            if not any(
+                isinstance(a.value, External) and a.value.name == f"builtins.{written}"
+                for a in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))
+            ):
                 continue
             yield from self._whole(module, project, call, call.args[0].value, scope)
         for scope in module.walk.scopes:
             yield from self._loops(module, project, scope)
 
-    def _whole(self, module: Module, project: Project, node: cst.BaseExpression, iterated: cst.BaseExpression, scope: Scope) -> Iterator[Finding]:
+    def _whole(self, module: Module, project: Project, node: cst.BaseExpression | cst.For, iterated: cst.BaseExpression, scope: Scope) -> Iterator[Finding]:
         like = loader_like(project, iterated, module, scope)
         if like is None or is_test(module):
             return  # what a test keeps lives as long as the test
@@ -114,8 +117,7 @@ class LoaderMaterialised(Rule):
         """Comprehensions and loops that keep each whole batch."""
         if isinstance(scope.node, cst.Lambda):
             return
-        body = scope.node if isinstance(scope.node, cst.Module) else scope.node.body
-        for node in descend(body, into_scopes=False):
+        for node in descend(scope.suite, into_scopes=False):
             if isinstance(node, cst.ListComp):
                 loop = node.for_in
                 whole = isinstance(loop.target, cst.Name) and isinstance(node.elt, cst.Name) and node.elt.value == loop.target.value

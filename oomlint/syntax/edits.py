@@ -101,7 +101,22 @@ def _one_group(code: str) -> bool:
 
 
 _PURE_CALLS = frozenset(
-    {"min", "max", "int", "len", "bool", "abs", "round", "cpu_count", "sched_getaffinity", "device_count", "is_available", "get", "getattr", "process_cpu_count"},
+    {
+        "min",
+        "max",
+        "int",
+        "len",
+        "bool",
+        "abs",
+        "round",
+        "cpu_count",
+        "sched_getaffinity",
+        "device_count",
+        "is_available",
+        "get",
+        "getattr",
+        "process_cpu_count",
+    },
 )
 
 
@@ -135,5 +150,7 @@ def is_cheap_path(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Attribute):
         return is_cheap_path(node.value)
     if isinstance(node, cst.Subscript):
-        return is_cheap_path(node.value) and all(isinstance(e.slice, cst.Index) and isinstance(e.slice.value, cst.SimpleString | cst.Integer) for e in node.slice)
+        return is_cheap_path(node.value) and all(
+            isinstance(e.slice, cst.Index) and isinstance(e.slice.value, cst.SimpleString | cst.Integer) for e in node.slice
+        )
     return False

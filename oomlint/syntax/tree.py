@@ -67,7 +67,7 @@ class Tree:
     def _positions(self) -> dict[cst.CSTNode, tuple[int, int, int, int]]:
         wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
         found = wrapper.resolve(PositionProvider)
-        return {node: (s.start.line, s.start.column, s.end.line, s.end.column) for node, s in found.items()}  # type: ignore[attr-defined]
+        return {node: (s.start.line, s.start.column, s.end.line, s.end.column) for node, s in found.items()}
 
     @cached_property
     def _rows(self) -> dict[int, int] | None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 # Fields that hold punctuation, blanks and comments.
 _SKIPPED: Final = frozenset(
@@ -74,6 +74,11 @@ class Scope:
     def is_class(self) -> bool:
         """Whether the scope is a class body."""
         return isinstance(self.node, cst.ClassDef)
+
+    @property
+    def suite(self) -> cst.CSTNode:
+        """What holds the scope's code: the body of a function, lambda or class, or the module."""
+        return self.node if isinstance(self.node, cst.Module) else self.node.body
 
     @property
     def qualname(self) -> str:
@@ -238,8 +243,7 @@ class Walk:
         handler = _HANDLERS.get(type(node))
         if handler is None:
             return scope
-        found: Scope | None = handler(self, node, scope, statement)
-        return found if found is not None else scope
+        return handler(self, node, scope, statement) or scope
 
     def _effect(self, scope: Scope, effect: Effect) -> None:
         scope.effects.setdefault(effect.root, []).append(effect)
@@ -263,7 +267,9 @@ class Walk:
         del statement
         return self._open(node, scope, "<lambda>")
 
-    def _target(self, target: cst.CSTNode, scope: Scope, statement: cst.CSTNode, kind: str, value: cst.BaseExpression | None, index: tuple[int, ...] = ()) -> None:
+    def _target(
+        self, target: cst.CSTNode, scope: Scope, statement: cst.CSTNode, kind: str, value: cst.BaseExpression | None, index: tuple[int, ...] = ()
+    ) -> None:
         if isinstance(target, cst.Tuple | cst.List):
             starred = next((n for n, e in enumerate(target.elements) if isinstance(e, cst.StarredElement)), None)
             count = len(target.elements)
@@ -401,7 +407,7 @@ class Walk:
         return block_of(scope.node.body if not isinstance(scope.node, cst.Module) else scope.node)
 
 
-_HANDLERS = {
+_HANDLERS: dict[type, Callable[[Walk, Any, Scope, cst.CSTNode], Scope | None]] = {
     cst.FunctionDef: Walk._function,  # noqa: SLF001 - the table belongs to the class
     cst.ClassDef: Walk._class,  # noqa: SLF001
     cst.Lambda: Walk._lambda,  # noqa: SLF001

@@ -1,0 +1,174 @@
+"""Ways into a value: attributes, keys, what a computed key leads to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.questions import UNKNOWN, Questions, constant, parted, trim, written
+from oomlint.model.values import (
+    ABSENT,
+    Absent,
+    Alternative,
+    Alternatives,
+    Bound,
+    ClassRef,
+    Const,
+    Display,
+    Element,
+    External,
+    ExternalCall,
+    Frame,
+    FunctionRef,
+    Instance,
+    Merged,
+    ModuleRef,
+    Options,
+    Partial,
+    Settings,
+    Unknown,
+    Value,
+)
+from oomlint.syntax.walk import constant_key, path_of
+
+if TYPE_CHECKING:
+    from oomlint.syntax.walk import Accessor
+
+
+_LITERALS: dict[str, object] = {"True": True, "False": False, "None": None}
+
+
+class Access(Questions):
+    """Follows attributes and keys."""
+
+    def access(self, node: cst.BaseExpression, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """The value of ``node`` followed by attributes and keys."""
+        if not accessors and isinstance(node, cst.Name) and node.value in _LITERALS:
+            return [constant(_LITERALS[node.value], node, frame)]
+        if isinstance(node, cst.Subscript):
+            keyed = self._computed_key(node, accessors, frame)
+            if keyed is not None:
+                return keyed
+        path = path_of(node)
+        if path is not None:
+            if path[1] or accessors or isinstance(node, cst.Name):
+                return self.resolve(path[0], (*path[1], *accessors), frame, node)
+            return [Alternative(UNKNOWN)]
+        if isinstance(node, cst.Attribute):
+            return self.access(node.value, (("attr", node.attr.value), *accessors), frame)
+        if isinstance(node, cst.Subscript):
+            if len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
+                return self.access(node.value, (("item", constant_key(node.slice[0].slice.value)), *accessors), frame)
+            return [Alternative(UNKNOWN)] if accessors else [written(node, frame)]
+        if not accessors:
+            return self.values(node, frame)
+        if isinstance(node, cst.IfExp):
+            return self.choose(node, accessors, frame)
+        if isinstance(node, cst.NamedExpr):
+            return self.access(node.value, accessors, frame)
+        if isinstance(node, cst.Dict | cst.List | cst.Tuple | cst.DictComp | cst.ListComp):
+            return self.inside(node, accessors, frame)
+        out: Alternatives = []
+        if isinstance(node, cst.Call) and self.method_on_value(node, frame) is None:
+            # The element of what a project's function returns is looked up in its return statements.
+            for callee in self.values(node.func, frame):
+                found: Alternatives
+                if isinstance(callee.value, FunctionRef):
+                    found = self.returned(callee.value, (Bound(tuple(node.args), frame, node),), accessors)
+                else:
+                    found = [b for a in self.result(callee.value, node, frame) for b in self.reach_into(a, accessors)]
+                out.extend(m for alt in found if (m := alt.under(callee.picks)) is not None)
+            return trim(out) or [Alternative(UNKNOWN)]
+        for alt in self.values(node, frame):
+            out.extend(self.reach_into(alt, accessors))
+        return trim(out) or [Alternative(UNKNOWN)]
+
+    def _computed_key(self, node: cst.Subscript, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives | None:
+        """``table[name]`` where ``name`` is known; ``None`` where the key is literal, or nobody knows it."""
+        if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+            return None
+        key = node.slice[0].slice.value
+        if not isinstance(key, cst.Name | cst.Attribute) or (isinstance(key, cst.Name) and key.value in _LITERALS):
+            return None
+        found = self.values(key, frame)
+        known = [a for a in found if isinstance(a.value, Const) and isinstance(a.value.value, str | int)]
+        if not known or len(known) < len([a for a in found if not a.reach]):
+            return None
+        out: Alternatives = []
+        for alt in known[:4]:
+            for value in self.access(node.value, (("item", alt.const), *accessors), frame):
+                merged = value.under(alt.picks)
+                if merged is not None:
+                    out.append(replace(merged, doubt=merged.doubt + alt.doubt, reach=merged.reach or alt.reach))
+        return trim(out)
+
+    def reach_into(self, alt: Alternative, accessors: tuple[Accessor, ...]) -> Alternatives:
+        """Attributes and keys of a value."""
+        if not accessors:
+            return [alt]
+        out: Alternatives = []
+        for found in self.into_value(alt.value, accessors):
+            merged = found.under(alt.picks)
+            if merged is not None:
+                out.append(merged.doubting(alt.doubt))
+        return out
+
+    def into_value(self, value: Value, accessors: tuple[Accessor, ...]) -> Alternatives:
+        """Attributes and keys of a bare value; there is at least one accessor."""
+        kind, name = accessors[0]
+        rest = accessors[1:]
+        if isinstance(value, External):
+            if kind == "attr":
+                deeper = External(names.canonical(f"{value.name}.{name}"))
+                if deeper.name == "absl.flags.FLAGS":
+                    return self.into_value(Options(self.project.any_module(), cst.Pass(), "absl"), rest) if rest else [Alternative(deeper)]
+                return self.reach_into(Alternative(deeper), rest)
+            return [Alternative(UNKNOWN)]
+        if isinstance(value, ModuleRef):
+            return self.module_member(value, str(name), rest) if kind == "attr" else [Alternative(UNKNOWN)]
+        if isinstance(value, ClassRef):
+            return self.class_member(value, str(name), rest, None) if kind == "attr" else self._enum_item(value, name, rest)
+        if isinstance(value, Instance):
+            return self.attribute(value, str(name), rest) if kind == "attr" else self._getitem(value, name, rest)
+        if isinstance(value, Options):
+            if kind == "item" and isinstance(name, int):  # (options, args) = parser.parse_args()
+                return self.reach_into(Alternative(value), rest) if name == 0 else [Alternative(UNKNOWN)]
+            if name == "__dict__":
+                return self.reach_into(Alternative(value), rest)
+            found = self.options.lookup(value, str(name))
+            return [b for a in found for b in self.reach_into(a, rest)]
+        if isinstance(value, Settings):
+            found = self.settings.member(value, name)
+            return [b for a in found for b in self.reach_into(a, rest)]
+        if isinstance(value, Merged):
+            return self._merged(value, accessors)
+        if isinstance(value, Display):
+            return self.inside(value.node, accessors, value.frame)
+        if isinstance(value, Partial) and kind == "attr":
+            return [Alternative(UNKNOWN)]
+        if isinstance(value, ExternalCall):
+            return [Alternative(Element(value, accessors))]
+        return [Alternative(UNKNOWN)]
+
+    def _merged(self, value: Merged, accessors: tuple[Accessor, ...]) -> Alternatives:
+        out: Alternatives = []
+        for part in value.parts[::-1]:
+            there, absent = parted(self.into_value(part, accessors))
+            out.extend(there)
+            if not absent:
+                return out
+        return [*out, Alternative(ABSENT)]
+
+    def _getitem(self, value: Instance, name: object, rest: tuple[Accessor, ...]) -> Alternatives:
+        # Config objects often read as mappings.
+        if isinstance(name, str):
+            found = self.attribute(value, name, rest)
+            if found and not all(isinstance(a.value, Unknown | Absent) for a in found):
+                return found
+        return [Alternative(UNKNOWN)]
+
+    def _enum_item(self, value: ClassRef, name: object, rest: tuple[Accessor, ...]) -> Alternatives:
+        return self.class_member(value, name, rest, None) if isinstance(name, str) else [Alternative(UNKNOWN)]

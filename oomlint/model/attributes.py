@@ -1,0 +1,173 @@
+"""Attributes of objects: what constructors, class bodies and other methods set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.questions import UNKNOWN, Questions, parted, trim
+from oomlint.model.values import (
+    ABSENT,
+    Absent,
+    Alternative,
+    Alternatives,
+    Bound,
+    ClassRef,
+    Frame,
+    FunctionRef,
+    Instance,
+    Step,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from oomlint.syntax.walk import Accessor, Scope
+
+
+class Attributes(Questions):
+    """Finds what an attribute of an object can be."""
+
+    def attribute(self, instance: Instance, name: str, rest: tuple[Accessor, ...]) -> Alternatives:
+        """``self.name`` followed by more: what ``__init__``, the class body, other methods and the bases say."""
+        guard = ("attribute", instance.cls, instance.bound is None, instance.call, name, rest)
+        if guard in self.active:
+            return [Alternative(UNKNOWN)]
+        self.active.add(guard)
+        try:
+            return self._attribute(instance, name, rest)
+        finally:
+            self.active.discard(guard)
+
+    def _attribute(self, instance: Instance, name: str, rest: tuple[Accessor, ...]) -> Alternatives:
+        init = self.init_frame(instance)
+        out: Alternatives = []
+        if init is not None:
+            found = self._own_attribute(init, name, rest)
+            if found is not None:
+                out, absent = parted(found)
+                if not absent:
+                    return found
+            if name in {"hparams", "_hparams"} and rest and not out and rest[0][0] in {"attr", "item"} and self._saves_hyperparameters(init):
+                return self._hyperparameter(init, str(rest[0][1]), rest[1:])
+        field = self._field(instance, name, rest)
+        if field is not None:
+            return field
+        other = self._set_elsewhere(instance, name, rest)
+        if other:
+            return [*out, *other]
+        found = self.class_member(instance.cls, name, rest, instance)
+        if out and all(isinstance(a.value, Absent) for a in found):
+            return out
+        return [*out, *found]
+
+    def _own_attribute(self, init: Frame, name: str, rest: tuple[Accessor, ...]) -> Alternatives | None:
+        """What ``__init__`` (with the ``super().__init__`` that it calls) leaves in an attribute; ``None`` where it does not set it."""
+        this = names.self_name(init.scope)
+        if this is not None and any(
+            e.path[:1] == (("attr", name),) and e.kind in {"assign", "with", "for", "unknown", "augment"} for e in init.scope.effects.get(this, ())
+        ):
+            return self.search(this, (("attr", name), *rest), init, None, start=lambda: [Alternative(ABSENT)])
+        for call in init.scope.calls:
+            parent = self.super_init(call, init)
+            if parent is not None:
+                found = self._own_attribute(parent, name, rest)
+                if found is not None:
+                    return found
+        return None
+
+    def _saves_hyperparameters(self, init: Frame) -> bool:
+        return any(names.last_name(call.func) == "save_hyperparameters" for call in init.scope.calls)
+
+    def _hyperparameter(self, init: Frame, name: str, rest: tuple[Accessor, ...]) -> Alternatives:
+        params = {p.name.value for p in names.parameters(init.scope)}
+        if name in params:
+            return self.parameter(name, rest, init)
+        node = init.scope.node
+        if isinstance(node, cst.FunctionDef) and node.params.star_kwarg is not None:
+            return self.parameter(node.params.star_kwarg.name.value, (("item", name), *rest), init)
+        # save_hyperparameters(args): the namespace itself
+        for call in init.scope.calls:
+            if (
+                names.last_name(call.func) == "save_hyperparameters"
+                and call.args
+                and call.args[0].star == ""
+                and not isinstance(call.args[0].value, cst.SimpleString)
+            ):
+                return self.access(call.args[0].value, (("attr", name), *rest), init)
+        return [Alternative(UNKNOWN)]
+
+    def _field(self, instance: Instance, name: str, rest: tuple[Accessor, ...]) -> Alternatives | None:
+        fields = self.fields(instance.cls)
+        if fields is None:
+            return None
+        found = next(((n, f) for n, f in enumerate(fields) if f[0] == name), None)
+        if found is None:
+            return None
+        position, (_, default, module) = found
+        bound = instance.bound
+        if bound is not None:
+            given = names.keyword(bound, name)
+            if given is None:
+                ordered = names.positional(bound)
+                given = ordered[position] if ordered is not None and position < len(ordered) else None
+            if given is not None:
+                return self.passed(given, name, rest)
+            for star in names.starred(bound):
+                got = self.access(star.node.value, (("item", name), *rest), star.bound.frame)
+                if not all(isinstance(a.value, Absent) for a in got):
+                    return got
+        if default is None:
+            return [Alternative(UNKNOWN)]
+        frame = self.module_frame(module)
+        if isinstance(default, cst.Call) and names.last_name(default.func) in {"field", "Field", "ib", "attrib"}:
+            inner = next((a.value for a in default.args if a.keyword is not None and a.keyword.value == "default"), None)
+            if inner is None and default.args and default.args[0].keyword is None:
+                inner = default.args[0].value
+            if inner is None:
+                factory = next((a.value for a in default.args if a.keyword is not None and a.keyword.value == "default_factory"), None)
+                if factory is None:
+                    return [Alternative(UNKNOWN)]
+                made = [b for a in self.values(factory, frame) for b in self._make(a.value, default, frame)]
+                return [b for a in made for b in self.reach_into(a, rest)]
+            default = inner
+        step = Step(module, default, f"default of field `{name}`", kind="default")
+        return [a.after(step) for a in self.access(default, rest, frame)]
+
+    def _make(self, factory: Value, node: cst.Call, frame: Frame) -> Alternatives:
+        if isinstance(factory, ClassRef):
+            return [Alternative(Instance(factory, (), node, frame))]
+        if isinstance(factory, FunctionRef):
+            return self.returned(factory, (), ())
+        return [Alternative(UNKNOWN)]
+
+    def _set_elsewhere(self, instance: Instance, name: str, rest: tuple[Accessor, ...]) -> Alternatives:
+        """Attributes that other methods set (``setup``, ``prepare_data``, a builder that ``__init__`` calls)."""
+        out: Alternatives = []
+        for cls in self.lineage(instance.cls):
+            if not isinstance(cls, ClassRef):
+                continue
+            for scope in cls.scope.children:
+                this = names.self_name(scope)
+                if this is None or scope.name == "__init__":
+                    continue
+                if any(e.path[:1] == (("attr", name),) and e.kind == "assign" for e in scope.effects.get(this, ())):
+                    frame = self._method_frame(cls, scope, instance)
+                    found = self.search(this, (("attr", name), *rest), frame, None, start=lambda: [Alternative(ABSENT)])
+                    out.extend(parted(found)[0])
+        return trim(out)
+
+    def _method_frame(self, cls: ClassRef, scope: Scope, instance: Instance) -> Frame:
+        """The frame of a method, bound to the arguments with which ``__init__`` calls it where it does."""
+        init = self.init_frame(instance)
+        if init is not None:
+            for call in init.scope.calls:
+                if (
+                    names.last_name(call.func) == scope.name
+                    and isinstance(call.func, cst.Attribute)
+                    and isinstance(call.func.value, cst.Name)
+                    and call.func.value.value == names.self_name(init.scope)
+                ):
+                    return Frame(cls.module, scope, (Bound(tuple(call.args), init, call),), instance)
+        return Frame(cls.module, scope, None, instance)

@@ -1,0 +1,166 @@
+"""Classes of the project: their bases, methods and fields, and the frames of their constructors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.questions import UNKNOWN, Questions
+from oomlint.model.values import (
+    ABSENT,
+    Alternative,
+    Alternatives,
+    Bound,
+    ClassRef,
+    External,
+    Frame,
+    FunctionRef,
+    Instance,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module
+    from oomlint.syntax.walk import Accessor
+
+
+_LONGEST_LINE = 20  # classes
+# Bases and decorators that turn annotated names of a class body into fields.
+_FIELD_BASES = frozenset({"typing.NamedTuple", "pydantic.BaseModel", "pydantic_settings.BaseSettings"})
+_FIELD_DECORATORS = frozenset({"define", "attrs", "s", "frozen", "configclass"})
+
+
+class Classes(Questions):
+    """Knows the order of inheritance."""
+
+    def bases(self, cls: ClassRef) -> list[Value]:
+        """Base classes as they are written, resolved."""
+        node = cls.scope.node
+        if not isinstance(node, cst.ClassDef):
+            return []
+        frame = self.module_frame(cls.module)
+        out: list[Value] = []
+        for arg in node.bases:
+            base = arg.value.value if isinstance(arg.value, cst.Subscript) else arg.value  # Dataset[int]
+            out.extend(a.value for a in self.values(base, frame)[:2])
+        return out
+
+    def lineage(self, cls: ClassRef) -> list[ClassRef | External]:
+        """The class and what it derives from, nearest first."""
+        known = self.lines.get(cls)
+        if known is not None:
+            return known
+        out: list[ClassRef | External] = []
+        queue: list[Value] = [cls]
+        while queue and len(out) < _LONGEST_LINE:
+            here = queue.pop(0)
+            if here in out:
+                continue
+            if isinstance(here, ClassRef):
+                out.append(here)
+                queue.extend(self.bases(here))
+            elif isinstance(here, External):
+                out.append(External(names.canonical(here.name)))
+        self.lines[cls] = out
+        return out
+
+    def derives(self, cls: ClassRef, *wanted: str) -> bool:
+        """Whether the class derives from one of these library classes."""
+        return any(isinstance(base, External) and base.name in wanted for base in self.lineage(cls))
+
+    def is_enum(self, cls: ClassRef) -> bool:
+        """Whether the class is an enumeration."""
+        return any(isinstance(base, External) and base.name.startswith("enum.") for base in self.lineage(cls))
+
+    def method(self, instance: Instance, name: str) -> FunctionRef | None:
+        """A method by the order of inheritance."""
+        for cls in self.lineage(instance.cls):
+            if isinstance(cls, ClassRef):
+                scope = cls.scope.child(name)
+                if scope is not None and isinstance(scope.node, cst.FunctionDef):
+                    return FunctionRef(cls.module, scope, instance)
+        return None
+
+    def class_member(self, cls: ClassRef, name: str, rest: tuple[Accessor, ...], this: Instance | None) -> Alternatives:
+        """What class bodies say of a name; methods are bound to ``this``."""
+        for base in self.lineage(cls):
+            if not isinstance(base, ClassRef):
+                continue
+            effects = base.scope.effects.get(name)
+            if not effects:
+                continue
+            if effects[-1].kind == "def":
+                scope = base.scope.child(name)
+                if scope is None:
+                    return [Alternative(UNKNOWN)]
+                function = FunctionRef(base.module, scope, this if not names.is_static(scope) else None)
+                if names.is_property(scope) and this is not None:
+                    return self.returned(function, (), rest)
+                return self.reach_into(Alternative(function), rest)
+            return self.resolve(name, rest, Frame(base.module, base.scope), None)
+        if any(isinstance(base, External) and not base.name.startswith("builtins.") for base in self.lineage(cls)):
+            return [Alternative(UNKNOWN)]
+        return [Alternative(ABSENT)]
+
+    def init_frame(self, instance: Instance) -> Frame | None:
+        """The frame in which ``__init__`` runs for this object."""
+        init = self.method(instance, "__init__")
+        if init is None:
+            return None
+        return Frame(init.module, init.scope, instance.bound, instance)
+
+    def super_init(self, call: cst.Call, frame: Frame) -> Frame | None:
+        """The frame of the base class's ``__init__`` that a ``super().__init__(...)`` runs."""
+        func = call.func
+        if not (isinstance(func, cst.Attribute) and func.attr.value == "__init__"):
+            return None
+        args = list(call.args)
+        own = frame.scope.parent
+        start: ClassRef | None = None
+        if isinstance(func.value, cst.Call) and names.last_name(func.value.func) == "super":
+            pass
+        else:
+            named = self.values(func.value, frame)
+            if len(named) == 1 and isinstance(named[0].value, ClassRef):
+                start = named[0].value
+                args = args[1:]
+            else:
+                return None
+        if frame.this is None:
+            return None
+        line = [c for c in self.lineage(frame.this.cls) if isinstance(c, ClassRef)]
+        if start is None:
+            place = next((n for n, c in enumerate(line) if c.scope is own), None)
+            if place is None:
+                return None
+            line = line[place + 1 :]
+        else:
+            line = [start, *[c for c in self.lineage(start) if isinstance(c, ClassRef)]]
+        for cls in line:
+            scope = cls.scope.child("__init__")
+            if scope is not None and scope is not frame.scope:
+                return Frame(cls.module, scope, (Bound(tuple(args), frame, call),), frame.this)
+        return None
+
+    def fields(self, cls: ClassRef) -> list[tuple[str, cst.BaseExpression | None, Module]] | None:
+        """Fields of a dataclass or named tuple in order, with defaults; ``None`` for other classes."""
+        out: dict[str, tuple[str, cst.BaseExpression | None, Module]] = {}
+        seen = False
+        for base in reversed(self.lineage(cls)):
+            if isinstance(base, External):
+                seen = seen or base.name in _FIELD_BASES or base.name.endswith("TrainingArguments")
+                continue
+            node = base.scope.node
+            if isinstance(node, cst.ClassDef) and any("dataclass" in name or name in _FIELD_DECORATORS for name in map(_decorator, node.decorators)):
+                seen = True
+            for name, effects in base.scope.effects.items():
+                for effect in effects:
+                    if effect.kind in {"assign", "declare"} and isinstance(effect.statement, cst.AnnAssign) and not effect.path:
+                        out[name] = (name, effect.value, base.module)
+        return list(out.values()) if seen else None
+
+
+def _decorator(node: cst.Decorator) -> str:
+    return names.last_name(node.decorator.func if isinstance(node.decorator, cst.Call) else node.decorator)

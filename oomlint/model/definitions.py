@@ -1,0 +1,251 @@
+"""Definitions of a name that reach its use, and what each means for the value asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.questions import BUDGET, DEEPEST, MOST, UNKNOWN, Questions, short, trim
+from oomlint.model.reach import Reach
+from oomlint.model.values import (
+    ABSENT,
+    FREE,
+    Absent,
+    Alternative,
+    Alternatives,
+    ClassRef,
+    Display,
+    Frame,
+    FunctionRef,
+    Step,
+    Unknown,
+)
+from oomlint.syntax.walk import UNKNOWN_KEY, Effect, constant_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oomlint.model.reach import Payload
+    from oomlint.syntax.walk import Accessor
+
+
+_BINDING = frozenset({"assign", "for", "with", "def", "class", "import", "from", "unknown", "declare"})
+_MUTATING = frozenset({"update", "setdefault", "pop", "clear"})
+
+
+class Definitions(Questions):
+    """Resolves a name inside its scope."""
+
+    def resolve(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> Alternatives:
+        """A name with accessors, seen from ``at`` (``None``: from the end of the scope)."""
+        if at is not None:
+            bound = self._comprehension(root, accessors, frame, at)
+            if bound is not None:
+                return bound
+        key = (root, accessors, frame, at)
+        if key in self.active:
+            return [Alternative(UNKNOWN)]
+        known = self.resolved.get(key)
+        if known is not None:
+            return known
+        self.active.add(key)
+        self.spent += 1
+        self.depth += 1
+        try:
+            if self.spent > BUDGET or self.depth > 4 * DEEPEST:
+                return [Alternative(UNKNOWN)]
+            found = self.search(root, accessors, frame, at, start=lambda: self.outside(root, accessors, frame))
+        finally:
+            self.depth -= 1
+            self.active.discard(key)
+        self.resolved[key] = found
+        return found
+
+    def _comprehension(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode) -> Alternatives | None:
+        walk = frame.module.walk
+        for node in walk.ancestors(at):
+            if isinstance(node, cst.BaseSmallStatement | cst.BaseCompoundStatement) or node is frame.scope.node:
+                return None
+            if isinstance(node, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
+                loop: cst.CompFor | None = node.for_in
+                while loop is not None:
+                    index = _target_index(loop.target, root)
+                    if index is not None:
+                        return self.element(loop.iter, index, accessors, frame)
+                    loop = loop.inner_for_in
+        return None
+
+    def element(self, iterable: cst.BaseExpression, index: tuple[int, ...], accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """What a loop variable can be."""
+        into: tuple[Accessor, ...] = (*(("item", i) for i in index), *accessors)
+        if isinstance(iterable, cst.Call) and names.last_name(iterable.func) == "enumerate" and iterable.args and index:
+            if index[0] == 0:
+                return [Alternative(UNKNOWN)]
+            return self.element(iterable.args[0].value, index[1:], accessors, frame)
+        if isinstance(iterable, cst.Call) and names.last_name(iterable.func) == "zip" and index and index[0] < len(iterable.args):
+            return self.element(iterable.args[index[0]].value, index[1:], accessors, frame)
+        out: Alternatives = []
+        for alt in self.values(iterable, frame):
+            if isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple | cst.Set):
+                for number, element in enumerate(alt.value.node.elements[:8]):
+                    if isinstance(element, cst.Element):
+                        pick = frozenset({(("element", iterable, frame), number)})
+                        out.extend(m for a in self.access(element.value, into, alt.value.frame) if (m := a.under(pick)) is not None)
+            else:
+                return [Alternative(UNKNOWN)]
+        return trim(out) or [Alternative(UNKNOWN)]
+
+    def search(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None, start: Callable[[], Alternatives]) -> Alternatives:
+        """Definitions in the scope that reach ``at``; ``start`` tells what holds before all of them."""
+        scope = frame.scope
+        if root in scope.outer:
+            return list(self.resolve(root, accessors, self.module_frame(frame.module), None))
+        walk = frame.module.walk
+        if root not in scope.effects:
+            return start()
+
+        def judge(effect: Effect) -> tuple[Payload, bool] | None:
+            return self._judge(effect, accessors, frame, at)
+
+        found, falls = Reach(walk, scope, root, judge).search(at)
+        out: Alternatives = []
+        fallbacks: Alternatives = []
+        several = len(found) + len(falls) > 1
+        # Whoever asks for the same name with the same definitions in reach gets the same one of them.
+        origin = ("reach", scope, root, tuple(id(effect) for effect, _, _ in found))
+        for effect, payload, conditions in found[:MOST]:
+            here = frozenset({(origin, id(effect))}) if several else FREE
+            states = self.conditions(conditions, frame, here)
+            for picks, doubt in states[:6]:
+                for alt in payload() if callable(payload) else payload:
+                    if isinstance(alt.value, Absent) and effect.kind in {"update", "setdefault", "augment"}:
+                        continue
+                    merged = alt.under(picks)
+                    if merged is not None:
+                        if several and conditions and effect.kind == "assign":
+                            test = conditions[-1][0]
+                            words = short(frame.module.code(test))
+                            # A value under a test that nobody can decide is possible, not usual.
+                            guessed = any(isinstance(k, tuple) and k and k[0] == "test" for k, _ in picks - alt.picks)
+                            step = Step(frame.module, effect.node, f"set where `{words}` is {'true' if conditions[-1][1] else 'false'}", kind="branch")
+                            merged = merged.after(step)
+                            if guessed:
+                                merged = Alternative(merged.value, merged.story, merged.picks, merged.doubt, reach=True)
+                        (fallbacks if effect.kind == "setdefault" else out).append(merged.doubting(doubt))
+        if falls:
+            base = start()
+            here = frozenset({(origin, 0)}) if several else FREE
+            for conditions in falls:
+                for picks, doubt in self.conditions(conditions, frame, here)[:6]:
+                    for alt in base:
+                        merged = alt.under(picks)
+                        if merged is not None:
+                            out.append(merged.doubting(doubt))
+        if fallbacks and (not out or any(isinstance(a.value, Absent) for a in out)):
+            out = [*(a for a in out if not isinstance(a.value, Absent)), *fallbacks]
+        return trim(out) or [Alternative(UNKNOWN)]
+
+    def _judge(self, effect: Effect, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> tuple[Payload, bool] | None:
+        """What an effect means for the value asked for: ``None`` (nothing) or (its alternatives, whether it settles the question)."""
+        path, kind = effect.path, effect.kind
+        depth = len(path)
+        if kind in _BINDING or kind == "delete":
+            if depth > len(accessors) or not _matches(path, accessors[:depth]):
+                return None
+            certain = not any(key is UNKNOWN_KEY for _, key in path)
+            if kind == "delete":
+                return ([Alternative(ABSENT)], certain) if depth else None
+            if kind == "declare":
+                return None
+            return (lambda: self._bound(effect, accessors[depth:], frame)), certain
+        if kind == "augment":
+            if depth < len(accessors) and _matches(path, accessors[:depth]) and effect.value is not None and _is_mapping_update(effect):
+                return self._updated(self.access(effect.value, accessors[depth:], frame))
+            if depth == len(accessors) and _matches(path, accessors) and not _is_mapping_update(effect):
+                return [Alternative(UNKNOWN)], True
+            return None
+        if kind in _MUTATING:
+            if depth >= len(accessors) or not _matches(path, accessors[:depth]) or effect.call is None or accessors[depth][0] not in {"item", "attr"}:
+                return None
+            if effect.call is at or (at is not None and frame.module.walk.parents.get(effect.call) is at):
+                return None
+            return self._mutated(effect, accessors[depth:], frame)
+        return None
+
+    def _mutated(self, effect: Effect, accessors: tuple[Accessor, ...], frame: Frame) -> tuple[Payload, bool] | None:
+        call, key = effect.call, accessors[0][1]
+        if call is None:
+            return None
+        if effect.kind == "clear":
+            return [Alternative(ABSENT)], True
+        if effect.kind in {"pop", "setdefault"}:
+            if not call.args or constant_key(call.args[0].value) != key or key is UNKNOWN_KEY:
+                return None
+            if effect.kind == "pop":
+                return [Alternative(ABSENT)], True
+            if not call.args[1:]:
+                return None
+            # The default counts only where nothing was there before; keep both, the earlier first.
+            return self.access(call.args[1].value, accessors[1:], frame), False
+        return self._updated(self.inside_call(call, accessors, frame))
+
+    @staticmethod
+    def _updated(found: Alternatives) -> tuple[Payload, bool] | None:
+        if all(isinstance(a.value, Absent) for a in found):
+            return None
+        certain = not any(isinstance(a.value, Absent | Unknown) for a in found)
+        return found, certain
+
+    def _bound(self, effect: Effect, rest: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """The value that a binding gives, followed by ``rest``."""
+        kind = effect.kind
+        into: tuple[Accessor, ...] = (*(("item", i) for i in effect.index), *rest)
+        if kind == "assign" and effect.value is not None:
+            return self.access(effect.value, into, frame) if into else self.values(effect.value, frame)
+        if kind == "def":
+            scope = frame.module.walk.scope_of.get(effect.node)
+            if scope is None:
+                return [Alternative(UNKNOWN)]
+            return self.reach_into(Alternative(FunctionRef(frame.module, scope, None)), rest)
+        if kind == "class":
+            scope = frame.module.walk.scope_of.get(effect.node)
+            if scope is None:
+                return [Alternative(UNKNOWN)]
+            return self.reach_into(Alternative(ClassRef(frame.module, scope)), rest)
+        if kind == "import":
+            return self.imported(effect, rest, frame)
+        if kind == "from":
+            return self.imported_from(effect, rest, frame)
+        if kind == "for" and effect.value is not None:
+            return self.element(effect.value, effect.index, rest, frame)
+        if kind == "with" and effect.value is not None:
+            return self.access(effect.value, into, frame)
+        return [Alternative(UNKNOWN)]
+
+
+def _matches(path: Sequence[Accessor], accessors: Sequence[Accessor]) -> bool:
+    if len(path) != len(accessors):
+        return False
+    for (_, key), (_, wanted) in zip(path, accessors, strict=True):
+        if key is UNKNOWN_KEY:
+            continue
+        if key != wanted or isinstance(key, bool) is not isinstance(wanted, bool):
+            return False
+    return True
+
+
+def _is_mapping_update(effect: Effect) -> bool:
+    return isinstance(effect.node, cst.AugAssign) and isinstance(effect.node.operator, cst.BitOrAssign)
+
+
+def _target_index(target: cst.CSTNode, name: str) -> tuple[int, ...] | None:
+    if isinstance(target, cst.Name):
+        return () if target.value == name else None
+    if isinstance(target, cst.Tuple | cst.List):
+        for number, element in enumerate(target.elements):
+            inner = _target_index(element.value, name)
+            if inner is not None:
+                return (number, *inner)
+    return None

@@ -1,0 +1,124 @@
+"""Elements of lists, dictionaries and comprehensions as they are written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.questions import UNKNOWN, Questions, parted
+from oomlint.model.values import (
+    ABSENT,
+    Alternative,
+    Alternatives,
+    Const,
+    Display,
+    Frame,
+)
+from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, path_of
+
+if TYPE_CHECKING:
+    from oomlint.syntax.walk import Accessor
+
+
+_FILLING = frozenset({"append", "extend", "augment", "update", "setdefault", "pop", "clear"})
+
+
+class Displays(Questions):
+    """Looks a key up in what is written as a container."""
+
+    def inside(self, node: cst.BaseExpression, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """An element of a display."""
+        _kind, key = accessors[0]
+        rest = accessors[1:]
+        if isinstance(node, cst.Call):  # dict(a=1, **b), Namespace(a=1)
+            return self.inside_call(node, accessors, frame)
+        if isinstance(node, cst.Dict):
+            return self._inside_dict(node, accessors, frame)
+        if isinstance(node, cst.List | cst.Tuple):
+            elements = node.elements
+            if isinstance(key, int) and not any(isinstance(e, cst.StarredElement) for e in elements) and -len(elements) <= key < len(elements):
+                return self.access(elements[key].value, rest, frame)
+            if key is UNKNOWN_KEY:
+                return [a for e in elements[:6] if isinstance(e, cst.Element) for a in self.access(e.value, rest, frame)] or [Alternative(UNKNOWN)]
+            return [Alternative(UNKNOWN)]
+        if isinstance(node, cst.DictComp):
+            return self.access(node.value, rest, frame)
+        if isinstance(node, cst.ListComp | cst.GeneratorExp):
+            return self.access(node.elt, rest, frame)
+        return [Alternative(UNKNOWN)]
+
+    def _inside_dict(self, node: cst.Dict, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        key = accessors[0][1]
+        rest = accessors[1:]
+        out: Alternatives = []
+        if key is UNKNOWN_KEY:
+            return [a for e in node.elements[:6] if isinstance(e, cst.DictElement) for a in self.access(e.value, rest, frame)] or [Alternative(UNKNOWN)]
+        unknown_keys = False
+        for element in reversed(node.elements):
+            if isinstance(element, cst.DictElement):
+                known = constant_key(element.key)
+                if known is UNKNOWN_KEY:
+                    known = self._one_constant(element.key, frame)
+                if known is UNKNOWN_KEY:
+                    unknown_keys = True
+                elif known == key and type(known) is type(key):
+                    return [*out, *self.access(element.value, rest, frame)]
+                continue
+            there, absent = parted(self.access(element.value, accessors, frame))
+            out.extend(there)
+            if not absent:
+                return out
+        out.append(Alternative(UNKNOWN if unknown_keys else ABSENT))
+        return out
+
+    def _one_constant(self, node: cst.BaseExpression, frame: Frame) -> object:
+        found = self.values(node, frame)
+        return found[0].const if len(found) == 1 and isinstance(found[0].value, Const) else UNKNOWN_KEY
+
+    def inside_call(self, node: cst.Call, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """An element of ``dict(a=1, **b)`` and its like."""
+        key = accessors[0][1]
+        out: Alternatives = []
+        for arg in reversed(node.args):
+            if arg.keyword is not None:
+                if arg.keyword.value == key:
+                    return [*out, *self.access(arg.value, accessors[1:], frame)]
+                continue
+            there, absent = parted(self.access(arg.value, accessors, frame))
+            out.extend(there)
+            if not absent:
+                return out
+        return [*out, Alternative(ABSENT)]
+
+
+def is_grown(value: Display) -> bool:
+    """Whether a list or dictionary is bound to a name and filled afterwards."""
+    holder = value.frame.module.walk.parents.get(value.node)
+    if not isinstance(holder, cst.Assign | cst.AnnAssign):
+        return False
+    for target in [t.target for t in holder.targets] if isinstance(holder, cst.Assign) else [holder.target]:
+        path = path_of(target)
+        if path is None:
+            continue
+        if path[1] and path[0] == names.self_name(value.frame.scope):
+            return True  # some method may fill it
+        for effect in value.frame.scope.effects.get(path[0], ()):
+            deeper = len(effect.path) > len(path[1])
+            fills = effect.kind in _FILLING or (effect.kind == "assign" and deeper)
+            if fills and effect.path[: len(path[1])] == path[1]:
+                return True
+    return False
+
+
+def display_truth(value: Display) -> bool | None:
+    """Whether a container counts as true; ``None`` where nobody knows."""
+    node = value.node
+    if is_grown(value):
+        return None
+    if isinstance(node, cst.List | cst.Tuple | cst.Set | cst.Dict):
+        if not node.elements:
+            return False
+        return True if any(isinstance(e, cst.Element | cst.DictElement) for e in node.elements) else None
+    return None

@@ -1,0 +1,221 @@
+"""What operators, literals and conditions give."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+
+from oomlint.model.questions import UNKNOWN, Questions, constant, is_cpu_count, short, written
+from oomlint.model.values import (
+    Alternative,
+    Alternatives,
+    Const,
+    Display,
+    External,
+    Frame,
+    FunctionRef,
+    Merged,
+    Step,
+    Unknown,
+    Value,
+    Written,
+    join,
+    truth_of,
+)
+from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oomlint.syntax.walk import Accessor
+
+
+_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+    cst.Equal: operator.eq,
+    cst.NotEqual: operator.ne,
+    cst.LessThan: operator.lt,
+    cst.LessThanEqual: operator.le,
+    cst.GreaterThan: operator.gt,
+    cst.GreaterThanEqual: operator.ge,
+    cst.Is: operator.is_,
+    cst.IsNot: operator.is_not,
+}
+_ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
+    cst.Add: operator.add,
+    cst.Subtract: operator.sub,
+    cst.Multiply: operator.mul,
+    cst.FloorDivide: operator.floordiv,
+    cst.Divide: operator.truediv,
+    cst.Modulo: operator.mod,
+    cst.Power: operator.pow,
+    cst.LeftShift: operator.lshift,
+}
+_LONGEST = 10_000  # characters or elements of a constant that arithmetic makes
+
+
+class Expressions(Questions):
+    """Reduces an expression by its form."""
+
+    def expression(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
+        """The values of an expression, by its form; nothing is remembered."""
+        if isinstance(node, cst.Integer):
+            return [constant(node.evaluated_value, node, frame)]
+        if isinstance(node, cst.SimpleString | cst.ConcatenatedString | cst.Float):
+            return [constant(node.evaluated_value, node, frame)]
+        if isinstance(node, cst.Name | cst.Attribute | cst.Subscript):
+            return self.access(node, (), frame)
+        if isinstance(node, cst.Call):
+            return self.called(node, frame)
+        if isinstance(node, cst.IfExp):
+            return self.choose(node, (), frame)
+        if isinstance(node, cst.BooleanOperation):
+            return self._boolean(node, frame)
+        if isinstance(node, cst.Comparison):
+            return self._comparison(node, frame)
+        if isinstance(node, cst.UnaryOperation):
+            return self._unary(node, frame)
+        if isinstance(node, cst.BinaryOperation):
+            return self._binary(node, frame)
+        if isinstance(node, cst.Dict | cst.List | cst.Tuple | cst.Set | cst.ListComp | cst.DictComp | cst.SetComp | cst.GeneratorExp):
+            return [Alternative(Display(node, frame))]
+        if isinstance(node, cst.Lambda):
+            return [Alternative(FunctionRef(frame.module, frame.module.walk.scope_of[node], None))]
+        if isinstance(node, cst.NamedExpr):
+            return self.values(node.value, frame)
+        if isinstance(node, cst.FormattedString):
+            return self._formatted(node, frame)
+        if isinstance(node, cst.Await):
+            return self.values(node.expression, frame)
+        return [written(node, frame)]
+
+    def _formatted(self, node: cst.FormattedString, frame: Frame) -> Alternatives:
+        text = ""
+        for part in node.parts:
+            if isinstance(part, cst.FormattedStringText):
+                text += part.value
+                continue
+            if not isinstance(part, cst.FormattedStringExpression):
+                return [written(node, frame)]
+            found = [a.const for a in self.values(part.expression, frame) if isinstance(a.value, Const)]
+            if len(found) != 1:
+                return [written(node, frame)]
+            text += str(found[0])
+        return [Alternative(Const(text))]
+
+    def choose(self, node: cst.IfExp, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """Either side of a conditional expression, under what its test says."""
+        out: Alternatives = []
+        verdicts = self.truth(node.test, frame)
+        both = len({v for v, _, _ in verdicts}) > 1
+        for verdict, picks, doubt in verdicts:
+            for alt in self.access(node.body if verdict else node.orelse, accessors, frame):
+                merged = alt.under(picks)
+                if merged is not None:
+                    step = Step(frame.module, node.test, f"where `{short(frame.module.code(node.test))}` is {'true' if verdict else 'false'}", kind="branch")
+                    out.append((merged.after(step) if both else merged).doubting(doubt))
+        return out
+
+    def _boolean(self, node: cst.BooleanOperation, frame: Frame) -> Alternatives:
+        conj = isinstance(node.operator, cst.And)
+        out: Alternatives = []
+        for verdict, picks, doubt in self.truth(node.left, frame):
+            side = node.right if verdict is conj else node.left
+            for alt in self.values(side, frame):
+                if side is node.left and truth_of(alt.value) is (not verdict):
+                    continue
+                merged = alt.under(picks)
+                if merged is not None:
+                    if conj and side is node.left and truth_of(alt.value) is None:
+                        merged = replace(merged, value=Const(value=False))  # whatever it is, it counts as false here
+                    out.append(merged.doubting(doubt))
+        return out
+
+    def _comparison(self, node: cst.Comparison, frame: Frame) -> Alternatives:
+        if len(node.comparisons) != 1:
+            return [Alternative(UNKNOWN)]
+        target = node.comparisons[0]
+        compare = _COMPARE.get(type(target.operator))
+        out: Alternatives = []
+        for left in self.values(node.left, frame):
+            for right in self.values(target.comparator, frame):
+                picks = join(left.picks, right.picks)
+                if picks is None:
+                    continue
+                doubt = left.doubt + right.doubt
+                verdict: object = None
+                if compare is not None and isinstance(left.value, Const) and isinstance(right.value, Const):
+                    try:
+                        verdict = bool(compare(left.value.value, right.value.value))
+                    except TypeError:
+                        verdict = None
+                elif isinstance(target.operator, cst.Is | cst.IsNot) and right.const is None and isinstance(right.value, Const):
+                    known = truth_of(left.value)
+                    if known:
+                        verdict = isinstance(target.operator, cst.IsNot)
+                elif isinstance(target.operator, cst.In | cst.NotIn):
+                    verdict = self._contained(left.value, right.value, negated=isinstance(target.operator, cst.NotIn))
+                out.append(Alternative(Const(verdict) if verdict is not None else UNKNOWN, (), picks, doubt, left.reach or right.reach))
+        return out
+
+    @staticmethod
+    def _contained(left: Value, right: Value, *, negated: bool) -> bool | None:
+        if not isinstance(left, Const) or not isinstance(right, Display) or not isinstance(right.node, cst.List | cst.Tuple | cst.Set | cst.Dict):
+            return None
+        held: list[object] = []
+        for element in right.node.elements:
+            if isinstance(element, cst.DictElement):
+                held.append(constant_key(element.key))
+            elif isinstance(element, cst.Element):
+                held.append(constant_key(element.value))
+            else:
+                return None
+        if UNKNOWN_KEY in held:
+            return None
+        return (left.value in held) is not negated
+
+    def _unary(self, node: cst.UnaryOperation, frame: Frame) -> Alternatives:
+        if isinstance(node.operator, cst.Not):
+            return [Alternative(Const(not v), (), picks, doubt) for v, picks, doubt in self.truth(node.expression, frame)]
+        out: Alternatives = []
+        for alt in self.values(node.expression, frame):
+            if isinstance(node.operator, cst.Minus) and isinstance(alt.const, int | float):
+                value = -alt.const
+                out.append(Alternative(Const(value), (Step(frame.module, node, f"{value!r} here", kind="constant"),), alt.picks, alt.doubt, alt.reach))
+            else:
+                out.append(Alternative(UNKNOWN, (), alt.picks))
+        return out
+
+    def _binary(self, node: cst.BinaryOperation, frame: Frame) -> Alternatives:
+        act = _ARITHMETIC.get(type(node.operator))
+        out: Alternatives = []
+        for left in self.values(node.left, frame):
+            if is_cpu_count(left.value) and isinstance(node.operator, cst.FloorDivide | cst.Subtract):
+                out.append(Alternative(External("os.cpu_count()"), left.story, left.picks, left.doubt))
+                continue
+            for right in self.values(node.right, frame):
+                picks = join(left.picks, right.picks)
+                if picks is None:
+                    continue
+                if isinstance(node.operator, cst.BitOr) and (isinstance(left.value, Display | Merged) or isinstance(right.value, Display | Merged)):
+                    out.append(Alternative(Merged((left.value, right.value)), (), picks, left.doubt + right.doubt))
+                    continue
+                value: Value = UNKNOWN
+                if act is not None and isinstance(left.value, Const) and isinstance(right.value, Const):
+                    try:
+                        number = act(left.value.value, right.value.value)
+                        if not isinstance(number, str | bytes | list | tuple) or len(number) < _LONGEST:
+                            value = Const(number)
+                    except (TypeError, ValueError, ZeroDivisionError, OverflowError, MemoryError):
+                        value = UNKNOWN
+                elif isinstance(node.operator, cst.Add) and isinstance(left.value, Display | Merged) and isinstance(right.value, Display | Merged):
+                    value = Merged((left.value, right.value))
+                elif isinstance(node.operator, cst.Divide):
+                    value = self.settings.joined_path(left.value, right.value)
+                if isinstance(value, Unknown):
+                    value = Written("", node, frame)
+                story = left.story or right.story
+                out.append(Alternative(value, story, picks, left.doubt + right.doubt, left.reach or right.reach))
+        return out

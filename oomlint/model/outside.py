@@ -1,0 +1,137 @@
+"""Names that the scope itself does not bind: parameters, enclosing functions, module globals, imports, builtins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.questions import UNKNOWN, Questions
+from oomlint.model.values import (
+    Alternative,
+    Alternatives,
+    ClassRef,
+    Const,
+    External,
+    Frame,
+    Instance,
+    ModuleRef,
+    Unknown,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from oomlint.syntax.walk import Accessor, Effect
+
+
+class Outside(Questions):
+    """Looks a name up outside of its scope."""
+
+    def outside(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """A name that the scope itself did not bind before its use."""
+        scope = frame.scope
+        if scope.is_function:
+            if root == names.self_name(scope):
+                return self._self(accessors, frame)
+            node = scope.node
+            if isinstance(node, cst.FunctionDef | cst.Lambda):
+                params = node.params
+                if any(p.name.value == root for p in names.parameters(scope)):
+                    return self.parameter(root, accessors, frame)
+                if isinstance(params.star_kwarg, cst.Param) and params.star_kwarg.name.value == root:
+                    return self.parameter(root, accessors, frame)
+                if isinstance(params.star_arg, cst.Param) and params.star_arg.name.value == root:
+                    return [Alternative(UNKNOWN)]
+        parent = scope.parent
+        while parent is not None and parent.is_class:
+            parent = parent.parent
+        if parent is None:
+            if scope.parent is None:
+                return self._builtin(root, accessors, frame)
+            found = self.resolve(root, accessors, self.module_frame(frame.module), None)
+            # A module's global that some function rebinds can hold anything by the time this runs.
+            rebound = any(root in s.outer and root in s.effects for s in frame.module.walk.scopes)
+            return [a.doubting(2) for a in found] if rebound else found
+        if frame.outer is not None and frame.outer.scope is parent:
+            return self.resolve(root, accessors, frame.outer, None)
+        return self.resolve(root, accessors, Frame(frame.module, parent, None, frame.this if names.is_method(parent) else None), None)
+
+    def _builtin(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        for effect in frame.scope.effects.get("*", ()):
+            statement = effect.node
+            if not isinstance(statement, cst.ImportFrom):
+                continue
+            source = names.dotted(statement.module) if statement.module is not None else ""
+            path = self.project.locate(frame.module.path, source, len(statement.relative))
+            if path is not None:
+                value = self._module(path)
+                if isinstance(value, ModuleRef) and value.module is not None and value.module is not frame.module:
+                    found = self.module_member(value, root, accessors)
+                    if not all(isinstance(a.value, Unknown) for a in found):
+                        return found
+            elif root in names.STAR_EXPORTS.get(names.canonical(source), ()):
+                return self.reach_into(Alternative(External(f"{names.canonical(source)}.{root}")), accessors)
+        if root == "__file__":
+            return self.reach_into(Alternative(Const(frame.module.path)), accessors)
+        if root in names.BUILTINS:
+            return self.reach_into(Alternative(External(f"builtins.{root}")), accessors)
+        return [Alternative(UNKNOWN)]
+
+    def _self(self, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        this = frame.this
+        if this is None:
+            parent = frame.scope.parent
+            if parent is None:
+                return [Alternative(UNKNOWN)]
+            this = Instance(ClassRef(frame.module, parent), None)
+        if not accessors:
+            return [Alternative(this)]
+        return self.into_value(this, accessors)
+
+    def imported(self, effect: Effect, rest: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """What ``import a.b`` binds, followed by ``rest``."""
+        alias = effect.node
+        if not isinstance(alias, cst.ImportAlias):
+            return [Alternative(UNKNOWN)]
+        full = names.dotted(alias.name)
+        name = full if alias.asname is not None else full.split(".")[0]  # `import a.b` binds `a`
+        path = self.project.locate(frame.module.path, name)
+        value: Value = self._module(path) if path is not None else External(names.canonical(name))
+        return self.reach_into(Alternative(value), rest)
+
+    def imported_from(self, effect: Effect, rest: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """What ``from a import b`` binds, followed by ``rest``."""
+        alias, statement = effect.node, effect.statement
+        if not isinstance(alias, cst.ImportAlias) or not isinstance(statement, cst.ImportFrom):
+            return [Alternative(UNKNOWN)]
+        name = names.dotted(alias.name)
+        source = names.dotted(statement.module) if statement.module is not None else ""
+        path = self.project.locate(frame.module.path, source, len(statement.relative))
+        if path is None:
+            if statement.relative:
+                return [Alternative(UNKNOWN)]
+            return self.reach_into(Alternative(External(names.canonical(f"{source}.{name}"))), rest)
+        value = self._module(path)
+        if isinstance(value, ModuleRef):
+            return self.module_member(value, name, rest)
+        return [Alternative(UNKNOWN)]
+
+    def module_member(self, value: ModuleRef, name: str, rest: tuple[Accessor, ...]) -> Alternatives:
+        """A name of a module of the project, followed by ``rest``."""
+        if value.module is not None:
+            scope = value.module.root
+            if name in scope.effects or "*" in scope.effects:
+                found = self.resolve(name, rest, self.module_frame(value.module), None)
+                if not all(isinstance(a.value, Unknown) for a in found):
+                    return found
+        deeper = self.project.submodule(value.path, name)
+        if deeper is not None:
+            return self.reach_into(Alternative(self._module(deeper)), rest)
+        return [Alternative(UNKNOWN)]
+
+    def _module(self, path: str) -> Value:
+        if path.endswith("/"):
+            return ModuleRef(path, None)
+        module = self.project.find(path)
+        return ModuleRef(path, module) if module is not None else UNKNOWN

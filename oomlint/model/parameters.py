@@ -1,0 +1,115 @@
+"""Parameters: what callers, command lines and defaults give them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.questions import UNKNOWN, Questions, parted
+from oomlint.model.values import (
+    ABSENT,
+    ASSUMED,
+    Alternative,
+    Alternatives,
+    Frame,
+    Step,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from oomlint.syntax.walk import Accessor
+
+
+# Parameters that hold the namespace of a command line, by convention.
+_NAMESPACES = frozenset({"args", "opt", "opts", "options", "hparams", "FLAGS", "flags", "cfg", "config", "conf", "params"})
+
+
+class Parameters(Questions):
+    """Finds the argument behind a parameter."""
+
+    def parameter(self, name: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """What a parameter of the frame's function holds."""
+        scope, bound = frame.scope, frame.bound
+        node = scope.node
+        if not isinstance(node, cst.FunctionDef | cst.Lambda):
+            return [Alternative(UNKNOWN)]
+        is_rest = isinstance(node.params.star_kwarg, cst.Param) and node.params.star_kwarg.name.value == name
+        if is_rest:
+            return self._rest(accessors, frame)
+        out: Alternatives = []
+        if bound is not None:
+            given = names.argument_for(scope, name, bound, skip_first=names.is_method(scope))
+            if given is not None:
+                return self.passed(given, name, accessors)
+            for star in names.starred(bound):
+                there, absent = parted(self.access(star.node.value, (("item", name), *accessors), star.bound.frame))
+                out.extend(there)
+                if not absent:
+                    return out
+            if names.hides_positionals(bound):
+                return [*out, Alternative(UNKNOWN)]
+        command = self.options.command_parameter(frame, name)
+        if command is not None:
+            return [b for a in command for b in self.reach_into(a, accessors)]
+        configured = self.settings.entry_parameter(frame, name, accessors)
+        if configured is not None:
+            return configured
+        if bound is not None:
+            return [*out, *self._default(name, accessors, frame, doubt=0)]
+        if name in _NAMESPACES and accessors and accessors[0][0] == "attr":
+            guessed = self.options.by_convention(frame.module, str(accessors[0][1]))
+            if guessed:
+                return [b for a in guessed for b in self.reach_into(a, accessors[1:])]
+        return self._default(name, accessors, frame, doubt=1)
+
+    def _default(self, name: str, accessors: tuple[Accessor, ...], frame: Frame, doubt: int) -> Alternatives:
+        scope = frame.scope
+        param = next((p for p in names.parameters(scope) if p.name.value == name), None)
+        if param is None or param.default is None:
+            return [Alternative(Unknown(f"parameter {name}"))]
+        outside = scope.parent
+        outer = Frame(frame.module, outside) if outside is not None else self.module_frame(frame.module)
+        default = param.default
+        if isinstance(default, cst.Call) and names.last_name(default.func) in {"Option", "Argument"}:
+            return [b for a in self.options.typer_default(default, name, outer) for b in self.reach_into(a, accessors)]
+        words = f"default of parameter `{name}` of `{scope.name}`"
+        step = Step(frame.module, param, words, kind="default")
+        found = [a.after(step) for a in self.access(default, accessors, outer)]
+        found.extend(self.options.annotated(param, name, frame, found))
+        if doubt:
+            # Nobody in the project calls it: a caller elsewhere may give anything. That it is the default is assumed, once for all who ask.
+            key = ("parameter", param)
+            given = [a for a in found if a.reach]  # what a command line can give is no default
+            found = [m for a in found if not a.reach and (m := a.under(frozenset({(key, ASSUMED)}))) is not None] + given
+            found.append(Alternative(Unknown(f"parameter {name}"), (step,), frozenset({(key, "other")}), reach=True))
+        return found
+
+    def passed(self, given: names.Given, name: str, accessors: tuple[Accessor, ...]) -> Alternatives:
+        """What a caller passes as ``name``."""
+        frame = given.bound.frame
+        found = self.access(given.node.value, accessors, frame)
+        step = Step(frame.module, given.node, f"passed as `{name}`", kind="argument")
+        return [a.after(step) for a in found]
+
+    def _rest(self, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """``**kwargs`` of the function: the keywords of its callers that no parameter takes."""
+        bound = frame.bound
+        if bound is None or not accessors:
+            return [Alternative(UNKNOWN)]
+        key = accessors[0][1]
+        if not isinstance(key, str):
+            return [Alternative(UNKNOWN)]
+        if any(p.name.value == key for p in names.parameters(frame.scope)):
+            return [Alternative(ABSENT)]
+        given = names.keyword(bound, key)
+        if given is not None:
+            return self.passed(given, key, accessors[1:])
+        out: Alternatives = []
+        for star in names.starred(bound):
+            there, absent = parted(self.access(star.node.value, accessors, star.bound.frame))
+            out.extend(there)
+            if not absent:
+                return out
+        return [*out, Alternative(ABSENT)]

@@ -1,0 +1,310 @@
+"""What calls give: functions and classes of the project, a few of the standard library, methods of plain values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.displays import is_grown
+from oomlint.model.questions import MOST, UNKNOWN, Questions, is_cpu_count, short, trim, written
+from oomlint.model.values import (
+    FREE,
+    Absent,
+    Alternative,
+    Alternatives,
+    Bound,
+    ClassRef,
+    Const,
+    Display,
+    External,
+    ExternalCall,
+    Frame,
+    FunctionRef,
+    Instance,
+    Merged,
+    Options,
+    Partial,
+    Picks,
+    Settings,
+    Step,
+    Unknown,
+    Value,
+    join,
+    truth_of,
+)
+from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oomlint.syntax.walk import Accessor
+
+
+_DEEPEST_CALL = 8  # calls inside calls that are followed
+_MOST_RETURNS = 12
+# Calls that hand their first argument through, as far as a value is concerned.
+_SAME = frozenset(
+    {
+        "builtins.int", "builtins.str", "builtins.bool", "builtins.float", "builtins.sorted", "builtins.list", "builtins.tuple", "builtins.dict",
+        "builtins.vars", "copy.deepcopy", "copy.copy", "easydict.EasyDict", "addict.Dict", "munch.Munch", "munch.munchify", "box.Box", "argparse.Namespace",
+        "omegaconf.OmegaConf.create", "omegaconf.OmegaConf.to_container", "types.SimpleNamespace", "omegaconf.DictConfig", "dotmap.DotMap",
+        "pytorch_lightning.utilities.AttributeDict", "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "tqdm.std.tqdm", "builtins.reversed", "builtins.iter",
+        "natsort.natsorted", "builtins.set", "builtins.frozenset", "rich.progress.track",
+    },
+)  # fmt: skip
+# Calls whose keywords are read as the entries of a mapping.
+_MAPPINGS = frozenset(
+    {"builtins.dict", "argparse.Namespace", "types.SimpleNamespace", "easydict.EasyDict", "addict.Dict", "munch.Munch", "dotmap.DotMap"},
+)
+_PATHS = frozenset(
+    {"os.path.join", "pathlib.Path", "os.path.abspath", "os.path.expanduser", "pathlib.PurePath", "os.path.dirname", "os.path.realpath"},
+)
+_CONVERSIONS: dict[str, Callable[[Any], object]] = {"builtins.int": int, "builtins.str": str, "builtins.bool": bool, "builtins.float": float}
+
+
+class Results(Questions):
+    """Follows a call into what it returns."""
+
+    def called(self, node: cst.Call, frame: Frame) -> Alternatives:
+        """What a call gives."""
+        method = self.method_on_value(node, frame)
+        if method is not None:
+            return method
+        out: Alternatives = []
+        for callee in self.values(node.func, frame):
+            for alt in self.result(callee.value, node, frame):
+                merged = alt.under(callee.picks)
+                if merged is not None:
+                    known = type(alt.value) is not Unknown
+                    out.append(merged.doubting(callee.doubt) if known else written(node, frame, merged.picks))
+        return out or [written(node, frame)]
+
+    def result(self, callee: Value, node: cst.Call, frame: Frame, extra: tuple[Bound, ...] = ()) -> Alternatives:
+        """What calling ``callee`` with the arguments of ``node`` gives."""
+        bound = (*extra, Bound(tuple(node.args), frame, node))
+        if isinstance(callee, ClassRef):
+            if self.is_enum(callee):
+                return [Alternative(UNKNOWN)]
+            return [Alternative(Instance(callee, bound, node, frame))]
+        if isinstance(callee, FunctionRef):
+            return self.returned(callee, bound, ())
+        if isinstance(callee, Partial):
+            return self.result(callee.func, node, frame, (callee.bound, *extra))
+        if isinstance(callee, Instance):
+            called = self.method(callee, "__call__")
+            return self.returned(called, bound, ()) if called is not None else [Alternative(UNKNOWN)]
+        if isinstance(callee, External):
+            return self._external(names.canonical(callee.name), node, frame)
+        return [Alternative(UNKNOWN)]
+
+    def returned(self, function: FunctionRef, bound: tuple[Bound, ...], accessors: tuple[Accessor, ...]) -> Alternatives:
+        """What a function of the project returns (or an element of it)."""
+        scope = function.scope
+        inner = Frame(function.module, scope, bound, function.this, self._closure(function, bound))
+        if inner.depth > _DEEPEST_CALL:
+            return [Alternative(UNKNOWN)]
+        if isinstance(scope.node, cst.Lambda):
+            return self.access(scope.node.body, accessors, inner)
+        if scope.yields:
+            return [Alternative(UNKNOWN)]
+        out: Alternatives = []
+        several = len(scope.returns) > 1
+        origin = ("return", scope, bound[-1].call if bound else None)
+        for statement in scope.returns[:_MOST_RETURNS]:
+            if statement.value is None:
+                out.append(Alternative(Const(None)))
+                continue
+            states = self.where(statement, inner)
+            if several:
+                states = [m for picks in states if (m := join(picks, frozenset({(origin, id(statement))}))) is not None]
+            if not states:
+                continue
+            for alt in self.access(statement.value, accessors, inner):
+                for picks in states[:4]:
+                    merged = alt.under(picks)
+                    if merged is not None:
+                        out.append(merged)
+        return trim(out) or [Alternative(Const(None) if not scope.returns else UNKNOWN)]
+
+    def _closure(self, function: FunctionRef, bound: tuple[Bound, ...]) -> Frame | None:
+        parent = function.scope.parent
+        if parent is None or not parent.is_function:
+            return None
+        for layer in bound:
+            here: Frame | None = layer.frame
+            while here is not None:
+                if here.scope is parent:
+                    return here
+                here = here.outer
+        return None
+
+    @staticmethod
+    def _first(node: cst.Call) -> cst.BaseExpression | None:
+        """The first argument, where it is given by position."""
+        plain = next((arg for arg in node.args if arg.keyword is None), None)
+        return plain.value if plain is not None and plain.star == "" else None
+
+    def _external(self, name: str, node: cst.Call, frame: Frame) -> Alternatives:
+        first = self._first(node)
+        if name == "functools.partial" and first is not None:
+            rest = Bound(tuple(node.args[1:]), frame, node)
+            return [Alternative(Partial(a.value, rest), a.story, a.picks, a.doubt) for a in self.values(first, frame)]
+        if name in {"builtins.min", "builtins.max"}:
+            return self._extreme(node, frame, least=name == "builtins.min")
+        if name in _MAPPINGS and any(a.keyword is not None or a.star == "**" for a in node.args):
+            return [Alternative(Display(node, frame))]
+        if name == "os.getenv" and len(node.args) > 1:
+            return [Alternative(UNKNOWN, reach=True), *self.values(node.args[1].value, frame)]
+        if name == "builtins.getattr":
+            return self._getattr(node, frame)
+        if name in _SAME and first is not None:
+            return self._convert(name, self.values(first, frame))
+        loaded = self.settings.loaded(name, node, frame)
+        if loaded is not None:
+            return loaded
+        if name in _PATHS:
+            path = self.settings.path_call(name, node, frame)
+            if isinstance(path, Const):
+                return [Alternative(path)]
+        if name == "builtins.len" and first is not None:
+            return self._length(first, frame)
+        return [Alternative(ExternalCall(name, node, frame), (Step(frame.module, node, f"`{short(frame.module.code(node))}`", kind="call"),))]
+
+    @staticmethod
+    def _convert(name: str, found: Alternatives) -> Alternatives:
+        convert = _CONVERSIONS.get(name)
+        if convert is None:
+            return found
+        out: Alternatives = []
+        for alt in found:
+            if isinstance(alt.value, Const):
+                try:
+                    out.append(Alternative(Const(convert(alt.value.value)), alt.story, alt.picks, alt.doubt, alt.reach))
+                except (TypeError, ValueError, OverflowError):
+                    out.append(Alternative(UNKNOWN, (), alt.picks))
+            elif name == "builtins.bool" and (verdict := truth_of(alt.value)) is not None:
+                out.append(Alternative(Const(verdict), alt.story, alt.picks, alt.doubt, alt.reach))
+            elif name == "builtins.int" and is_cpu_count(alt.value):
+                out.append(alt)
+            else:
+                out.append(Alternative(UNKNOWN, (), alt.picks))
+        return out
+
+    def _length(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
+        out: Alternatives = []
+        for alt in self.values(node, frame):
+            value: Value = UNKNOWN
+            if isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple | cst.Set | cst.Dict):
+                elements = alt.value.node.elements
+                if not is_grown(alt.value) and not any(isinstance(e, cst.StarredElement | cst.StarredDictElement) for e in elements):
+                    value = Const(len(elements))
+            elif isinstance(alt.value, Const) and isinstance(alt.value.value, str):
+                value = Const(len(alt.value.value))
+            elif isinstance(alt.value, ExternalCall) and alt.value.name == "os.sched_getaffinity":
+                value = External("os.sched_getaffinity()")
+            out.append(Alternative(value, alt.story, alt.picks, alt.doubt))
+        return out
+
+    def _extreme(self, node: cst.Call, frame: Frame, *, least: bool) -> Alternatives:
+        """``min`` and ``max`` over numbers. An unknown operand still bounds: ``min(x, 0)`` is never above 0, ``max(1, x)`` never below 1."""
+        operands = [arg.value for arg in node.args if arg.keyword is None and arg.star == ""]
+        if len(operands) == 1:
+            inner = operands[0]
+            if not isinstance(inner, cst.List | cst.Tuple):
+                return [Alternative(UNKNOWN)]
+            operands = [e.value for e in inner.elements if isinstance(e, cst.Element)]
+        states: list[tuple[list[float], bool, Alternative | None, Picks, int, bool]] = [([], False, None, FREE, 0, False)]
+        cores = any(is_cpu_count(a.value) for operand in operands for a in self.values(operand, frame))
+        for operand in operands:
+            fresh = []
+            for numbers, open_, best, picks, doubt, reach in states:
+                for alt in self.values(operand, frame):
+                    merged = join(picks, alt.picks)
+                    if merged is None:
+                        continue
+                    if isinstance(alt.const, int | float):
+                        known = best.const if best is not None else None
+                        better = not isinstance(known, int | float) or ((alt.const < known) if least else (alt.const > known))
+                        fresh.append(([*numbers, alt.const], open_, alt if better else best, merged, doubt + alt.doubt, reach or alt.reach))
+                    else:
+                        fresh.append((numbers, True, best, merged, doubt + alt.doubt, reach))
+            states = fresh[:MOST]
+        out: Alternatives = []
+        for numbers, open_, best, picks, doubt, reach in states:
+            if not numbers or best is None:
+                out.append(Alternative(UNKNOWN, (), picks))
+                continue
+            number = min(numbers) if least else max(numbers)
+            if not open_ or (least and number == 0):
+                out.append(Alternative(Const(number), best.story, picks, doubt, reach))
+            elif not least and cores:
+                # `max(1, os.cpu_count() - 1)` is the number of cores on any machine that trains.
+                out.append(Alternative(External("os.cpu_count()"), best.story, picks, doubt, reach))
+            else:
+                # A bound and an unknown: take the bound for the plain run, with an assumption more.
+                out.append(Alternative(Const(number), best.story, picks, doubt + 1, reach))
+        return out
+
+    def _getattr(self, node: cst.Call, frame: Frame) -> Alternatives:
+        if len(node.args) not in {2, 3}:
+            return [Alternative(UNKNOWN)]
+        key = constant_key(node.args[1].value)
+        if not isinstance(key, str):
+            return [Alternative(UNKNOWN)]
+        found = self.access(node.args[0].value, (("attr", key),), frame)
+        if node.args[2:]:
+            fallback = self.values(node.args[2].value, frame)
+            return [b for a in found for b in (fallback if isinstance(a.value, Absent) else [a])]
+        return found
+
+    def method_on_value(self, node: cst.Call, frame: Frame) -> Alternatives | None:
+        """Methods of plain Python values that hand a value through: ``d.get("k", 0)``, ``parser.parse_args()``, ``d.copy()``."""
+        func = node.func
+        if not isinstance(func, cst.Attribute):
+            return None
+        attr = func.attr.value
+        if attr in {"get", "pop", "setdefault"} and node.args and node.args[0].keyword is None:
+            key = constant_key(node.args[0].value)
+            if key is UNKNOWN_KEY:
+                return None
+            base = self.values(func.value, frame)
+            if any(isinstance(a.value, External) and a.value.name == "os.environ" for a in base) and len(node.args) > 1:
+                return [Alternative(UNKNOWN, reach=True), *self.values(node.args[1].value, frame)]
+            if not any(isinstance(a.value, Display | Settings | Merged | Options | Absent | Unknown) for a in base):
+                return None
+            found = self.access(func.value, (("item", key),), frame) if attr != "pop" else self._before_pop(func.value, key, frame)
+            if not node.args[1:]:
+                return [Alternative(Const(None), a.story, a.picks, a.doubt) if isinstance(a.value, Absent) else a for a in found]
+            default = self.values(node.args[1].value, frame)
+            out: Alternatives = []
+            for alt in found:
+                if isinstance(alt.value, Absent):
+                    out.extend(m for d in default if (m := d.under(alt.picks)) is not None)
+                elif isinstance(alt.value, Unknown):
+                    # Whoever leaves the key out gets the default.
+                    out.append(replace(alt, reach=True))
+                    step = Step(frame.module, node, f"where `{key}` is left out", kind="branch")
+                    out.extend(replace(d.after(step), picks=m.picks) for d in default if (m := d.under(alt.picks)) is not None)
+                else:
+                    out.append(alt)
+            return out
+        if attr in {"copy", "items"} and not node.args:
+            found = self.values(func.value, frame)
+            if any(isinstance(a.value, Display | Settings | Merged | Instance | Options) for a in found):
+                return found
+            return None
+        if attr in {"parse_args", "parse_known_args", "parse_args_and_config"}:
+            return [Alternative(Options(frame.module, node, "argparse"))]
+        if attr == "parse_args_into_dataclasses":
+            return [Alternative(UNKNOWN)]
+        return None
+
+    def _before_pop(self, base: cst.BaseExpression, key: object, frame: Frame) -> Alternatives:
+        # The pop itself is an effect in this very statement; it removes the key after the value was read.
+        path = path_of(base)
+        if path is None:
+            return self.access(base, (("item", key),), frame)
+        return self.resolve(path[0], (*path[1], ("item", key)), frame, base)
