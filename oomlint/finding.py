@@ -66,7 +66,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replace the characters of ``place`` by ``content`` (line ends written as ``\\n``; the file's own are put in on applying)."""
+    """Replace the characters of ``place`` by ``content``. Its lines end with a line feed; the file's own line ends are put in on applying."""
 
     place: Place
     content: str

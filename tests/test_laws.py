@@ -24,7 +24,9 @@ def test_nothing_of_the_checked_project_is_executed(tmp_path: Path) -> None:
     for name in ("train.py", "settings.py", "sitecustomize.py", "conftest.py", "__init__.py", "setup.py", "torch.py", "yaml.py"):
         body = "from torch.utils.data import DataLoader\nimport settings\nDataLoader(1, num_workers=settings.n, persistent_workers=True)\nn = 0\n"
         (tmp_path / name).write_text(shout + body, encoding="utf-8")
-    done = subprocess.run([sys.executable, "-m", "oomlint", "check", "--fix", "--unsafe-fixes", "--no-cache", str(tmp_path)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "oomlint", "check", "--fix", "--unsafe-fixes", "--no-cache", str(tmp_path)], capture_output=True, text=True, check=False
+    )
     assert "Fixed 7 findings" in done.stdout
     assert not witness.exists()
 
@@ -49,9 +51,11 @@ expressions = st.recursive(
     ),
     max_leaves=5,
 )
-calls = st.tuples(st.sampled_from(["DataLoader", "make", "itertools.cycle"]), expressions, st.lists(st.tuples(st.sampled_from(KEYWORDS), expressions), max_size=3, unique_by=lambda x: x[0])).map(
-    lambda x: f"{x[0]}({x[1]}{''.join(f', {k}={v}' for k, v in x[2])}, **kwargs)" if x[0] != "itertools.cycle" else f"itertools.cycle({x[1]})"
-)
+calls = st.tuples(
+    st.sampled_from(["DataLoader", "make", "itertools.cycle"]),
+    expressions,
+    st.lists(st.tuples(st.sampled_from(KEYWORDS), expressions), max_size=3, unique_by=lambda x: x[0]),
+).map(lambda x: f"{x[0]}({x[1]}{''.join(f', {k}={v}' for k, v in x[2])}, **kwargs)" if x[0] != "itertools.cycle" else f"itertools.cycle({x[1]})")
 simple = st.one_of(
     st.tuples(st.sampled_from(NAMES), expressions).map(lambda x: f"{x[0]} = {x[1]}"),
     st.tuples(st.sampled_from(NAMES), calls).map(lambda x: f"{x[0]} = {x[1]}"),

@@ -6,7 +6,7 @@ import re
 
 # One small value a sample, or a summary.
 _SMALL_NAME = re.compile(
-    r"(^|_)(labels?|targets?|y|class|classes|ids?|index|indices|idxs?|inds?|split|splits|lengths?|lens?|offsets?|mean|std|attrs|vocab|vocabulary|"
+    r"(^|_)(labels?|targets?|y|class|classes|ids?|index|indices|idx(?:e?s)?|inds?|split|splits|lengths?|lens?|offsets?|mean|std|attrs|vocab|vocabulary|"
     r"tokenizer|dictionary|config|cfg|args|opt|opts|options|params|hparams|mapping|map|lookup|weights?|sampler|metadata|meta|stats?|sizes?|shapes?|"
     r"anchors?|colors?|palette|categories|cats|ix|perm|permutation|order|fold|folds|columns|transforms?|augmentations?|augs?|pipelines?|cumulative\w*|cumsum|"
     r"filters?|modalities|modality|channels|bands|keys_to_\w+|metrics?|losses|schedule)$|(2|_to_)(idx|id|ind|index|ix|label|name|word|cls|class|int|str|shard|split|path|file)s?$|"

@@ -10,7 +10,6 @@ import libcst as cst
 from oomlint.memory.content import DEEPEST, NOTHING, Classifier, Content, Kind, worst
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, Value, Written
-from oomlint.syntax.walk import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +60,7 @@ class Containers(Classifier):
             if isinstance(node, cst.GeneratorExp):
                 return Content(Kind.GENERATOR, "a generator", module, node, element, count)
             word = _WORDS[type(node)]
-            return self._container(word, element, count, module, node)
+            return self.container(word, element, count, module, node)
         if isinstance(node, cst.Call):
             return Content(Kind.OBJECTS, "a dict", module, node, count=len(node.args))
         literal = self._literal(node, frame)
@@ -73,14 +72,15 @@ class Containers(Classifier):
         inner = [self.of(e.value, frame) for e in elements[:6] if isinstance(e, cst.Element | cst.DictElement)]
         word = _WORDS.get(type(node), "container")
         starred = any(isinstance(e, cst.StarredElement | cst.StarredDictElement) for e in elements)
-        content = self._container(word, worst(inner), None if starred else len(elements), frame.module, node)
+        content = self.container(word, worst(inner), None if starred else len(elements), frame.module, node)
         if not inner:
             return replace(content, kind=Kind.SMALL, words=f"an empty {word}", count=0)
         if content.kind is Kind.UNKNOWN:
             return replace(content, kind=Kind.OBJECTS, words=f"a {word}")
         return content
 
-    def _container(self, word: str, element: Content, count: int | None, module: Module, node: cst.CSTNode) -> Content:
+    def container(self, word: str, element: Content, count: int | None, module: Module, node: cst.CSTNode) -> Content:
+        """A container of such elements."""
         inner = element.kind
         kind, words = Kind.UNKNOWN, f"a {word}"
         if isinstance(element.node, cst.Dict) and inner in _RECORDS:
@@ -102,14 +102,7 @@ class Containers(Classifier):
     def grown(self, node: cst.BaseExpression, frame: Frame) -> Content | None:
         """A container that is bound to a name and filled afterwards."""
         module = frame.module
-        holder = module.walk.parents.get(node)
-        if not isinstance(holder, cst.Assign | cst.AnnAssign):
-            return None
-        targets = [t.target for t in holder.targets] if isinstance(holder, cst.Assign) else [holder.target]
-        for target in targets:
-            path = path_of(target)  # a name that is unpacked into gets an element, not the container
-            if path is None:
-                continue
+        for path in module.walk.bound_to(node):
             growth = self._growth(path[0], path[1], frame)
             if not growth:
                 continue
@@ -121,7 +114,7 @@ class Containers(Classifier):
                 bound = self._rounds(effect, where)
                 count = None if bound is None or count is None else count + bound
             word = "dict" if isinstance(node, cst.Dict) or any(e.kind in _SETTING for e, _ in growth) else "list"
-            return self._container(word, worst(elements), count, module, growth[0][0].node if growth[0][1].module is module else node)
+            return self.container(word, worst(elements), count, module, growth[0][0].node if growth[0][1].module is module else node)
         return None
 
     def _growth(self, root: str, path: tuple[Accessor, ...], frame: Frame) -> list[tuple[Effect, Frame]]:

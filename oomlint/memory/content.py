@@ -108,6 +108,14 @@ class Classifier(ABC):
         """A container that is bound to a name and filled afterwards; ``None`` where it is not."""
 
     @abstractmethod
+    def container(self, word: str, element: Content, count: int | None, module: Module, node: cst.CSTNode) -> Content:
+        """A container of such elements."""
+
+    @abstractmethod
+    def count(self, node: cst.BaseExpression, frame: Frame) -> int | None:
+        """How many elements an iterable has at most; ``None`` where nobody knows."""
+
+    @abstractmethod
     def sliced(self, node: cst.Subscript, frame: Frame) -> int | None:
         """How many elements a slice has at most; ``None`` where nobody knows."""
 

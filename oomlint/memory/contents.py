@@ -11,7 +11,7 @@ from oomlint.memory.containers import Containers
 from oomlint.memory.content import DEEPEST, NOTHING, Content, Kind, worst
 from oomlint.memory.libraries import Libraries
 from oomlint.memory.written import WrittenForms
-from oomlint.model.values import Alternative, Const, Display, Element, ExternalCall, Frame, FunctionRef, Instance, Merged, Settings, Value, Written
+from oomlint.model.values import Alternative, Const, Display, Each, Element, ExternalCall, Frame, FunctionRef, Instance, Merged, Settings, Value, Written
 
 if TYPE_CHECKING:
     from oomlint.model.questions import Questions
@@ -65,8 +65,31 @@ class Contents(Containers, Libraries, WrittenForms):
             return self._function(value)
         if isinstance(value, Settings | Merged):
             return Content(Kind.SMALL, "settings")
+        if isinstance(value, Each) and value.iterable is not None and value.frame is not None:
+            return self._one_of(self.of(value.iterable, value.frame), value.index)
         if isinstance(value, Written) and value.node is not None and value.frame is not None:
             return self.written(value.node, value.frame)
+        return NOTHING
+
+    @staticmethod
+    def _one_of(whole: Content, index: tuple[int, ...]) -> Content:
+        """An element of what a loop goes through."""
+        if index:
+            return NOTHING
+        if whole.kind is Kind.PATHS:
+            return replace(whole, count=None)
+        if whole.words == "a range":
+            return Content(Kind.SCALAR, "a number", numbers=True)
+        if whole.kind is Kind.HANDLE and "open" in whole.words:
+            return Content(Kind.TEXT, "a line of a file", whole.module, whole.node, strings=True)
+        if whole.kind is Kind.OBJECTS:
+            if whole.strings:
+                return Content(Kind.TEXT, "a string", whole.module, whole.node, strings=True)
+            if whole.numbers:
+                return Content(Kind.SCALAR, "a number", numbers=True)
+            return whole.element if whole.element is not None else replace(whole, count=None, doubt=whole.doubt + 1)
+        if whole.kind in {Kind.ARRAYS, Kind.TENSORS} and whole.element is not None:
+            return whole.element
         return NOTHING
 
     @staticmethod

@@ -11,7 +11,7 @@ from oomlint.memory.content import Content, Kind
 from oomlint.memory.datasets import Dataset, Holding, datasets_of
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.start_methods import PORTABLE, StartMethods, start_methods
-from oomlint.model.values import Alternative, Const, External, ExternalCall, Unknown, assumptions
+from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Unknown, assumptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,9 @@ def _counts(found: list[Alternative]) -> list[Alternative]:
     known = [a for a in found if _many(a) != 0]
     if known:
         return known
-    return [a for a in found if isinstance(a.value, Unknown) and not a.reach] if not any(isinstance(a.value, Const) for a in found) else []
+    if any(isinstance(a.value, Const) for a in found):
+        return []
+    return [a for a in found if isinstance(a.value, Unknown | Element) and not a.reach]
 
 
 def _together(use: Use, workers: Alternative, dataset: Dataset) -> bool:

@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.finding import Fix, Safety
 from oomlint.memory.content import Kind
 from oomlint.memory.rewrites import lazily_opened, wrap
-from oomlint.syntax.edits import replace
+from oomlint.syntax.edits import is_cheap_path, replace
 
 if TYPE_CHECKING:
     from oomlint.memory.copies import Case
@@ -62,9 +62,14 @@ def stacked(case: Case) -> Fix | None:
 
 def no_workers(case: Case) -> Fix | None:
     """OOM114: the literal that the worker count comes from becomes 0."""
+    written = case.loader.explicit("num_workers")
     last = case.workers.story[-1] if case.workers.story else None
-    if last is None or last.module is None or not isinstance(last.node, cst.Integer):
+    if written is not None and not is_cheap_path(written.value):
+        module, node = case.loader.module, written.value  # a literal, or something worked out on the spot
+    elif last is not None and last.module is not None and isinstance(last.node, cst.Integer) and last.node.evaluated_value == case.workers.const:
+        module, node = last.module, last.node
+    else:
         return None
     if case.loader.stars or any(case.loader.explicit(name) is not None for name in _NEEDS_WORKERS):
         return Fix(Safety.DISPLAY, "take the workers away, and with them the arguments that need them")
-    return Fix(Safety.UNSAFE, "no workers: the samples are in memory already", (replace(last.module.tree, last.node, "0"),))
+    return Fix(Safety.UNSAFE, "no workers: the samples are in memory already", (replace(module.tree, node, "0"),))

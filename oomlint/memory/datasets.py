@@ -13,7 +13,21 @@ from oomlint.memory.content import IN_MEMORY, Content, Kind, worst
 from oomlint.memory.contents import Contents
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
-from oomlint.model.values import Alternative, Bound, ClassRef, Display, Element, External, ExternalCall, Frame, FunctionRef, Instance, Unknown, Written
+from oomlint.model.values import (
+    Alternative,
+    Bound,
+    ClassRef,
+    Display,
+    Element,
+    External,
+    ExternalCall,
+    Frame,
+    FunctionRef,
+    Instance,
+    Unknown,
+    Written,
+    is_usual,
+)
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -268,12 +282,26 @@ class Datasets:
                 if content is None:
                     continue
                 content = self._conventional(name, content)
+                if content.kind in IN_MEMORY:
+                    likely = self._likely(effect, frame)
+                    if likely is None:
+                        continue
+                    content = replace(content, doubt=content.doubt + likely)
                 known = found.get(name)
                 # A later assignment replaces what an earlier one held, unless nothing is known of it.
-                if known is not None and (content.kind in {Kind.UNKNOWN, Kind.SCALAR} or content.gravity > known.content.gravity):
+                if known is not None and (
+                    content.kind in {Kind.UNKNOWN, Kind.SCALAR} or (content.gravity, content.doubt) > (known.content.gravity, known.content.doubt)
+                ):
                     continue
                 found[name] = Holding(name, content, effect, frame.module, read=name in body.attributes)
         return list(found.values())
+
+    def _likely(self, effect: Effect, frame: Frame) -> int | None:
+        """Assumptions that it takes to reach a statement: none, two where only an option brings it about, ``None`` where nothing does."""
+        ways = self.evaluator.where(effect.statement, frame)
+        if not ways:
+            return None
+        return 0 if any(is_usual(picks) for picks in ways) else 2
 
     def _content(self, effect: Effect, frame: Frame) -> Content | None:
         if effect.value is None:

@@ -114,6 +114,8 @@ class Libraries(Classifier):
             return Content(Kind.FRAME, "a DataFrame", module, call)
         if name == "numpy.load":
             return self._numpy_load(call, frame)
+        if name in {"numpy.unique", "pandas.unique"}:
+            return Content(Kind.SMALL, "the distinct values", module, call)
         if name.startswith(("numpy.", "cupy.")) and name not in GENERATORS and (last in _NUMPY_MAKERS or name.startswith("numpy.random.")):
             return self._array(name, last, call, frame)
         if name.startswith("torch.") and last in _TORCH_MAKERS:
@@ -190,12 +192,12 @@ class Libraries(Classifier):
             keys = [k for k, _ in value.accessors]
             if "attrs" in [k for _, k in value.accessors]:
                 return Content(Kind.SCALAR, "an attribute of an HDF5 file")
+            if any(key in {"shape", "size", "ndim", "dtype"} for kind, key in value.accessors if kind == "attr"):
+                return Content(Kind.SCALAR, "a shape")
             if "value" in [k for _, k in value.accessors]:
                 return Content(Kind.ARRAY, "an array read whole from HDF5", module, node)
             if keys.count("item") > 1 and not isinstance(attr, str):
                 return Content(Kind.ARRAY, "an array read from HDF5", module, node, doubt=1)
-            if attr in {"shape", "size", "ndim", "dtype", "attrs"}:
-                return Content(Kind.SCALAR, "a shape")
             return Content(Kind.H5, "a dataset of an open HDF5 file", module, node)
         if whole.kind is Kind.HANDLE and ".npz" in whole.words:
             return Content(Kind.ARRAY, "an array of an `.npz` file", module, node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -40,21 +40,30 @@ class Unsendable:
 
 
 def unsendable(module: Module, project: Project) -> Iterator[Unsendable]:
-    """Loaders of the module with workers that cannot be started by spawn or forkserver; one case a loader and cause."""
+    """Loaders of the module with workers that cannot be started by spawn or forkserver; one case a loader."""
     loaders = loaders_of(project)
     for loader in loaders.of(module):
-        seen: set[object] = set()
+        causes: dict[object, Unsendable] = {}
         for use in loaders.uses(loader):
             methods = start_methods(loaders, loader, use.frame)
             if not methods.pickles:
                 continue
-            workers = next((a for a in loaders.workers(loader, use.frame) if not a.reach and _some(a) and a.under(use.picks) is not None), None)
+            known = [a for a in loaders.workers(loader, use.frame) if _some(a) and a.under(use.picks) is not None]
+            workers = min(known, key=lambda alt: alt.reach, default=None)
             if workers is None:
                 continue
             for key, case in _of_use(project, use, workers, methods):
-                if key not in seen:
-                    seen.add(key)
-                    yield case
+                causes.setdefault(key, case)
+        if causes:
+            yield _together(list(causes.values()))
+
+
+def _together(cases: list[Unsendable]) -> Unsendable:
+    """One finding for a loader: the gravest cause, the others among the related places."""
+    cases.sort(key=lambda case: (case.severity.rank, case.confidence.rank))
+    first, *others = cases
+    more = [spot for case in others for spot in case.related[:1] if spot not in first.related]
+    return replace(first, related=(*first.related, *more[:4]))
 
 
 def _some(alt: Alternative) -> bool:
@@ -129,6 +138,6 @@ def _case(
         if not any((s.path, s.cell, s.row) == (spot.path, spot.cell, spot.row) for s in related):
             related.append(spot)
     related = [s for s in related if (s.path, s.cell, s.row, s.column) != (place.path, place.cell, place.row, place.column)]
-    total = doubt + assumptions(workers, alt)
+    total = doubt + assumptions(workers, alt) + workers.reach
     severity = Severity.ERROR if sure else Severity.WARNING
     return Unsendable(loader, place, message, severity, confidence_of(total), tuple(related[:6]), holding, dataset, function)

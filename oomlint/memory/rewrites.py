@@ -86,7 +86,9 @@ def lambda_to_function(module: Module, node: cst.Lambda, wanted: str) -> Fix | N
             break
         top = here
     # A name that the module binds only after the function is fine: it is looked up when the function runs.
-    name = _free_name(module, wanted)
+    # Several lambdas of a file are mended at once: each gets a name of its own.
+    before_it = [n for n in descend(module.tree.module) if isinstance(n, cst.Lambda)].index(node)
+    name = _free_name(module, wanted if before_it == 0 else f"{wanted}_{before_it + 1}")
     text = Text(module.tree)
     code = module.code(node.body)
     body = f"({code})" if "\n" in code else code

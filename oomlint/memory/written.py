@@ -19,6 +19,7 @@ _TENSOR_METHODS = frozenset(
     "pin_memory type_as repeat flatten narrow index_select".split(),
 )
 _STRING_METHODS = frozenset("strip rstrip lstrip lower upper replace format decode join encode title".split())
+_CONTAINERS = frozenset({"sorted", "list", "tuple", "set", "frozenset"})
 _DRAWS = frozenset("random standard_normal normal uniform integers rand randn randint random_sample choice permutation".split())
 
 
@@ -51,8 +52,8 @@ class WrittenForms(Classifier):
         if isinstance(node.operator, cst.Modulo) and sides[0].kind is Kind.TEXT:
             return Content(Kind.TEXT, "a string", frame.module, node, strings=True)
         best = worst(sides)
-        if isinstance(node.operator, cst.Multiply) and any(s.kind is Kind.SCALAR for s in sides) and isinstance(node.left, cst.List):
-            return Content(Kind.SMALL, "a list of one value", frame.module, node)
+        if isinstance(node.operator, cst.Multiply) and isinstance(node.left, cst.List) and len(node.left.elements) == 1 and sides[0].kind is Kind.OBJECTS:
+            return Content(Kind.SMALL, "a list of one value", frame.module, node)  # one object, however long the list
         if best.kind in {Kind.ARRAY, Kind.TENSOR, Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS, Kind.FRAME}:
             counts = [s.count for s in sides]
             known = counts[0] + counts[1] if isinstance(node.operator, cst.Add) and counts[0] is not None and counts[1] is not None else None
@@ -75,6 +76,10 @@ class WrittenForms(Classifier):
         func = node.func
         module = frame.module
         if not isinstance(func, cst.Attribute):
+            if isinstance(func, cst.Name) and func.value in _CONTAINERS and node.args and isinstance(node.args[0].value, cst.GeneratorExp):
+                inner = node.args[0].value
+                word = "list" if func.value == "sorted" else func.value
+                return self.container(word, self.of(inner.elt, frame), self.count(inner.for_in.iter, frame), module, node)
             made = self.evaluator.values(func, frame)
             if any(isinstance(a.value, ExternalCall) and a.value.name.endswith((".ToTensor", ".PILToTensor")) for a in made):
                 return Content(Kind.TENSOR, "a tensor", module, node)
@@ -99,6 +104,10 @@ class WrittenForms(Classifier):
             if name in {"keys", "attrs", "items"}:
                 return Content(Kind.PATHS, "the keys of a file", module, node)
             return Content(Kind.ARRAY, "an array read whole from HDF5", module, node)
+        if name in {"fit_transform", "transform", "inverse_transform"} and self._is_of("sklearn.", func.value, frame):
+            return Content(Kind.ARRAY, "a NumPy array", module, node)
+        if name == "unique" or (name in {"tolist", "copy", "astype"} and base.kind is Kind.SMALL):
+            return Content(Kind.SMALL, "the distinct values", module, node)
         if name == "tolist":
             label = base.kind in {Kind.ARRAY, Kind.TENSOR, Kind.FRAME, Kind.UNKNOWN}
             return Content(Kind.OBJECTS, "a list of `tolist()`", module, node, doubt=0 if label else 1, size=base.size)
@@ -125,3 +134,7 @@ class WrittenForms(Classifier):
         if name in {"convert", "resize", "crop"}:
             return Content(Kind.ARRAY, "a decoded image", module, node, doubt=1)
         return NOTHING
+
+    def _is_of(self, library: str, node: cst.BaseExpression, frame: Frame) -> bool:
+        """Whether an expression is an object that a library made."""
+        return any(isinstance(a.value, ExternalCall) and a.value.name.startswith(library) for a in self.evaluator.values(node, frame)[:3])

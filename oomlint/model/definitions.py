@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import names
+from oomlint.model.displays import appended
 from oomlint.model.questions import BUDGET, DEEPEST, MOST, UNKNOWN, Questions, short, trim
 from oomlint.model.reach import Reach
 from oomlint.model.values import (
@@ -17,6 +18,7 @@ from oomlint.model.values import (
     Alternatives,
     ClassRef,
     Display,
+    Each,
     Frame,
     FunctionRef,
     Step,
@@ -89,12 +91,15 @@ class Definitions(Questions):
         out: Alternatives = []
         for alt in self.values(iterable, frame):
             if isinstance(alt.value, Display) and isinstance(alt.value.node, cst.List | cst.Tuple | cst.Set):
-                for number, element in enumerate(alt.value.node.elements[:8]):
-                    if isinstance(element, cst.Element):
-                        pick = frozenset({(("element", iterable, frame), number)})
-                        out.extend(m for a in self.access(element.value, into, alt.value.frame) if (m := a.under(pick)) is not None)
-            else:
+                for number, element in enumerate((*(e.value for e in alt.value.node.elements[:8] if isinstance(e, cst.Element)), *appended(alt.value))):
+                    pick = frozenset({(("element", iterable, frame), number)})
+                    out.extend(m for a in self.access(element, into, alt.value.frame) if (m := a.under(pick)) is not None)
+            elif isinstance(alt.value, Display) and isinstance(alt.value.node, cst.ListComp | cst.GeneratorExp | cst.SetComp):
+                out.extend(self.access(alt.value.node.elt, into, alt.value.frame))
+            elif accessors:
                 return [Alternative(UNKNOWN)]
+            else:
+                out.append(Alternative(Each("", iterable, frame, index)))
         return trim(out) or [Alternative(UNKNOWN)]
 
     def search(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None, start: Callable[[], Alternatives]) -> Alternatives:
@@ -105,6 +110,8 @@ class Definitions(Questions):
         walk = frame.module.walk
         if root not in scope.effects:
             return start()
+        if root in scope.enclosing:
+            return [Alternative(UNKNOWN)]  # whoever else shares the name may have set it in between
 
         def judge(effect: Effect) -> tuple[Payload, bool] | None:
             return self._judge(effect, accessors, frame, at)
@@ -126,12 +133,13 @@ class Definitions(Questions):
                     if merged is not None:
                         if several and conditions and effect.kind == "assign":
                             test = conditions[-1][0]
+                            inside = walk.parents.get(test) in set(walk.ancestors(effect.statement))
                             words = short(frame.module.code(test))
                             # A value under a test that nobody can decide is possible, not usual.
                             guessed = any(isinstance(k, tuple) and k and k[0] == "test" for k, _ in picks - alt.picks)
                             step = Step(frame.module, effect.node, f"set where `{words}` is {'true' if conditions[-1][1] else 'false'}", kind="branch")
-                            merged = merged.after(step)
-                            if guessed:
+                            merged = merged.after(step) if inside else merged
+                            if guessed and inside:
                                 merged = Alternative(merged.value, merged.story, merged.picks, merged.doubt, reach=True)
                         (fallbacks if effect.kind == "setdefault" else out).append(merged.doubting(doubt))
         if falls:

@@ -8,6 +8,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.questions import UNKNOWN, Questions, parted
+from oomlint.model.registries import registered
 from oomlint.model.values import (
     ABSENT,
     Alternative,
@@ -16,7 +17,7 @@ from oomlint.model.values import (
     Display,
     Frame,
 )
-from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, path_of
+from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
     from oomlint.syntax.walk import Accessor
@@ -38,6 +39,12 @@ class Displays(Questions):
             return self._inside_dict(node, accessors, frame)
         if isinstance(node, cst.List | cst.Tuple):
             elements = node.elements
+            if isinstance(node, cst.List) and (key is UNKNOWN_KEY or not elements):
+                later = appended(Display(node, frame))
+                if later and isinstance(key, int) and 0 <= key < len(later):
+                    return self.access(later[key], rest, frame)
+                if later:
+                    return [a for e in later for a in self.access(e, rest, frame)]
             if isinstance(key, int) and not any(isinstance(e, cst.StarredElement) for e in elements) and -len(elements) <= key < len(elements):
                 return self.access(elements[key].value, rest, frame)
             if key is UNKNOWN_KEY:
@@ -53,6 +60,10 @@ class Displays(Questions):
         key = accessors[0][1]
         rest = accessors[1:]
         out: Alternatives = []
+        if not node.elements:
+            classes = registered(Display(node, frame), key)
+            if classes:
+                return [found for alt in classes for found in self.reach_into(alt, rest)]
         if key is UNKNOWN_KEY:
             return [a for e in node.elements[:6] if isinstance(e, cst.DictElement) for a in self.access(e.value, rest, frame)] or [Alternative(UNKNOWN)]
         unknown_keys = False
@@ -95,13 +106,7 @@ class Displays(Questions):
 
 def is_grown(value: Display) -> bool:
     """Whether a list or dictionary is bound to a name and filled afterwards."""
-    holder = value.frame.module.walk.parents.get(value.node)
-    if not isinstance(holder, cst.Assign | cst.AnnAssign):
-        return False
-    for target in [t.target for t in holder.targets] if isinstance(holder, cst.Assign) else [holder.target]:
-        path = path_of(target)
-        if path is None:
-            continue
+    for path in value.frame.module.walk.bound_to(value.node):
         if path[1] and path[0] == names.self_name(value.frame.scope):
             return True  # some method may fill it
         for effect in value.frame.scope.effects.get(path[0], ()):
@@ -110,6 +115,15 @@ def is_grown(value: Display) -> bool:
             if fills and effect.path[: len(path[1])] == path[1]:
                 return True
     return False
+
+
+def appended(value: Display) -> list[cst.BaseExpression]:
+    """What the same scope appends to a list after it was written."""
+    found: list[cst.BaseExpression] = []
+    for root, path in value.frame.module.walk.bound_to(value.node):
+        effects = value.frame.scope.effects.get(root, ())
+        found.extend(e.value for e in effects if e.kind == "append" and e.path == path and e.value is not None)
+    return found[:6]
 
 
 def display_truth(value: Display) -> bool | None:

@@ -53,6 +53,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     cst.Power: operator.pow,
     cst.LeftShift: operator.lshift,
 }
+_MOST_BITS = 64
 _LONGEST = 10_000  # characters or elements of a constant that arithmetic makes
 
 
@@ -203,7 +204,12 @@ class Expressions(Questions):
                     out.append(Alternative(Merged((left.value, right.value)), (), picks, left.doubt + right.doubt))
                     continue
                 value: Value = UNKNOWN
-                if act is not None and isinstance(left.value, Const) and isinstance(right.value, Const):
+                if (
+                    act is not None
+                    and isinstance(left.value, Const)
+                    and isinstance(right.value, Const)
+                    and _affordable(node.operator, left.value.value, right.value.value)
+                ):
                     try:
                         number = act(left.value.value, right.value.value)
                         if not isinstance(number, str | bytes | list | tuple) or len(number) < _LONGEST:
@@ -219,3 +225,13 @@ class Expressions(Questions):
                 story = left.story or right.story
                 out.append(Alternative(value, story, picks, left.doubt + right.doubt, left.reach or right.reach))
         return out
+
+
+def _affordable(sign: cst.BaseBinaryOp, left: object, right: object) -> bool:
+    """Whether the result is small enough to be worked out: a power or a repetition can fill any memory."""
+    if isinstance(sign, cst.Power | cst.LeftShift):
+        return isinstance(left, int | float) and isinstance(right, int | float) and abs(right) <= _MOST_BITS and abs(left) <= _LONGEST
+    if isinstance(sign, cst.Multiply):
+        sizes = [len(x) if isinstance(x, str | bytes) else 1 for x in (left, right)]
+        return sizes == [1, 1] or (isinstance(left, int) and left * sizes[1] < _LONGEST) or (isinstance(right, int) and right * sizes[0] < _LONGEST)
+    return True

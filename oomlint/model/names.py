@@ -116,10 +116,29 @@ def positional(bound: tuple[Bound, ...]) -> list[Given] | None:
     for layer in bound:
         for arg in layer.args:
             if arg.star == "*":
-                return None
-            if arg.star == "" and arg.keyword is None:
+                handed = _handed_through(arg, layer)
+                if handed is None:
+                    return None
+                found.extend(handed)
+            elif arg.star == "" and arg.keyword is None:
                 found.append(Given(arg, layer))
     return found
+
+
+def _handed_through(arg: cst.Arg, layer: Bound) -> list[Given] | None:
+    """What ``*args`` stands for where it is the rest parameter of the function around the call."""
+    scope, outer = layer.frame.scope, layer.frame.bound
+    if not isinstance(scope.node, cst.FunctionDef) or not isinstance(arg.value, cst.Name) or outer is None:
+        return None
+    rest = scope.node.params.star_arg
+    if not isinstance(rest, cst.Param) or rest.name.value != arg.value.value:
+        return None
+    given = positional(outer)
+    if given is None:
+        return None
+    params = scope.node.params
+    own = len(params.posonly_params) + len(params.params) - is_method(scope)
+    return given[own:]
 
 
 def keyword(bound: tuple[Bound, ...], name: str) -> Given | None:
@@ -165,4 +184,4 @@ def argument_for(scope: Scope, name: str, bound: tuple[Bound, ...], *, skip_firs
 
 def hides_positionals(bound: tuple[Bound, ...]) -> bool:
     """Whether a ``*args`` in the call may fill any parameter."""
-    return any(arg.star == "*" for layer in bound for arg in layer.args)
+    return positional(bound) is None

@@ -187,9 +187,7 @@ class Project:
             folder = parent
         # A script sees its own folder first; a module of a package sees what its package lies in.
         if packaged:
-            outside = [f for f in chain if not self._is_file(os.path.join(f, "__init__.py"))]
-            yield from outside
-            yield from (f for f in chain if f not in outside and f != own)
+            yield from (f for f in chain if f != own)
             yield own
         else:
             yield from chain

@@ -161,6 +161,8 @@ class Results(Questions):
         if name == "builtins.getattr":
             return self._getattr(node, frame)
         if name in _SAME and first is not None:
+            if isinstance(first, cst.GeneratorExp):
+                return [written(node, frame)]  # a container of what the generator yields
             return self._convert(name, self.values(first, frame))
         loaded = self.settings.loaded(name, node, frame)
         if loaded is not None:
@@ -218,6 +220,7 @@ class Results(Questions):
             operands = [e.value for e in inner.elements if isinstance(e, cst.Element)]
         states: list[tuple[list[float], bool, Alternative | None, Picks, int, bool]] = [([], False, None, FREE, 0, False)]
         cores = any(is_cpu_count(a.value) for operand in operands for a in self.values(operand, frame))
+        others = any(not isinstance(a.const, int | float) and not is_cpu_count(a.value) for operand in operands for a in self.values(operand, frame))
         for operand in operands:
             fresh = []
             for numbers, open_, best, picks, doubt, reach in states:
@@ -243,9 +246,12 @@ class Results(Questions):
             elif not least and cores:
                 # `max(1, os.cpu_count() - 1)` is the number of cores on any machine that trains.
                 out.append(Alternative(External("os.cpu_count()"), best.story, picks, doubt, reach))
+            elif least and not others:
+                # `min(8, os.cpu_count())`: what a machine that trains gives, and no more than that anywhere.
+                step = Step(frame.module, node, f"at most {number:g}", kind="bound")
+                out.append(Alternative(Const(number), (step, *best.story), picks, doubt + 1, reach))
             else:
-                # A bound and an unknown: take the bound for the plain run, with an assumption more.
-                out.append(Alternative(Const(number), best.story, picks, doubt + 1, reach))
+                out.append(Alternative(UNKNOWN, (), picks))
         return out
 
     def _getattr(self, node: cst.Call, frame: Frame) -> Alternatives:

@@ -90,7 +90,11 @@ class SettingsReader:
         return [Alternative(found)]
 
     def _open(self, text: str, module: Module) -> Settings | None:
-        folders = [os.path.dirname(module.path), os.getcwd(), self.project.root]
+        folder = os.path.dirname(module.path)
+        folders = [folder]
+        while folder != self.project.root and folder.startswith(self.project.root):
+            folder = os.path.dirname(folder)
+            folders.append(folder)
         for folder in folders:
             path = os.path.normpath(os.path.join(folder, text))
             if os.path.isfile(path):

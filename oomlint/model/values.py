@@ -180,6 +180,15 @@ class Written(Unknown):
 
 
 @dataclass(frozen=True, slots=True)
+class Each(Unknown):
+    """What a loop variable goes through: an element of the iterable, at ``index`` inside it. Unknown to whoever asks for constants."""
+
+    iterable: cst.BaseExpression | None = None
+    frame: Frame | None = None
+    index: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Absent(Value):
     """Not given: a key that a mapping lacks, a parameter that a call leaves out."""
 
@@ -273,6 +282,15 @@ Alternatives = list[Alternative]
 def picked(alt: Alternative, key: object, pick: object) -> Alternative:
     """The alternative, tied to what was picked at ``key``, whatever it picked there before."""
     return replace(alt, picks=frozenset({*alt.picks, (key, pick)}))
+
+
+def is_usual(picks: Picks) -> bool:
+    """Whether a plain run has these picks: options at their defaults."""
+    return all(
+        pick in {"default", ASSUMED} or (isinstance(pick, tuple) and pick[:1] == ("launch",))
+        for key, pick in picks
+        if isinstance(key, tuple) and key[:1] == ("option",)
+    )
 
 
 def assumptions(*alternatives: Alternative | None) -> int:

@@ -124,7 +124,7 @@ class WorkerCountOversized(Rule):
     def _oversized(loaders: Loaders, loader: Loader, limit: int) -> Alternative | None:
         for use in loaders.uses(loader):
             for alt in loaders.workers(loader, use.frame):
-                if alt.reach or alt.under(use.picks) is None:
+                if alt.reach or any(step.kind == "bound" for step in alt.story) or alt.under(use.picks) is None:
                     continue
                 if isinstance(alt.value, Const) and isinstance(alt.value.value, int) and alt.value.value >= limit:
                     return alt

@@ -62,7 +62,8 @@ class Scope:
     calls: list[cst.Call] = field(default_factory=list)
     returns: list[cst.Return] = field(default_factory=list)
     yields: bool = False
-    outer: set[str] = field(default_factory=set)  # names declared global or nonlocal
+    outer: set[str] = field(default_factory=set)  # names declared global
+    enclosing: set[str] = field(default_factory=set)  # names declared nonlocal
     children: list[Scope] = field(default_factory=list)
 
     @property
@@ -346,6 +347,9 @@ class Walk:
 
     def _global(self, node: cst.Global | cst.Nonlocal, scope: Scope, statement: cst.CSTNode) -> None:
         del statement
+        if isinstance(node, cst.Nonlocal):
+            scope.enclosing.update(item.name.value for item in node.names)
+            return
         scope.outer.update(item.name.value for item in node.names)
 
     def _return(self, node: cst.Return, scope: Scope, statement: cst.CSTNode) -> None:
@@ -381,6 +385,24 @@ class Walk:
         while here is not None and not isinstance(here, cst.BaseSmallStatement | cst.BaseCompoundStatement | cst.Module):
             here = self.parents.get(here)
         return here if here is not None else node
+
+    def bound_to(self, node: cst.CSTNode) -> list[tuple[str, tuple[Accessor, ...]]]:
+        """The names and attributes that an assignment gives this very value: ``a = x``, ``a, b = x, y``."""
+        holder = self.parents.get(node)
+        place: int | None = None
+        if isinstance(holder, cst.Element):
+            row = self.parents.get(holder)
+            if not isinstance(row, cst.Tuple | cst.List):
+                return []
+            place = next(n for n, element in enumerate(row.elements) if element is holder)
+            holder = self.parents.get(row)
+        if not isinstance(holder, cst.Assign | cst.AnnAssign):
+            return []
+        targets: list[cst.CSTNode] = [t.target for t in holder.targets] if isinstance(holder, cst.Assign) else [holder.target]
+        if place is not None:
+            rows = [t.elements for t in targets if isinstance(t, cst.Tuple | cst.List)]
+            targets = [row[place].value for row in rows if place < len(row) and not any(isinstance(e, cst.StarredElement) for e in row)]
+        return [path for target in targets if (path := path_of(target)) is not None]
 
     def scope_at(self, node: cst.CSTNode) -> Scope:
         """The innermost scope whose code ``node`` belongs to (a default or decorator belongs to the scope outside)."""

@@ -1,0 +1,69 @@
+"""Registries: dictionaries of a module that a decorator fills with classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.values import Alternative, Alternatives, ClassRef, Display
+from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module
+    from oomlint.syntax.walk import Scope
+
+_MOST = 12  # classes that are looked at for one key
+
+
+def registered(value: Display, key: object) -> Alternatives:
+    """Classes that stand in a registry under ``key`` (any class where the key is not known); empty where it is no registry."""
+    frame = value.frame
+    if frame.scope is not frame.module.root:
+        return []
+    found: Alternatives = []
+    for root, path in frame.module.walk.bound_to(value.node):
+        if path:
+            continue
+        for decorator in _decorators(frame.module, root):
+            for name, cls in _decorated(frame.module, decorator):
+                if key is UNKNOWN_KEY or name is UNKNOWN_KEY or name == key:
+                    pick = frozenset({(("registry", value.node), cls.scope.qualname)})
+                    found.append(Alternative(cls, (), pick if key is UNKNOWN_KEY else frozenset()))
+    return found[:_MOST]
+
+
+def _decorators(module: Module, root: str) -> Iterator[str]:
+    """Names of functions that put what they decorate into the dictionary."""
+    for scope in module.walk.scopes:
+        taken = {param.name.value for param in names.parameters(scope)}
+        for effect in scope.effects.get(root, ()):
+            stores = effect.kind == "assign" and len(effect.path) == 1 and effect.path[0][0] == "item"
+            if stores and isinstance(effect.value, cst.Name) and effect.value.value in taken:
+                outer = scope.parent
+                yield outer.name if outer is not None and outer.is_function else scope.name
+
+
+def _decorated(module: Module, decorator: str) -> Iterator[tuple[object, ClassRef]]:
+    """Classes of the project under the decorator, with the key that it is given (the class's own name where it is given none)."""
+    for other in module.project.mentioning([f"@{decorator}".encode()], module.path):
+        yield from _in(other, decorator, dotted=False)
+    for other in module.project.mentioning([f".{decorator}".encode(), b"class "], module.path):
+        yield from _in(other, decorator, dotted=True)
+
+
+def _in(module: Module, decorator: str, *, dotted: bool) -> Iterator[tuple[object, ClassRef]]:
+    for scope in module.walk.scopes:
+        if isinstance(scope.node, cst.ClassDef):
+            yield from ((key, ClassRef(module, scope)) for key in _keys(scope, scope.node, decorator, dotted=dotted))
+
+
+def _keys(scope: Scope, node: cst.ClassDef, decorator: str, *, dotted: bool) -> Iterator[object]:
+    for mark in node.decorators:
+        written = mark.decorator
+        func = written.func if isinstance(written, cst.Call) else written
+        if names.last_name(func) == decorator and isinstance(func, cst.Attribute) is dotted:
+            yield constant_key(written.args[0].value) if isinstance(written, cst.Call) and written.args else scope.name
