@@ -59,6 +59,8 @@ def _cases(module: Module, project: Project) -> Iterator[Case]:
     for loader in loaders.of(module):
         best: Case | None = None
         for use in loaders.uses(loader):
+            if loader.inherited and use.frame.bound and use.frame.bound[-1].frame.module is not module:
+                continue  # a class of loaders has callers of many kinds; what one of them holds is not said of the class
             counts = _counts(loaders.workers(loader, use.frame))
             if not counts:
                 continue

@@ -88,6 +88,11 @@ class Loader:
         return None
 
     @property
+    def inherited(self) -> bool:
+        """Whether it is the ``super().__init__(...)`` of a class of loaders."""
+        return names.last_name(self.call.func) == "__init__"
+
+    @property
     def stars(self) -> list[cst.Arg]:
         """The ``**mapping`` arguments."""
         return [arg for arg in self.call.args if arg.star == "**"]

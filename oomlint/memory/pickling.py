@@ -45,6 +45,8 @@ def unsendable(module: Module, project: Project) -> Iterator[Unsendable]:
     for loader in loaders.of(module):
         causes: dict[object, Unsendable] = {}
         for use in loaders.uses(loader):
+            if loader.inherited and use.frame.bound and use.frame.bound[-1].frame.module is not module:
+                continue
             methods = start_methods(loaders, loader, use.frame)
             if not methods.pickles:
                 continue

@@ -27,6 +27,8 @@ _INSTALLED = frozenset(
     "torch torchvision torchaudio numpy pandas scipy sklearn h5py transformers datasets tokenizers accelerate evaluate lightning pytorch_lightning "
     "monai timm tqdm yaml omegaconf hydra wandb PIL cv2 json os sys itertools functools random math types typing".split(),
 )
+_CALLED = re.compile(rb"(?<!def )(?<!class )\b(\w+)\s*\(")
+_PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
 
@@ -73,6 +75,8 @@ class Project:
         self._bytes: dict[str, bytes] = {}
         self._files: tuple[str, ...] | None = None
         self._exists: dict[str, bool] = {}
+        self._called: dict[str, frozenset[bytes]] = {}
+        self._mentioned: dict[tuple[bytes, ...], list[str]] = {}
         self.memo: dict[object, object] = {}  # what the rooms above learn once for a run
 
     # -- files ---------------------------------------------------------------------------------------------------
@@ -127,15 +131,21 @@ class Project:
             self._bytes[path] = known
         return known
 
+    def _called_in(self, path: str) -> frozenset[bytes]:
+        """Names that a file calls, or hands to ``partial``."""
+        known = self._called.get(path)
+        if known is None:
+            data = self.raw(path)
+            known = self._called[path] = frozenset((*_CALLED.findall(data), *_PARTIAL.findall(data)))
+        return known
+
     def callers(self, name: str, near: str, owner: str = "") -> Iterator[Module]:
         """Modules that call something of that name, the nearest to ``near`` first.
 
         For a method ``owner`` is its class: other files count only where they speak of the class or of its module.
         """
         word = name.encode()
-        call = re.compile(rb"(?<!def )(?<!class )\b" + re.escape(word) + rb"\s*\(")
-        passed = re.compile(rb"partial\(\s*(?:\w+\.)*" + re.escape(word) + rb"\b")
-        hits = [path for path in self.files() if word in (data := self.raw(path)) and (call.search(data) or passed.search(data))]
+        hits = [path for path in self.files() if word in self.raw(path) and word in self._called_in(path)]
         stem = os.path.basename(near).removesuffix(".py").encode()
         if stem == b"__init__":
             stem = os.path.basename(os.path.dirname(near)).encode()
@@ -149,8 +159,11 @@ class Project:
 
     def mentioning(self, words: Iterable[bytes], near: str) -> Iterator[Module]:
         """Modules whose bytes hold all of the words, the nearest first."""
-        wanted = list(words)
-        hits = [path for path in self.files() if all(word in self.raw(path) for word in wanted)]
+        wanted = tuple(words)
+        known = self._mentioned.get(wanted)
+        if known is None:
+            known = self._mentioned[wanted] = [path for path in self.files() if all(word in self.raw(path) for word in wanted)]
+        hits = list(known)
         hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
         for path in hits[:_MAX_CALLER_FILES]:
             module = self.find(path)

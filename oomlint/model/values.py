@@ -217,6 +217,12 @@ class Frame:
     bound: tuple[Bound, ...] | None = None
     this: Instance | None = None
     outer: Frame | None = None  # the enclosing function's frame, for closures
+    _hash: int = field(default=0, init=False, repr=False, compare=False)  # a chain of calls is looked up often
+
+    def __hash__(self) -> int:
+        if not self._hash:
+            object.__setattr__(self, "_hash", hash((self.module, self.scope, self.bound, self.this, self.outer)) or 1)
+        return self._hash
 
     @property
     def depth(self) -> int:
