@@ -44,14 +44,21 @@ class Discovery:
     problems: tuple[Problem, ...]
 
 
-def discover(paths: Iterable[str | os.PathLike[str]], settings: Settings, root: str | os.PathLike[str], force_exclude: bool = False) -> Discovery:  # noqa: FBT001, FBT002
+def discover(
+    paths: Iterable[str | os.PathLike[str]],
+    settings: Settings,
+    root: str | os.PathLike[str],
+    force_exclude: bool = False,  # noqa: FBT001, FBT002
+    most_entries: int | None = None,
+) -> Discovery:
     """The files to check.
 
     A file is taken whatever its suffix, a folder for the Python files and notebooks below it. Excludes and .gitignore files filter what is found in
     folders; with ``force_exclude``, the excludes also filter ``paths``. Virtual environments are not entered. Symbolic links to files are taken (reading
-    a dead or circular one tells its cause), links to folders are not followed: data sets hang on them, and loops.
+    a dead or circular one tells its cause), links to folders are not followed: data sets hang on them, and loops. With ``most_entries``, the search goes
+    from near folders to deep ones and ends once it has seen so many files and folders.
     """
-    walk = _Walk(settings, os.path.abspath(root))
+    walk = _Walk(settings, os.path.abspath(root), most_entries)
     for path in paths:
         walk.take(os.path.abspath(path), force_exclude=force_exclude)
     return Discovery(tuple(sorted(walk.files)), tuple(sorted(walk.problems)))
@@ -149,7 +156,8 @@ class PerFileIgnores:
 class _Walk:
     """One run's search. Files of patterns are read once."""
 
-    def __init__(self, settings: Settings, root: str) -> None:
+    def __init__(self, settings: Settings, root: str, most_entries: int | None = None) -> None:
+        self._left = most_entries
         self.files: set[str] = set()
         self.problems: set[Problem] = set()
         self._root = root
@@ -180,10 +188,15 @@ class _Walk:
         excludes = self._excludes.without_covering(start)
         pending = [(start, self._ignores_above(start) if self._respect_gitignore else ())]
         while pending:
-            folder, ignores = pending.pop()
+            if self._left is not None and self._left <= 0:
+                return
+            folder, ignores = pending.pop() if self._left is None else pending.pop(0)
             try:
                 with os.scandir(folder) as found:
                     entries = {entry.name: entry for entry in found}
+                if self._left is not None:
+                    self._left -= len(entries)
+                    entries = dict(sorted(entries.items()))
                 if folder != start and not ENVIRONMENT_MARKS.isdisjoint(entries):
                     continue
                 if self._respect_gitignore:

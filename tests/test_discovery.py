@@ -294,3 +294,13 @@ def test_per_file_ignores() -> None:
     }
     assert {path: set(ignores.codes(path)) for path in expected} == expected
     assert PerFileIgnores(Settings(), "/r").codes("/r/a.py") == frozenset()
+
+
+def test_a_bounded_search_sees_near_folders_first(tmp_path: Path) -> None:
+    for name in ("near.py", "deep/er/far.py", "data/1.txt", "data/2.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("", encoding="utf-8")
+    found = discover([tmp_path], Settings(), tmp_path, most_entries=4).files
+    assert found == (str(tmp_path / "near.py"),)
+    assert len(discover([tmp_path], Settings(), tmp_path, most_entries=100).files) == 2

@@ -108,6 +108,11 @@ def comments(text: str) -> Counter[str]:
     return Counter(token.string for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.COMMENT)
 
 
+def keywords(tree: ast.AST, name: str) -> list[ast.keyword]:
+    """The arguments of a name, in the order of their lines."""
+    return sorted((node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == name), key=lambda node: node.lineno)
+
+
 # -- fixtures --------------------------------------------------------------------------------------------------------
 
 
@@ -193,6 +198,21 @@ def test_a_rule_with_a_fix_mends_one_of_its_fixtures(rule: Rule, tmp_path: Path)
         best |= {item.fix.safety for item in check(folder).findings if item.fix and item.code == rule.code}
     ranks = list(Safety)
     assert min(best, key=ranks.index, default=None) == rule.fixable
+
+
+@pytest.mark.parametrize("case", named([FIXTURES / "OOM111" / "bad_two_lambdas_in_one_module.py", FIXTURES / "OOM111" / "bad_two_lambdas_in_functions.py"]))
+def test_two_lambdas_become_two_functions(case: Path, project: Path) -> None:
+    put(case, project)
+    old = ast.parse(case.read_text(encoding="utf-8"))
+    lambdas = [ast.unparse(word.value.body) for word in keywords(old, "collate_fn") if isinstance(word.value, ast.Lambda)]
+    assert len(set(lambdas)) == len(lambdas) == 2
+
+    assert len(check(project, Safety.SAFE).fixed) == len(lambdas)
+    new = ast.parse(programs(project)[case.name])
+    bodies = {node.name: ast.unparse(node.body[0]).removeprefix("return ") for node in new.body if isinstance(node, ast.FunctionDef)}
+    assert len(bodies) == sum(isinstance(node, ast.FunctionDef) for node in new.body), "no name is taken twice"
+    used = [word.value.id for word in keywords(new, "collate_fn") if isinstance(word.value, ast.Name)]
+    assert [bodies[name] for name in used] == lambdas, "each loader keeps its own"
 
 
 # -- pages -----------------------------------------------------------------------------------------------------------

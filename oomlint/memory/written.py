@@ -52,7 +52,7 @@ class WrittenForms(Classifier):
         if isinstance(node.operator, cst.Modulo) and sides[0].kind is Kind.TEXT:
             return Content(Kind.TEXT, "a string", frame.module, node, strings=True)
         best = worst(sides)
-        if isinstance(node.operator, cst.Multiply) and isinstance(node.left, cst.List) and len(node.left.elements) == 1 and sides[0].kind is Kind.OBJECTS:
+        if isinstance(node.operator, cst.Multiply) and any(isinstance(x, cst.List) and len(x.elements) == 1 for x in (node.left, node.right)):
             return Content(Kind.SMALL, "a list of one value", frame.module, node)  # one object, however long the list
         if best.kind in {Kind.ARRAY, Kind.TENSOR, Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS, Kind.FRAME}:
             counts = [s.count for s in sides]

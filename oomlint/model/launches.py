@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oomlint.model.questions import Questions
 
 _SHELL_FILES = (".sh", ".bash", ".slurm", ".sbatch")
+_MOST_ENTRIES = 50_000  # files and folders that are looked at
 _MOST_SHELL_FILES = 400  # more scripts than anyone reads
 _MOST_LAUNCHES = 8
 _WHOLE_NUMBER = re.compile(r"-?\d+")
@@ -103,10 +104,12 @@ class Launches:
 
     def _shell_files(self) -> list[str]:
         found: list[str] = []
+        seen = 0
         for folder, folders, files in os.walk(self.project.root):
+            seen += len(folders) + len(files)
             folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in {"node_modules", "venv", "site-packages", "__pycache__"})
             found.extend(os.path.join(folder, f) for f in sorted(files) if f.endswith(_SHELL_FILES))
-            if len(found) > _MOST_SHELL_FILES:
+            if len(found) > _MOST_SHELL_FILES or seen > _MOST_ENTRIES:
                 break
         return found
 

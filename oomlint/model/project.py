@@ -29,6 +29,7 @@ _INSTALLED = frozenset(
 )
 _CALLED = re.compile(rb"(?<!def )(?<!class )\b(\w+)\s*\(")
 _PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
+_MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
 
@@ -113,7 +114,7 @@ class Project:
     def files(self) -> tuple[str, ...]:
         """Python files and notebooks of the project, in order."""
         if self._files is None:
-            found = discover([self.root], self.settings, self.root).files
+            found = discover([self.root], self.settings, self.root, most_entries=_MAX_ENTRIES).files
             self._files = tuple(sorted({*found, *self.overlay}))[:_MAX_PROJECT_FILES]
         return self._files
 
