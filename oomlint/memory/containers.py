@@ -60,6 +60,8 @@ class Containers(Classifier):
             if isinstance(node, cst.GeneratorExp):
                 return Content(Kind.GENERATOR, "a generator", module, node, element, count)
             word = _WORDS[type(node)]
+            if isinstance(inner, cst.Integer | cst.SimpleString) or (isinstance(inner, cst.Name) and inner.value in {"None", "True", "False"}):
+                return Content(Kind.SMALL, f"a {word} of one value", module, node, element, count)
             return self.container(word, element, count, module, node)
         if isinstance(node, cst.Call):
             return Content(Kind.OBJECTS, "a dict", module, node, count=len(node.args))

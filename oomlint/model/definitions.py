@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oomlint.model.reach import Payload
-    from oomlint.syntax.walk import Accessor
+    from oomlint.syntax.walk import Accessor, Scope
 
 
 _BINDING = frozenset({"assign", "for", "with", "def", "class", "import", "from", "unknown", "declare"})
@@ -153,6 +153,8 @@ class Definitions(Questions):
                             out.append(merged.doubting(doubt))
         if fallbacks and (not out or any(isinstance(a.value, Absent) for a in out)):
             out = [*(a for a in out if not isinstance(a.value, Absent)), *fallbacks]
+        if root in walk.shared and _set_from_inside(scope, root, whole_module=scope.parent is None):
+            out = [alt.doubting(2) for alt in out]  # a function may have set it by the time it is read
         return trim(out) or [Alternative(UNKNOWN)]
 
     def _judge(self, effect: Effect, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> tuple[Payload, bool] | None:
@@ -231,6 +233,16 @@ class Definitions(Questions):
         if kind == "with" and effect.value is not None:
             return self.access(effect.value, into, frame)
         return [Alternative(UNKNOWN)]
+
+
+def _set_from_inside(scope: Scope, root: str, *, whole_module: bool) -> bool:
+    """Whether a function inside the scope declares the name as the scope's (``nonlocal``, or ``global`` for a module) and sets it."""
+    for inner in scope.children:
+        if root in (inner.outer if whole_module else inner.enclosing) and root in inner.effects:
+            return True
+        if _set_from_inside(inner, root, whole_module=whole_module):
+            return True
+    return False
 
 
 def _matches(path: Sequence[Accessor], accessors: Sequence[Accessor]) -> bool:

@@ -192,7 +192,7 @@ _MUTATORS: Final = {
 class Walk:
     """The result of the walk: parents, scopes, effects, calls."""
 
-    __slots__ = ("calls", "module", "parents", "root", "scope_of", "scopes")
+    __slots__ = ("calls", "module", "parents", "root", "scope_of", "scopes", "shared")
 
     def __init__(self, module: cst.Module) -> None:
         self.module = module
@@ -200,6 +200,7 @@ class Walk:
         self.scope_of: dict[cst.CSTNode, Scope] = {}  # definition node -> the scope that it opens
         self.scopes: list[Scope] = []
         self.calls: list[tuple[cst.Call, Scope]] = []
+        self.shared: set[str] = set()  # names that some function declares global or nonlocal
         self.root = self._open(module, None, "")
         self._run()
 
@@ -347,6 +348,7 @@ class Walk:
 
     def _global(self, node: cst.Global | cst.Nonlocal, scope: Scope, statement: cst.CSTNode) -> None:
         del statement
+        self.shared.update(item.name.value for item in node.names)
         if isinstance(node, cst.Nonlocal):
             scope.enclosing.update(item.name.value for item in node.names)
             return
