@@ -45,8 +45,6 @@ def unsendable(module: Module, project: Project) -> Iterator[Unsendable]:
     for loader in loaders.of(module):
         causes: dict[object, Unsendable] = {}
         for use in loaders.uses(loader):
-            if loader.inherited and use.frame.bound and use.frame.bound[-1].frame.module is not module:
-                continue
             methods = start_methods(loaders, loader, use.frame)
             if not methods.pickles:
                 continue
@@ -54,7 +52,10 @@ def unsendable(module: Module, project: Project) -> Iterator[Unsendable]:
             workers = min(known, key=lambda alt: alt.reach, default=None)
             if workers is None:
                 continue
-            for key, case in _of_use(project, use, workers, methods):
+            # A class of loaders has callers of many kinds: what the data set of one of them holds is not said of the class.
+            outer = use.frame.bound[-1].frame.module if use.frame.bound else module
+            foreign = loader.inherited and outer is not module
+            for key, case in _of_use(project, use, workers, methods, of_dataset=not foreign):
                 causes.setdefault(key, case)
         if causes:
             yield _together(list(causes.values()))
@@ -74,7 +75,7 @@ def _some(alt: Alternative) -> bool:
     return isinstance(alt.value, External | ExternalCall) and "cpu_count" in alt.value.name
 
 
-def _of_use(project: Project, use: Use, workers: Alternative, methods: StartMethods) -> Iterator[tuple[object, Unsendable]]:
+def _of_use(project: Project, use: Use, workers: Alternative, methods: StartMethods, *, of_dataset: bool) -> Iterator[tuple[object, Unsendable]]:
     loader, frame = use.loader, use.frame
     loaders = loaders_of(project)
     for argument in ("collate_fn", "worker_init_fn"):
@@ -85,6 +86,8 @@ def _of_use(project: Project, use: Use, workers: Alternative, methods: StartMeth
                 function = alt.value.scope.node if isinstance(alt.value.scope.node, cst.Lambda) and argument == "collate_fn" else None
                 yield (argument, _case(loader, workers, methods, f"`{argument}` is {what}", alt, [spot], function=function))
                 break
+    if not of_dataset:
+        return
     for dataset in datasets_of(project).of(loaders, loader, frame):
         for one in _flat(dataset):
             if one.picklable:

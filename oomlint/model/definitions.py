@@ -238,7 +238,7 @@ class Definitions(Questions):
 def _set_from_inside(scope: Scope, root: str, *, whole_module: bool) -> bool:
     """Whether a function inside the scope declares the name as the scope's (``nonlocal``, or ``global`` for a module) and sets it."""
     for inner in scope.children:
-        if root in (inner.outer if whole_module else inner.enclosing) and root in inner.effects:
+        if root in (inner.outer if whole_module else inner.enclosing) and inner.sets(root):
             return True
         if _set_from_inside(inner, root, whole_module=whole_module):
             return True

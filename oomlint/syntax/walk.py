@@ -81,6 +81,10 @@ class Scope:
         """What holds the scope's code: the body of a function, lambda or class, or the module."""
         return self.node if isinstance(self.node, cst.Module) else self.node.body
 
+    def sets(self, name: str) -> bool:
+        """Whether the scope binds the name itself, not only an attribute or an element of what it holds."""
+        return any(not effect.path and effect.kind in {"assign", "for", "with", "augment", "import", "from"} for effect in self.effects.get(name, ()))
+
     @property
     def qualname(self) -> str:
         """Dotted name inside the module; empty for the module itself."""
