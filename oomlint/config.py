@@ -310,6 +310,8 @@ def _check_values(settings: Settings, given: Iterable[str]) -> None:
     for key, code in settings.codes():
         if not _CODE.fullmatch(code):
             raise ConfigError(f"{key}: {_value(code)} is not a rule code or a prefix of one, such as 'OOM101' or 'OOM1'")
+    if "cache_dir" in given and os.path.normpath(settings.cache_dir).split(os.sep)[0] in {".", ".."}:
+        raise ConfigError(f"cache-dir: {_value(settings.cache_dir)} is not a folder of its own below the project's root")
     if "requires_python" in given and settings.requires_python is not None and not _SPECIFIERS.fullmatch(settings.requires_python):
         raise ConfigError(f"requires-python: {_value(settings.requires_python)} is not a version specifier such as '>=3.10'")
 

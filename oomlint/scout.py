@@ -44,7 +44,7 @@ def triage(text: str) -> Triage:
             tree = ast.parse(text)
     except SyntaxError as error:
         # Notebooks may await at the top level, and newer syntax than ours may be libcst's to read.
-        return Triage(parse=False, error=(error.lineno or 1, error.offset or 1, f"not valid Python {sys.version_info[0]}: {error.msg}"))
+        return Triage(parse=False, error=(error.lineno or 1, error.offset or 1, f"not valid Python {sys.version_info[0]}.{sys.version_info[1]}: {error.msg}"))
     except (RecursionError, MemoryError):
         return Triage(parse=False, error=(1, 1, "nested too deeply to be parsed"))
     except ValueError as error:

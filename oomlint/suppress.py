@@ -217,6 +217,8 @@ def _directives(comment: _Comment) -> Iterator[_Directive]:
         codes = _codes(match)
         if match["codes"] is not None and not codes:
             continue  # `ignore[]` names nothing
+        if match["codes"] is None and re.match(r"[ \t]*(\[|[A-Za-z]+\d)", comment.text[match.end() :]):
+            continue  # a code was meant, and a typo must not silence every rule
         target = None if match["form"] == "file-ignore" else comment.line
         row = None if comment.alone and comment.row_below == comment.row else comment.row_below
         yield _Directive(comment, match.start(), match.end(), noqa=False, codes=codes, line=target, row=row)

@@ -341,3 +341,9 @@ print("pydantic" in sys.modules)
 """
     child = subprocess.run([sys.executable, "-c", code], cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
     assert child.stdout.strip() == imported
+
+
+@pytest.mark.parametrize("folder", ["", ".", "..", "../elsewhere"])
+def test_the_cache_has_a_folder_of_its_own(folder: str) -> None:
+    with pytest.raises(ConfigError, match="cache-dir"):
+        Settings().with_overrides(cache_dir=folder)

@@ -11,7 +11,8 @@ from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.memory.loaders import Conflict, Loader, loaders_of, story_places
 from oomlint.model import names
 from oomlint.model.values import Const, assumptions
-from oomlint.syntax.edits import delete_argument, is_cheap_path, is_pure, replace, wrapped
+from oomlint.syntax.edits import delete_argument, is_cheap_path, replace, wrapped
+from oomlint.syntax.walk import UNKNOWN_KEY, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Edit, Place
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
+    from oomlint.syntax.walk import Effect
 
 
 _MOST_RELATED = 12  # more places tell no story
@@ -54,12 +56,38 @@ def told(module: Module, project: Project, guard: Guard, harmful: Callable[[Valu
     loaders = loaders_of(project)
     groups: dict[cst.Call, list[Conflict]] = {}
     for loader in (*loaders.of(module), *loaders.reached_from(module)):
+        if is_expected(loader.module, loader.call):
+            continue
         for conflict in loaders.conflicts(loader, guard.argument, harmful):
             where, call = conflict.primary()
-            if where is module:
+            if where is module and not is_expected(module, call):
                 groups.setdefault(call, []).append(conflict)
     for call, conflicts in groups.items():
         yield _tell(module, call, conflicts, guard)
+
+
+_CAUGHT = frozenset({"ValueError", "AssertionError", "Exception", "BaseException"})
+
+
+def is_expected(module: Module, call: cst.Call) -> bool:
+    """Whether the code around a call counts on its failing: a handler for the exception, ``pytest.raises``."""
+    child: cst.CSTNode = call
+    for here in module.walk.ancestors(call):
+        if isinstance(here, cst.FunctionDef | cst.ClassDef):
+            return False
+        if isinstance(here, cst.Try) and child is here.body:
+            for handler in here.handlers:
+                kinds = [handler.type] if handler.type is not None else []
+                if isinstance(handler.type, cst.Tuple):
+                    kinds = [element.value for element in handler.type.elements]
+                if not kinds or any(names.last_name(kind) in _CAUGHT for kind in kinds):
+                    return True
+        if isinstance(here, cst.With):
+            for item in here.items:
+                if isinstance(item.item, cst.Call) and names.last_name(item.item.func) in {"raises", "assertRaises", "suppress", "assertRaisesRegex"}:
+                    return True
+        child = here
+    return False
 
 
 def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Guard) -> Told:
@@ -146,7 +174,7 @@ def _guard_in_call(loader: Loader, arg: cst.Arg, guard: Guard) -> tuple[Edit, st
         if isinstance(node, cst.Integer) and node.evaluated_value == 0:
             edit = delete_argument(tree, loader.call, arg)
             return (edit, f"delete `{guard.argument}`: there are no workers") if edit is not None else None
-        if not is_pure(node):
+        if not is_cheap_path(node):
             return None
         count = wrapped(tree.code(node), node)
     else:
@@ -175,10 +203,38 @@ def _guard_in_mapping(conflict: Conflict, guard: Guard) -> tuple[Edit, str] | No
         return None
     node = last.node
     holder = walk.parents.get(node)
+    if holder is None or not _settled(loader, holder):
+        return None
     count = _workers_of_mapping(loader, holder)
     if count is None:
         return None
     return _replaced(loader, node, count, guard)
+
+
+def _settled(loader: Loader, holder: cst.CSTNode) -> bool:
+    """Whether the mapping holds, where the argument is put into it, the worker count that this loader and no other gets."""
+    walk = loader.module.walk
+    if len(loader.stars) != 1:
+        return False
+    star = loader.stars[0].value
+    if isinstance(star, cst.Dict):
+        return not any(isinstance(element, cst.StarredDictElement) for element in star.elements)
+    path = path_of(star)
+    if path is None or loader.module.code(loader.scope.node).count(f"**{loader.module.code(star)}") != 1:
+        return False
+    statement = walk.statement_of(holder)
+    effects = loader.scope.effects.get(path[0], [])
+    place = max((n for n, effect in enumerate(effects) if effect.statement is statement), default=None)
+    if place is None:
+        return False
+    return not any(_changes_workers(effect, len(path[1])) for effect in effects[place + 1 :])
+
+
+def _changes_workers(effect: Effect, depth: int) -> bool:
+    if effect.kind in {"append", "extend", "option"}:
+        return False
+    deeper = effect.path[depth:]
+    return effect.kind != "assign" or not deeper or deeper[0][1] in {"num_workers", UNKNOWN_KEY}
 
 
 def _workers_of_mapping(loader: Loader, holder: cst.CSTNode | None) -> str | None:
@@ -192,13 +248,13 @@ def _workers_of_mapping(loader: Loader, holder: cst.CSTNode | None) -> str | Non
         if isinstance(mapping, cst.Dict):
             for element in mapping.elements:
                 if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString) and element.key.evaluated_value == "num_workers":
-                    return wrapped(tree.code(element.value), element.value) if is_pure(element.value) else None
+                    return wrapped(tree.code(element.value), element.value) if is_cheap_path(element.value) else None
     if isinstance(holder, cst.Arg):
         call = walk.parents.get(holder)
         if isinstance(call, cst.Call):
             for arg in call.args:
                 if arg.keyword is not None and arg.keyword.value == "num_workers":
-                    return wrapped(tree.code(arg.value), arg.value) if is_pure(arg.value) else None
+                    return wrapped(tree.code(arg.value), arg.value) if is_cheap_path(arg.value) else None
             if isinstance(call.func, cst.Attribute) and call.func.attr.value == "update" and is_cheap_path(call.func.value):
                 return f'{tree.code(call.func.value)}.get("num_workers", 0)'
     if isinstance(holder, cst.Assign):

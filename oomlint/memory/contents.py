@@ -51,6 +51,8 @@ class Contents(Containers, Libraries, WrittenForms):
     def _of_value(self, value: Value) -> Content:
         if isinstance(value, Const):
             literal = value.value
+            if literal is None:
+                return NOTHING  # what is put in its place later counts
             kind = Kind.TEXT if isinstance(literal, str | bytes) else Kind.SCALAR
             return Content(kind, "a constant", strings=isinstance(literal, str), numbers=isinstance(literal, int | float))
         if isinstance(value, Display):

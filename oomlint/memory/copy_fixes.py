@@ -45,7 +45,8 @@ def as_array(case: Case) -> Fix | None:
 def mapped_or_tensor(case: Case) -> Fix | None:
     """OOM112: a memory map is opened in each process; an array becomes a tensor, which goes to shared memory once."""
     if case.holding.content.kind is Kind.MEMMAP:
-        return lazily_opened(case.holding, case.holding.module)
+        pickled = [h for h in case.dataset.every() if h.content.kind in {Kind.MEMMAP, Kind.ARRAY, Kind.ARRAYS, Kind.H5, Kind.HANDLE}]
+        return lazily_opened(case.holding, case.holding.module) if len(pickled) == 1 else None  # one `__getstate__` for all is for the author to write
     value = _value(case)
     if value is None or case.holding.content.kind is not Kind.ARRAY:
         return None

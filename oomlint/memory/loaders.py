@@ -225,8 +225,17 @@ class Loaders:
     def uses(self, loader: Loader) -> Iterator[Use]:
         """The loader in every frame and on every way that leads to its call."""
         for frame in self.evaluator.calls.frames(loader.module, loader.scope):
-            for picks in self.evaluator.where(loader.call, frame)[:8]:
+            for picks in self._ways(loader.call, frame)[:8]:
                 yield Use(loader, frame, picks)
+
+    def _ways(self, node: cst.CSTNode, frame: Frame) -> list[Picks]:
+        """Picks under which control reaches ``node``, on through the calls that lead to its function."""
+        here = self.evaluator.where(node, frame)
+        if not frame.bound:
+            return here
+        last = frame.bound[-1]
+        above = self._ways(last.call, last.frame)[:4]
+        return [both for one in here for other in above if (both := join(one, other)) is not None]
 
     def argument(self, loader: Loader, name: str, frame: Frame) -> list[Alternative]:
         """What an argument can be in a frame; ``ABSENT`` where it is left out, unknown where nobody can tell."""

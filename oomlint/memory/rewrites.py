@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Edit, Fix, Safety
+from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
+from oomlint.model.values import ClassRef, ExternalCall
 from oomlint.syntax.edits import Text, replace
 from oomlint.syntax.walk import block_of, descend
 
@@ -72,14 +74,9 @@ def lambda_to_function(module: Module, node: cst.Lambda, wanted: str) -> Fix | N
             inner |= {p.name.value for p in child.params.params}
         elif isinstance(child, cst.NamedExpr | cst.Yield | cst.Await):
             return None
-    known = own | inner | set(module.root.effects) | names.BUILTINS
-    for child in descend(node.body):
-        if isinstance(child, cst.Attribute):
-            continue
-        if isinstance(child, cst.Name) and child.value not in known and not _is_attribute_name(module, child) and not _is_keyword_name(module, child):
-            return None
-        if isinstance(child, cst.Name) and _bound_locally(module, child, own | inner):
-            return None
+    used = {n.value for n in descend(node.body) if isinstance(n, cst.Name) and not _is_attribute_name(module, n) and not _is_keyword_name(module, n)} - own
+    if used - inner - set(module.root.effects) - names.BUILTINS or used & _bound_around(module, node):
+        return None
     top: cst.CSTNode = node
     for here in module.walk.ancestors(node):
         if isinstance(here, cst.Module):
@@ -94,7 +91,7 @@ def lambda_to_function(module: Module, node: cst.Lambda, wanted: str) -> Fix | N
     body = f"({code})" if "\n" in code else code
     signature = ", ".join(p.name.value for p in (*params.posonly_params, *params.params))
     indent = module.tree.module.default_indent
-    start = _with_comments(text, _statement_start(text, top))
+    start = _with_comments(text, _statement_start(text, top), top)
     before = text.text[:start]
     tail = before[len(before.rstrip()) :]
     lead = "" if not before.strip() else "\n" * max(0, 3 - tail.count("\n"))
@@ -102,9 +99,13 @@ def lambda_to_function(module: Module, node: cst.Lambda, wanted: str) -> Fix | N
     return Fix(Safety.SAFE, f"make the lambda a function of the module, `{name}`", (text.replaced(start, start, content), replace(module.tree, node, name)))
 
 
-def _with_comments(text: Text, start: int) -> int:
+def _with_comments(text: Text, start: int, item: cst.CSTNode) -> int:
+    """Where the comment lines that stand right above a statement begin."""
     row, _ = text.spot(start)
-    while row > 1 and text.text[text.starts[row - 2] : text.starts[row - 1]].lstrip().startswith("#") and row - 1 > 1:
+    lines = item.leading_lines if isinstance(item, cst.SimpleStatementLine | cst.BaseCompoundStatement) else ()
+    for line in reversed(list(lines)):
+        if line.comment is None or row == 1:
+            break
         row -= 1
     return text.starts[row - 1]
 
@@ -119,16 +120,21 @@ def _is_keyword_name(module: Module, node: cst.Name) -> bool:
     return isinstance(holder, cst.Arg) and holder.keyword is node
 
 
-def _bound_locally(module: Module, node: cst.Name, own: set[str]) -> bool:
-    """Whether a name belongs to a function around the lambda."""
-    if node.value in own or _is_attribute_name(module, node) or _is_keyword_name(module, node):
-        return False
-    scope: Scope | None = module.walk.scope_at(node)
+def _bound_around(module: Module, node: cst.Lambda) -> set[str]:
+    """Names that functions, comprehensions and patterns around the lambda bind: it would lose them."""
+    found: set[str] = set()
+    scope: Scope | None = module.walk.scope_of[node].parent
     while scope is not None and scope.parent is not None:
-        if node.value in scope.effects or any(p.name.value == node.value for p in names.parameters(scope)):
-            return True
+        found |= set(scope.effects)
+        if isinstance(scope.node, cst.FunctionDef | cst.Lambda):
+            found |= {n.name.value for n in descend(scope.node.params) if isinstance(n, cst.Param)}
+        found |= {n.name.value for n in descend(scope.node) if isinstance(n, cst.MatchAs | cst.MatchStar) and n.name is not None}
+        found |= {n.rest.value for n in descend(scope.node) if isinstance(n, cst.MatchMapping) and n.rest is not None}
         scope = scope.parent
-    return False
+    for here in module.walk.ancestors(node):
+        if isinstance(here, cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp):
+            found |= {n.value for loop in descend(here.for_in) if isinstance(loop, cst.CompFor) for n in descend(loop.target) if isinstance(n, cst.Name)}
+    return found
 
 
 def _free_name(module: Module, wanted: str) -> str:
@@ -179,11 +185,46 @@ def lazily_opened(holding: Holding, module: Module) -> Fix | None:
     name = holding.name
     if (
         name.startswith("__")
+        or _needs_more_care(holding, module, owner, call)
         or not _untouched(owner, name, scope)
         or _named(owner, {name, "__getstate__", "__reduce__", "__setstate__", "__slots__", "__getattr__"})
     ):
         return None
     return _lazy_fix(module, scope, effect.statement, call, name, this, with_pid=kind == "handle")
+
+
+_PATH_CALLS = frozenset({"join", "str", "Path", "format", "abspath", "expanduser", "realpath", "fspath", "joinpath"})
+
+
+def _needs_more_care(holding: Holding, module: Module, owner: Scope, call: cst.Call) -> bool:
+    """Whether opening later, from a path, might not be the same: another class sets the attribute, the name is not a plain path, a name is taken."""
+    name = holding.name
+    private = name.lstrip("_")
+    code = module.code(owner.node)
+    if re.search(rf"\b_{private}(_path|_pid)?\b", code.replace(f".{name}", "") if name.startswith("_") else code) or "__dict__" in code or "vars(" in code:
+        return True
+    if re.search(r"\b(unlink|remove|rmtree|TemporaryDirectory|NamedTemporaryFile|mkstemp)\b", code):
+        return True
+    if any(a.keyword is not None and a.keyword.value in {"driver", "libver"} for a in call.args):
+        return True
+    written = call.args[0].value
+    if isinstance(written, cst.Call) and names.last_name(written.func) not in _PATH_CALLS:
+        return True
+    if isinstance(written, cst.SimpleString) and "://" in written.value:
+        return True
+    project = module.project
+    set_outside = re.compile(rb"(?<!\bself)\." + name.encode() + rb"\s*=(?!=)")
+    if any(name.encode() in project.raw(path) and set_outside.search(project.raw(path)) for path in project.files()):
+        return True
+    evaluator = evaluator_of(project)
+    cls = ClassRef(module, owner)
+    relatives = [base for base in evaluator.lineage(cls) if isinstance(base, ClassRef) and base.scope is not owner]
+    for other in (*relatives, *evaluator.calls.subclasses(owner)):
+        if re.search(rf"\.{name}\b", other.module.code(other.scope.node)):
+            return True
+    # Values that are opened files or buffers rather than names of files.
+    frame = evaluator.calls.plain_frame(module, module.walk.scope_at(call))
+    return any(isinstance(a.value, ExternalCall) and a.value.name.rpartition(".")[2] not in _PATH_CALLS for a in evaluator.values(written, frame))
 
 
 def _read_only_kind(call: cst.Call) -> str | None:
@@ -307,10 +348,10 @@ def endless(module: Module, call: cst.Call) -> Fix | None:
             break
         top = here
     for scope in module.walk.root.children:
-        if scope.name == "_cycle":
+        if scope.name == "_cycle" and "for batch in loader" in module.code(scope.node) and len(names.parameters(scope)) == 1:
             return Fix(Safety.UNSAFE, "pass over the loader again and again, keep nothing", (replace(module.tree, call.func, "_cycle"),))
     name = _free_name(module, "_cycle")
-    start = _with_comments(text, _statement_start(text, top))
+    start = _with_comments(text, _statement_start(text, top), top)
     before = text.text[:start]
     tail = before[len(before.rstrip()) :]
     lead = "" if not before.strip() else "\n" * max(0, 3 - tail.count("\n"))

@@ -91,7 +91,7 @@ class Access(Questions):
         if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
             return None
         key = node.slice[0].slice.value
-        if not isinstance(key, cst.Name | cst.Attribute) or (isinstance(key, cst.Name) and key.value in _LITERALS):
+        if isinstance(key, cst.Integer | cst.SimpleString | cst.ConcatenatedString) or (isinstance(key, cst.Name) and key.value in _LITERALS):
             return None
         found = self.values(key, frame)
         known = [a for a in found if isinstance(a.value, Const) and isinstance(a.value.value, str | int)]
@@ -99,7 +99,7 @@ class Access(Questions):
             return None
         out: Alternatives = []
         for alt in known[:4]:
-            for value in self.access(node.value, (("item", alt.const), *accessors), frame):
+            for value in self.access(node.value, (("item", int(alt.const) if isinstance(alt.const, bool) else alt.const), *accessors), frame):
                 merged = value.under(alt.picks)
                 if merged is not None:
                     out.append(replace(merged, doubt=merged.doubt + alt.doubt, reach=merged.reach or alt.reach))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from oomlint.model.questions import UNKNOWN, Questions, constant, is_cpu_count, short, written
+from oomlint.model.questions import UNKNOWN, Questions, constant, is_cpu_count, short, trim, written
 from oomlint.model.values import (
     Alternative,
     Alternatives,
@@ -135,12 +135,27 @@ class Expressions(Questions):
         return out
 
     def _comparison(self, node: cst.Comparison, frame: Frame) -> Alternatives:
-        if len(node.comparisons) != 1:
-            return [Alternative(UNKNOWN)]
-        target = node.comparisons[0]
+        """``a < b``; of ``a < b < c`` every pair has to hold."""
+        out = [Alternative(Const(value=True))]
+        left = node.left
+        for target in node.comparisons:
+            fresh: Alternatives = []
+            for one in self._pair(left, target, frame):
+                for known in out:
+                    picks = join(known.picks, one.picks)
+                    if picks is None:
+                        continue
+                    both = [alt.value for alt in (known, one)]
+                    value: Value = next((v for v in both if truth_of(v) is False), next((v for v in both if isinstance(v, Unknown)), Const(value=True)))
+                    fresh.append(Alternative(value, (), picks, known.doubt + one.doubt, known.reach or one.reach))
+            out = trim(fresh)
+            left = target.comparator
+        return out
+
+    def _pair(self, first: cst.BaseExpression, target: cst.ComparisonTarget, frame: Frame) -> Alternatives:
         compare = _COMPARE.get(type(target.operator))
         out: Alternatives = []
-        for left in self.values(node.left, frame):
+        for left in self.values(first, frame):
             for right in self.values(target.comparator, frame):
                 picks = join(left.picks, right.picks)
                 if picks is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from oomlint.discovery import discover
@@ -118,6 +119,11 @@ class Project:
             self._files = tuple(sorted({*found, *self.overlay}))[:_MAX_PROJECT_FILES]
         return self._files
 
+    @cached_property
+    def listed(self) -> frozenset[str]:
+        """The same as a set."""
+        return frozenset(self.files())
+
     def raw(self, path: str) -> bytes:
         """Bytes of a file; empty where it cannot be read."""
         known = self._bytes.get(path)
@@ -146,7 +152,9 @@ class Project:
         For a method ``owner`` is its class: other files count only where they speak of the class or of its module.
         """
         word = name.encode()
-        hits = [path for path in self.files() if word in self.raw(path) and word in self._called_in(path)]
+        listed = self.files()
+        searched = listed if near in self.listed else (*listed, near)
+        hits = [path for path in searched if word in self.raw(path) and word in self._called_in(path)]
         stem = os.path.basename(near).removesuffix(".py").encode()
         if stem == b"__init__":
             stem = os.path.basename(os.path.dirname(near)).encode()

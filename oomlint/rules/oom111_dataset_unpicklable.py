@@ -121,6 +121,6 @@ class DatasetUnpicklable(Rule):
             fix = None
             if case.function is not None and module.walk.parents.get(case.function) is not None:
                 fix = lambda_to_function(module, case.function, "_collate")
-            elif case.holding is not None and case.holding.module is module:
+            elif case.holding is not None and case.holding.module is module and case.alone:
                 fix = lazily_opened(case.holding, module)
             yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Edit
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from oomlint.finding import Place
@@ -59,7 +60,12 @@ def replace(tree: Tree, node: cst.CSTNode, content: str) -> Edit:
 
 
 def delete_argument(tree: Tree, call: cst.Call, arg: cst.Arg) -> Edit | None:
-    """Take an argument out of a call with its comma, or ``None`` where a comment stands in what would go."""
+    """Take an argument out of a call with its comma, or ``None`` where a comment or another argument's place would be lost."""
+    later = call.args[next(n for n, a in enumerate(call.args) if a is arg) + 1 :]
+    if arg.keyword is None and any(a.keyword is None for a in later):
+        return None  # those behind it would move up
+    if _does_more(arg.value):
+        return None
     text = Text(tree)
     start, end = text.span(arg)
     index = next(n for n, a in enumerate(call.args) if a is arg)
@@ -84,6 +90,11 @@ def delete_argument(tree: Tree, call: cst.Call, arg: cst.Arg) -> Edit | None:
     return text.replaced(before, end, "")
 
 
+def _does_more(node: cst.CSTNode) -> bool:
+    """Whether evaluating the expression binds a name or waits for something."""
+    return any(isinstance(n, cst.NamedExpr | cst.Await | cst.Yield) for n in descend(node))
+
+
 def wrapped(code: str, node: cst.CSTNode) -> str:
     """The code of an expression as an operand of ``and``, ``>`` or ``if``: in parentheses where it needs them."""
     if isinstance(node, cst.Name | cst.Attribute | cst.Subscript | cst.Call | cst.Integer | cst.SimpleString | cst.List | cst.Dict | cst.Tuple):
@@ -98,49 +109,6 @@ def _one_group(code: str) -> bool:
         if depth == 0 and number < len(code) - 1:
             return False
     return True
-
-
-_PURE_CALLS = frozenset(
-    {
-        "min",
-        "max",
-        "int",
-        "len",
-        "bool",
-        "abs",
-        "round",
-        "cpu_count",
-        "sched_getaffinity",
-        "device_count",
-        "is_available",
-        "get",
-        "getattr",
-        "process_cpu_count",
-    },
-)
-
-
-def is_pure(node: cst.CSTNode) -> bool:
-    """Whether evaluating the expression twice gives the same and changes nothing."""
-    if isinstance(node, cst.Name | cst.Integer | cst.SimpleString | cst.Float):
-        return True
-    if isinstance(node, cst.Attribute):
-        return is_pure(node.value)
-    if isinstance(node, cst.Subscript):
-        return is_pure(node.value) and all(isinstance(e.slice, cst.Index) and is_pure(e.slice.value) for e in node.slice)
-    if isinstance(node, cst.Call):
-        name = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
-        base = node.func.value if isinstance(node.func, cst.Attribute) else None
-        return name in _PURE_CALLS and (base is None or is_pure(base)) and all(is_pure(a.value) for a in node.args)
-    if isinstance(node, cst.BinaryOperation | cst.BooleanOperation):
-        return is_pure(node.left) and is_pure(node.right)
-    if isinstance(node, cst.UnaryOperation):
-        return is_pure(node.expression)
-    if isinstance(node, cst.IfExp):
-        return is_pure(node.test) and is_pure(node.body) and is_pure(node.orelse)
-    if isinstance(node, cst.Comparison):
-        return is_pure(node.left) and all(is_pure(c.comparator) for c in node.comparisons)
-    return False
 
 
 def is_cheap_path(node: cst.CSTNode) -> bool:
