@@ -29,6 +29,10 @@ class PythonObjectsCopiedByWorkers(Rule):
     It is silent where the container is proven small (under 50,000 elements or 16 MiB; both are settings). An unknown length is reported with
     medium confidence.
 
+    A list of file names of unknown length is a note, not shown by default: up to some 100,000 names it is small beside what it leads to. So
+    is one whose attribute says that it holds file names (`paths`, `files`). Attributes that by their name hold one small value a sample or a
+    summary (`labels`, `ids`, `vocab`) are silent.
+
     ## Why is this bad
 
     Under fork the container is shared at first. Reading an element changes its reference count, which writes to its page, which copies the
