@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.values import Const, Display, External
+from oomlint.model.values import Const, Display
 
 if TYPE_CHECKING:
     from oomlint.model.questions import Questions
@@ -120,6 +120,3 @@ def allocated(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> 
     if shape is None or each is None:
         return Size()
     return Size(prod(shape) * each)
-
-
-__all__ = ["External", "Size", "allocated", "item_bytes", "readable", "shape_of"]

@@ -53,7 +53,7 @@ IN_MEMORY = frozenset({Kind.OBJECTS, Kind.BLOB, Kind.ARRAY, Kind.OBJECT_ARRAY, K
 _GRAVITY = [
     Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.TENSORS, Kind.BLOB, Kind.ARRAYS, Kind.ARRAY, Kind.TENSOR, Kind.FRAME, Kind.MEMMAP, Kind.H5, Kind.HANDLE,
     Kind.LOCK, Kind.GENERATOR, Kind.FUNCTION, Kind.PATHS, Kind.SHARED, Kind.DATASET, Kind.TEXT, Kind.SMALL, Kind.SCALAR, Kind.UNKNOWN,
-]  # fmt: skip  # fmt: skip
+]  # fmt: skip
 DEEPEST = 8  # nested questions
 
 

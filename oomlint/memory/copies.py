@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Place, Severity
-from oomlint.memory.bytes import readable
 from oomlint.memory.content import Content, Kind
 from oomlint.memory.datasets import Dataset, Holding, datasets_of
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
-from oomlint.memory.start_methods import PORTABLE, StartMethods, start_methods
+from oomlint.memory.start_methods import FORKED_MB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Unknown, assumptions
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 PRECEDENCE = ("OOM113", "OOM110", "OOM112", "OOM114")
-_FORKED_MB = 10  # private memory of a forked worker that reads nothing, measured with torch 2.13
 _MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
 _OWN_CODE = {"pickle.load", "joblib.load", "dill.load", "pickle.loads"}
 
@@ -261,7 +259,7 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
         return None
     holding = min(whole, key=lambda h: (h.content.kind in shared, h.content.doubt))
     base = f"{_workers_words(workers)} over a dataset that is wholly in memory ({_held_words(holding)})"
-    each = f"{_FORKED_MB} MB a worker and the batches in flight"
+    each = f"{FORKED_MB} MB a worker and the batches in flight"
     if holding.content.kind in shared:
         message = f"{base}: the data is shared, so what they cost is {each}, to index what is already there"
     elif methods.only_pickles:
@@ -274,5 +272,3 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
 
 
 _JUDGES = {"OOM113": _tensors, "OOM110": _objects, "OOM112": _spawned, "OOM114": _in_memory}
-
-__all__ = ["Case", "cases", "readable"]

@@ -11,7 +11,7 @@ from oomlint.finding import Confidence, Place, Severity
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.loaders import confidence_of, is_zero, loaders_of, story_places
 from oomlint.model import names
-from oomlint.model.values import Alternative, FunctionRef, assumptions
+from oomlint.model.values import FunctionRef, assumptions
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -127,6 +127,3 @@ def _left_none(init: Frame | None, name: str) -> bool:
     this = names.self_name(init.scope)
     effects = [e for e in init.scope.effects.get(this or "", ()) if e.path == (("attr", name),) and e.kind == "assign"]
     return all(isinstance(e.value, cst.Name) and e.value.value == "None" for e in effects)
-
-
-__all__ = ["Alternative", "NeedsInit", "needs_worker_init"]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
 
+# Private memory of a worker that reads nothing, in MB: torch 2.13.0 on Linux, CPU; under spawn and forkserver it imports torch anew.
+FORKED_MB, SPAWNED_MB = 10, 146
 METHODS = ("fork", "spawn", "forkserver")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Fix, Safety, Severity
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
+from oomlint.memory.start_methods import FORKED_MB, SPAWNED_MB
 from oomlint.model.evaluate import CPU_COUNTS
 from oomlint.model.values import Const, ExternalCall, assumptions
 from oomlint.rule import Rule
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
 
-_FORKED_MB, _SPAWNED_MB = 10, 146  # private memory of a worker that reads nothing, torch 2.13.0 on Linux
 _ADVICE = Fix(Safety.DISPLAY, "start from `min(4, len(os.sched_getaffinity(0)))` and raise it while the loader is what one waits for")
 
 
@@ -111,9 +111,7 @@ class WorkerCountOversized(Rule):
                 continue
             place = module.place(loader.call)
             if isinstance(found.value, Const):
-                message = (
-                    f"{found.value.value} workers: at least {_FORKED_MB} MB each under fork, {_SPAWNED_MB} MB under spawn and forkserver, and their batches"
-                )
+                message = f"{found.value.value} workers: at least {FORKED_MB} MB each under fork, {SPAWNED_MB} MB under spawn and forkserver, and their batches"
                 confidence = confidence_of(assumptions(found))
             else:
                 message = "A worker for every processor of the host: a container's quota is not seen, and each costs memory of its own"
