@@ -16,6 +16,15 @@ from dataclasses import dataclass
 _WORDS = re.compile(
     r"num_workers|[Ll]oader|persistent_workers|prefetch_factor|TrainingArguments|SFTConfig|GRPOConfig|DPOConfig|worker|itertools|\bcycle\b",
 )
+# What a loader, or an iterator over one, is called.
+LOADER_NAME = re.compile(
+    r"(^|_)(data_?)?loaders?\d*$|(^|_)dls?\d*$|dataloaders?\d*$|(^|_)loader(_\w+)?$|^(train|training|val|valid|validation|dev|test|eval|data|batch)_?(iter|iterator|gen|generator|batches|loader|queue|dl)\d*$"
+    r"|^(batches|minibatches|mini_batches|batch_iterator|data_iterator|epoch_iterator|epoch_itr|eval_dataloader)$|[a-z]Loader$|[a-z]DataLoader$|[a-z]_loader_",
+)
+# Calls in the body of a loop that trains.
+STEP_NAME = re.compile(r"^(backward|step|manual_backward)$|train|_step|optimi|update|(^|_)fit|^learn", re.IGNORECASE)
+_TORCH_WORD = re.compile(r"torch|lightning|transformers|accelerate|monai|timm|fairseq|\bdgl\b|^\s*from \.", re.MULTILINE)
+_STEP_METHOD = re.compile(r"^(training|validation|test|predict)_step|^on_\w+_batch_(start|end)$")
 _WORKER_WORD = re.compile(r"work|thread|proc|jobs|persist|prefetch|timeout|cpus|^nw$|multiprocessing_context")
 _LOADER_KEYWORDS = frozenset({"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn", "multiprocessing_context", "collate_fn"})
 _ITERATES = frozenset({"cycle", "tee", "list", "tuple", "sorted", "set", "next"})
@@ -36,7 +45,7 @@ def is_worker_word(keyword: str) -> bool:
 
 def triage(text: str) -> Triage:
     """Look at the text of a program."""
-    if not _WORDS.search(text):
+    if not _WORDS.search(text) and not _TORCH_WORD.search(text):
         return Triage(parse=False)
     try:
         with warnings.catch_warnings():
@@ -59,6 +68,8 @@ def worth_parsing(text: str) -> bool:
 
 def _interesting(tree: ast.AST) -> bool:
     loader_aliases = _aliases(tree)
+    if _grows(tree):
+        return True
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = _name(node.func)
@@ -73,6 +84,26 @@ def _interesting(tree: ast.AST) -> bool:
         elif isinstance(node, ast.ClassDef) and any(_name(b).endswith(("Loader", "TrainingArguments")) for b in node.bases):
             return True
     return False
+
+
+def _grows(tree: ast.AST) -> bool:
+    """Whether a function goes through batches, or is called for each of them."""
+    imports = False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports = True
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _STEP_METHOD.search(node.name):
+            return True
+    if not imports:
+        return False
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
+    if not loops:
+        return False
+    for node in ast.walk(tree):
+        word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else node.arg if isinstance(node, ast.arg) else ""
+        if word and ("oader" in word or LOADER_NAME.search(word)):
+            return True
+    return any(isinstance(inner, ast.Call) and STEP_NAME.search(_name(inner.func)) for loop in loops for part in loop.body for inner in ast.walk(part))
 
 
 def _aliases(tree: ast.AST) -> set[str]:

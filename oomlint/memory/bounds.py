@@ -1,0 +1,130 @@
+"""Whether what a statement stores is bounded: by a size test, by a counter, by a loop that stops, by a data set that is small."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.iteration import LoaderLike
+from oomlint.model import names
+from oomlint.model.reach import path_conditions
+from oomlint.model.values import Const, ExternalCall
+from oomlint.syntax.walk import block_of, descend
+
+if TYPE_CHECKING:
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.events import Loop, Store
+    from oomlint.model.project import Module
+
+_COUNTER: Final = re.compile(r"(^|_)(i|j|k|n|it|iter|idx|index|step|steps|batch|batch_idx|batch_i|batch_id|batch_num|count|counter|num|seen|shown|saved|total|kept|done|cnt|iteration|have|got|collected|num_\w+|n_\w+)(_|\d|$)")
+_TOTAL: Final = re.compile(r"(max|total|num|n)_?(train_|training_)?(steps?|iters?|iterations?|updates)|^steps$|epoch", re.IGNORECASE)
+_FEW: Final = 256  # samples
+
+
+def bounded(store: Store, loop: Loop) -> bool:
+    """Whether tests around the statement, or the end of the loop, keep the number of what it stores small."""
+    spots: list[tuple[Module, object, cst.CSTNode]] = [(store.module, store.scope, store.node)]
+    spots += [(via.module, None, via.call) for via in store.via]
+    for module, _, node in spots:
+        scope = module.walk.scope_at(node)
+        inside = set(module.walk.ancestors(loop.node)) | {loop.node} if module is loop.module and scope is loop.scope else set()
+        for test, wanted in path_conditions(module.walk, scope, node):
+            if inside and loop.node not in set(module.walk.ancestors(test)):
+                continue
+            if not isinstance(module.walk.parents.get(test), cst.While) and _limits(test, wanted=wanted):
+                return True
+    return False
+
+
+def counted(store: Store) -> bool:
+    """Whether a test around a statement of a method that is called for each batch says that it is done a few times only."""
+    spots = [(store.module, store.node), *((via.module, via.call) for via in store.via)]
+    return any(
+        _limits(test, wanted=wanted) for module, node in spots for test, wanted in path_conditions(module.walk, module.walk.scope_at(node), node)
+    )
+
+
+def stops(loop: cst.For | cst.While) -> bool:
+    """Whether the loop ends itself after a few rounds."""
+    if isinstance(loop, cst.For) and any(isinstance(node, cst.Call) and names.last_name(node.func) == "islice" for node in descend(loop.iter)):
+        return True
+    for node in block_of(loop.body):
+        if isinstance(node, cst.If) and any(isinstance(part, cst.Break) for part in block_of(node.body)) and _limits(node.test, wanted=False) and not _TOTAL.search(_words(node.test)):
+            return True
+    return False
+
+
+def _words(test: cst.BaseExpression) -> str:
+    found = [node.value for node in descend(test) if isinstance(node, cst.Name)]
+    return next((word for word in found if _TOTAL.search(word)), "")
+
+
+def _limits(test: cst.BaseExpression, *, wanted: bool) -> bool:
+    """Whether a test that came out as ``wanted`` says that a count is small."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        inner = test.expression
+        if wanted and isinstance(inner, cst.Name | cst.Attribute):
+            return not names.last_name(inner).startswith(("is_", "no_", "skip", "train", "use_", "do_", "save", "return", "args", "disable"))
+        return _limits(inner, wanted=not wanted)
+    if isinstance(test, cst.BooleanOperation):
+        joined = isinstance(test.operator, cst.And)
+        if joined is wanted:
+            return _limits(test.left, wanted=wanted) or _limits(test.right, wanted=wanted)
+        return False
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    operator, right = test.comparisons[0].operator, test.comparisons[0].comparator
+    left = test.left
+    if isinstance(operator, cst.Is) and wanted and names.dotted(right) == "None":
+        return True
+    if _counts(right) and not _counts(left):
+        left, right = right, left
+        operator = {cst.LessThan: cst.GreaterThan(), cst.LessThanEqual: cst.GreaterThanEqual(), cst.GreaterThan: cst.LessThan(), cst.GreaterThanEqual: cst.LessThanEqual()}.get(
+            type(operator), operator
+        )
+    if not _counts(left):
+        return False
+    if wanted:
+        return isinstance(operator, cst.LessThan | cst.LessThanEqual | cst.Equal | cst.In)
+    return isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual | cst.NotEqual | cst.Equal)
+
+
+def _counts(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.Call):
+        return names.last_name(node.func) == "len"
+    if isinstance(node, cst.BinaryOperation):
+        return isinstance(node.operator, cst.Add | cst.Multiply) and _counts(node.left)
+    return isinstance(node, cst.Name | cst.Attribute) and _COUNTER.search(names.last_name(node)) is not None
+
+
+def few_samples(loop: Loop, evaluator: Evaluator) -> bool:
+    """Whether the loader's data set is known to be small: tensors of a known, small number of rows."""
+    like = loop.loader
+    if not isinstance(like, LoaderLike) or like.loader is None:
+        return False
+    arg = like.loader.explicit("dataset")
+    if arg is None:
+        return False
+    for alt in evaluator.values(arg.value, like.frame)[:2]:
+        value = alt.value
+        if isinstance(value, ExternalCall) and value.name.endswith("TensorDataset") and value.call.args:
+            for inner in evaluator.values(value.call.args[0].value, value.frame)[:2]:
+                rows = _rows(inner.value, evaluator)
+                if rows is not None:
+                    return rows <= _FEW and value.frame.scope is loop.scope
+    return False
+
+
+def _rows(value: object, evaluator: Evaluator) -> int | None:
+    if not isinstance(value, ExternalCall) or not value.name.startswith("torch.") or not value.call.args:
+        return None
+    first = value.call.args[0].value
+    if value.name.rpartition(".")[2] == "randint":
+        sizes = [node for node in descend(value.call) if isinstance(node, cst.Tuple)]
+        first = sizes[0].elements[0].value if sizes and sizes[0].elements else first
+    if isinstance(first, cst.Tuple | cst.List) and first.elements:
+        first = first.elements[0].value
+    found = [alt.value.value for alt in evaluator.values(first, value.frame) if isinstance(alt.value, Const)]
+    return found[0] if len(found) == 1 and isinstance(found[0], int) else None

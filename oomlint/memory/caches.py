@@ -1,0 +1,368 @@
+"""Caches that reading samples fills and nothing empties: where they are, what they keep, how many processes have one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.caches_content import Heavy, heavy
+from oomlint.memory.caches_readers import Reader, readers
+from oomlint.memory.concat_loops import says_first
+from oomlint.memory.content import Kind
+from oomlint.memory.datasets import datasets_of
+from oomlint.memory.loaders import evaluator_of
+from oomlint.model import names
+from oomlint.model.reach import path_conditions
+from oomlint.model.values import ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
+from oomlint.syntax.walk import UNKNOWN_KEY, descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame, Value
+    from oomlint.syntax.walk import Effect, Scope
+
+_DICTS = frozenset({"builtins.dict", "collections.OrderedDict", "collections.defaultdict"})
+_LOADS = re.compile(r"load|read|decode|fetch|open|image|img|frame|sample|item|video|audio|wav|mask|volume|feature", re.IGNORECASE)
+_BOUNDS = re.compile(r"len\(|size|max|mem|limit|capacity|budget|bytes|count|full|num_|n_|ratio|fraction", re.IGNORECASE)
+_PROCESS = re.compile(r"getpid|worker_id|get_worker_info|\bpid\b|get_ident|device|rank", re.IGNORECASE)
+_SMALL_RETURNS = frozenset({"int", "float", "str", "bool", "Path", "None"})
+_TAKE_OUT = frozenset({"pop", "popitem", "clear", "move_to_end", "popleft", "remove"})
+_SMALL = frozenset({Kind.SCALAR, Kind.TEXT, Kind.PATHS, Kind.SMALL, Kind.HANDLE, Kind.H5})
+_PLACEHOLDERS = ("[None]", "[[]]", "[()]", "[{}]")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cache:
+    """Something that keeps what each sample needs, without an end."""
+
+    place: cst.CSTNode
+    words: str  # how it is called in a message
+    what: Heavy
+    made: tuple[Module, cst.CSTNode] | None
+    readers: tuple[Reader, ...]
+    doubt: int
+
+
+def caches(module: Module, project: Project) -> Iterator[Cache]:
+    """Unbounded caches that a module fills while samples are read."""
+    text = module.source.text
+    for scope in module.walk.scopes:
+        if isinstance(scope.node, cst.FunctionDef) and scope.name not in {"__init__", "__setstate__", "__setitem__"}:
+            yield from _stores(module, project, scope)
+    if "cache" in text:
+        yield from _decorated(module, project)
+
+
+# -- dictionaries and lists -----------------------------------------------------------------------------------------------
+
+
+def _stores(module: Module, project: Project, scope: Scope) -> Iterator[Cache]:
+    seen: set[tuple[object, ...]] = set()
+    for root, effects in list(scope.effects.items()):
+        for effect in effects:
+            holder = _holder(effect, scope, root)
+            if holder is None or (root, holder) in seen:
+                continue
+            found = _store(module, project, scope, effect, holder)
+            if found is not None:
+                seen.add((root, holder))
+                yield found
+
+
+def _holder(effect: Effect, scope: Scope, root: str) -> str | None:
+    """The attribute that an effect fills; empty for a global name."""
+    if effect.value is None or not effect.path:
+        return None
+    setting = effect.kind == "assign" and effect.path[-1] == ("item", UNKNOWN_KEY) and isinstance(effect.node, cst.Subscript)
+    calling = effect.kind == "setdefault" and effect.call is not None and len(effect.call.args) > 1
+    if setting and isinstance(effect.node, cst.Subscript) and not isinstance(effect.node.slice[0].slice, cst.Index):
+        return None
+    if not setting and not calling:
+        return None
+    path = effect.path if setting else (*effect.path, ("item", UNKNOWN_KEY))
+    if path[0][0] == "attr" and all(kind == "item" for kind, _ in path[1:]):
+        return str(path[0][1])
+    bound_here = any(not e.path and e.kind != "augment" for e in scope.effects.get(root, ())) or any(p.name.value == root for p in names.parameters(scope))
+    return "" if all(kind == "item" for kind, _ in path) and (not bound_here or root in scope.outer) else None
+
+
+def _store(module: Module, project: Project, scope: Scope, effect: Effect, holder: str) -> Cache | None:
+    evaluator = evaluator_of(project)
+    frame = evaluator.calls.plain_frame(module, scope)
+    made = _container(effect, holder, frame, evaluator)
+    if made is None or effect.value is None or _by_process(effect, module) or _bounded_here(effect, module, scope):
+        return None
+    owner = _owner(effect, frame, evaluator)
+    if holder and (owner is None or _bounded_in(owner, holder, evaluator)):
+        return None
+    if not holder and _bounded_global(effect.root, module):
+        return None
+    value = _stored(effect)
+    what = (heavy(value, frame, project) if value is not None else None) or _sample(effect, module, scope, project)
+    if what is None:
+        return None
+    found = readers(project, module, scope)
+    if not found or all(one.without_workers for one in found) or not _reachable(effect, module, scope, evaluator):
+        return None
+    words = module.code(_base(effect)).strip()
+    return Cache(_place(effect), f"`{words}`", what, made, tuple(found), what.doubt + _by_flag(effect, module, scope))
+
+
+def _stored(effect: Effect) -> cst.BaseExpression | None:
+    """The value itself: of ``a[i], b[i] = x, y`` the part that belongs to the target."""
+    if not effect.index:
+        return effect.value
+    if len(effect.index) == 1 and isinstance(effect.value, cst.Tuple | cst.List) and 0 <= effect.index[0] < len(effect.value.elements):
+        return effect.value.elements[effect.index[0]].value
+    return None
+
+
+def _by_flag(effect: Effect, module: Module, scope: Scope) -> bool:
+    """Whether an option says if there is a cache at all."""
+    tests = [test for test, wanted in path_conditions(module.walk, scope, effect.statement) if wanted]
+    return any(isinstance(node, cst.Name | cst.Attribute) for test in tests for node in _operands(test))
+
+
+def _operands(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    if isinstance(test, cst.BooleanOperation):
+        yield from _operands(test.left)
+        yield from _operands(test.right)
+    else:
+        yield test
+
+
+def _base(effect: Effect) -> cst.CSTNode:
+    if effect.call is not None and isinstance(effect.call.func, cst.Attribute):
+        return effect.call.func.value
+    return effect.node.value if isinstance(effect.node, cst.Subscript) else effect.node
+
+
+def _place(effect: Effect) -> cst.CSTNode:
+    if effect.call is not None:
+        return effect.call
+    return effect.statement
+
+
+def _container(effect: Effect, holder: str, frame: Frame, evaluator: Evaluator) -> tuple[Module, cst.CSTNode] | None:
+    """Where the dictionary, or the list of placeholders, is made; ``None`` for anything else."""
+    found: list[Value] = []
+    if holder:
+        found = [a.value for a in evaluator.resolve(effect.root, (("attr", holder),), frame, effect.statement)]
+    else:
+        found = [a.value for a in evaluator.resolve(effect.root, (), evaluator.module_frame(frame.module), None)]
+    for value in found:
+        if isinstance(value, Display) and isinstance(value.node, cst.Dict) and not value.node.elements:
+            return value.frame.module, value.node
+        if isinstance(value, Display) and isinstance(value.node, cst.ListComp) and _is_placeholder(value.node.elt):
+            return value.frame.module, value.node
+        if isinstance(value, ExternalCall) and value.name in _DICTS and not any(_is_filled(a) for a in value.call.args):
+            return value.frame.module, value.call
+        node = getattr(value, "node", None)
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply) and value.frame is not None:  # type: ignore[attr-defined]
+            where: Frame = value.frame  # type: ignore[attr-defined]
+            if where.module.code(node.left).strip() in _PLACEHOLDERS:
+                return where.module, node
+    return None
+
+
+def _is_placeholder(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.Name):
+        return node.value == "None"
+    return isinstance(node, cst.List | cst.Tuple | cst.Dict) and not node.elements
+
+
+def _is_filled(arg: cst.Arg) -> bool:
+    return not isinstance(arg.value, cst.Name)  # `defaultdict(list)` starts empty
+
+
+def _owner(effect: Effect, frame: Frame, evaluator: Evaluator) -> ClassRef | None:
+    """The class whose objects, or which itself, the cache hangs on."""
+    if frame.this is not None and effect.root == names.self_name(frame.scope):
+        return frame.this.cls
+    for alt in evaluator.resolve(effect.root, (), frame, effect.statement):
+        if isinstance(alt.value, ClassRef):
+            return alt.value
+    return None
+
+
+def _by_process(effect: Effect, module: Module) -> bool:
+    """Whether the key says the process, of which there are few."""
+    return isinstance(effect.node, cst.Subscript) and _PROCESS.search(module.code(effect.node.slice[0])) is not None
+
+
+# -- bounds ----------------------------------------------------------------------------------------------------------------
+
+
+def _bounded_here(effect: Effect, module: Module, scope: Scope) -> bool:
+    """Whether a test of a size decides if the thing is kept."""
+    return any(_tests_size(test, module) for test, _ in path_conditions(module.walk, scope, effect.statement))
+
+
+def _tests_size(test: cst.CSTNode, module: Module) -> bool:
+    return any(
+        isinstance(node, cst.Comparison)
+        and any(isinstance(c.operator, cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual) for c in node.comparisons)
+        and _BOUNDS.search(module.code(node))
+        for node in descend(test)
+    )
+
+
+def _bounded_in(owner: ClassRef, attribute: str, evaluator: Evaluator) -> bool:
+    """Whether a method of the class, its bases or the classes derived from it takes something out, measures it, starts anew or fills it at the start."""
+    for cls in (*evaluator.lineage(owner), *evaluator.calls.subclasses(owner.scope)):
+        if not isinstance(cls, ClassRef):
+            continue
+        building = _building(cls)
+        for method in cls.scope.children:
+            this = names.self_name(method)
+            if this is not None and _empties(cls.module, method, (("attr", attribute),), this, building=method.name in building):
+                return True
+    return False
+
+
+def _building(cls: ClassRef) -> set[str]:
+    """``__init__`` and the methods that it calls."""
+    found = {"__init__", "__setstate__", "__new__"}
+    init = cls.scope.child("__init__")
+    if init is not None:
+        found |= {call.func.attr.value for call in init.calls if isinstance(call.func, cst.Attribute)}
+    return found
+
+
+def _bounded_global(name: str, module: Module) -> bool:
+    return any(_empties(module, scope, (), name, building=scope is module.root) for scope in module.walk.scopes)
+
+
+def _empties(module: Module, scope: Scope, path: tuple[tuple[str, object], ...], root: str, *, building: bool) -> bool:
+    for effect in scope.effects.get(root, ()):
+        if effect.path[: len(path)] != path:
+            continue
+        if effect.kind in {"pop", "clear", "delete"}:
+            return True
+        deeper = effect.kind == "assign" and len(effect.path) > len(path)
+        if deeper and (building or (isinstance(effect.value, cst.Name) and effect.value.value == "None")):
+            return True  # filled at the start, so that what a sample adds is an exception; or given up again
+        if effect.kind == "assign" and effect.path == path and not building and not _only_once(effect, module, scope, root):
+            return True
+    for call in scope.calls:
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _TAKE_OUT and _leads(call.func.value, root, path):
+            return True
+        if isinstance(call.func, cst.Name) and call.func.value == "len" and call.args and _leads(call.args[0].value, root, path) and _compared(call, module):
+            return True
+    return False
+
+
+def _only_once(effect: Effect, module: Module, scope: Scope, root: str) -> bool:
+    """Whether it is made where there is none yet: ``if self.cache is None: self.cache = {}``."""
+    return any(wanted and says_first(test, (root, effect.path), module) for test, wanted in path_conditions(module.walk, scope, effect.statement))
+
+
+def _leads(node: cst.BaseExpression, root: str, path: tuple[tuple[str, object], ...]) -> bool:
+    if not path:
+        return isinstance(node, cst.Name) and node.value == root
+    return isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == root and node.attr.value == path[0][1]
+
+
+def _compared(call: cst.Call, module: Module) -> bool:
+    return any(isinstance(here, cst.Comparison) for here in module.walk.ancestors(call))
+
+
+def _reachable(effect: Effect, module: Module, scope: Scope, evaluator: Evaluator) -> bool:
+    """Whether some run gets there: the flag before it is not known to be off."""
+    return any(evaluator.where(effect.statement, frame) for frame in evaluator.calls.frames(module, scope)[:8])
+
+
+def _sample(effect: Effect, module: Module, scope: Scope, project: Project) -> Heavy | None:
+    """The sample itself, where ``__getitem__`` keeps what it returns."""
+    if scope.name != "__getitem__" or effect.index or not isinstance(effect.value, cst.Name | cst.Tuple | cst.Dict):
+        return None
+    if datasets_of(project).contents.of(effect.value, evaluator_of(project).calls.plain_frame(module, scope)).kind in _SMALL:
+        return None
+    kept = module.code(effect.value).strip()
+    stored = module.code(effect.node).strip()
+    if any(r.value is not None and module.code(r.value).strip().strip("()") in {kept.strip("()"), stored} for r in scope.returns):
+        return Heavy("every sample", 1)
+    return None
+
+
+# -- functools ---------------------------------------------------------------------------------------------------------------
+
+
+def _decorated(module: Module, project: Project) -> Iterator[Cache]:
+    evaluator = evaluator_of(project)
+    for scope in module.walk.scopes:
+        if isinstance(scope.node, cst.FunctionDef) and scope.parent is not None:
+            outside = evaluator.calls.plain_frame(module, scope.parent)
+            for decorator in scope.node.decorators:
+                if _unbounded(decorator.decorator, outside, evaluator):
+                    found = _function(project, module, scope, decorator)
+                    if found is not None:
+                        yield found
+    for call, scope in module.walk.calls:
+        if len(call.args) == 1 and not call.args[0].star and "cache" in module.code(call.func):
+            frame = evaluator.calls.plain_frame(module, scope)
+            if not _unbounded(call.func, frame, evaluator):
+                continue
+            for alt in evaluator.values(call.args[0].value, frame)[:6]:
+                if isinstance(alt.value, FunctionRef):
+                    found = _function(project, alt.value.module, alt.value.scope, call)
+                    if found is not None:
+                        yield found
+                    break
+
+
+def _unbounded(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> bool:
+    """Whether a decorator is ``functools.cache`` or ``lru_cache(maxsize=None)``."""
+    if isinstance(node, cst.Call):
+        if names.last_name(node.func) != "lru_cache" or not _is_external(node.func, "functools.lru_cache", frame, evaluator):
+            return False
+        given = next((a.value for a in node.args if a.keyword is None or a.keyword.value == "maxsize"), None)
+        found = evaluator.values(given, frame) if given is not None else []
+        return bool(found) and all(isinstance(a.value, Const) and a.value.value is None for a in found)
+    return names.last_name(node) in {"cache", "memoize"} and _is_external(node, "functools.cache", frame, evaluator)
+
+
+def _is_external(node: cst.BaseExpression, wanted: str, frame: Frame, evaluator: Evaluator) -> bool:
+    return any(isinstance(a.value, External) and a.value.name == wanted for a in evaluator.values(node, frame)[:2])
+
+
+def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) -> Cache | None:
+    """A cached function that gives an array, a tensor or a sample for each of many arguments."""
+    node = scope.node
+    if not isinstance(node, cst.FunctionDef) or names.is_property(scope):
+        return None
+    own = [p for p in names.parameters(scope) if p.name.value != names.self_name(scope)]
+    if not own or (node.returns is not None and names.last_name(node.returns.annotation) in _SMALL_RETURNS):
+        return None
+    evaluator = evaluator_of(project)
+    frame = evaluator.calls.plain_frame(home, scope)
+    found = readers(project, home, scope)
+    if found and all(one.without_workers for one in found):
+        return None
+    what = next((h for r in scope.returns if r.value is not None and (h := heavy(r.value, frame, project)) is not None), None)
+    if what is None and found and not scope.yields and names.is_method(scope) and (scope.name == "__getitem__" or _LOADS.search(scope.name)):
+        what = None if _light(scope, frame, evaluator) else Heavy("what it reads", 1)
+    if what is None or (not found and not what.read):
+        return None
+    words = f"The cache of `{scope.name}`"
+    kept = Heavy(f"{what.words} and the object itself" if names.is_method(scope) else what.words, what.doubt, read=what.read)
+    return Cache(place, words, kept, None, tuple(found), what.doubt + (not found))
+
+
+def _light(scope: Scope, frame: Frame, evaluator: Evaluator) -> bool:
+    """Whether what a function returns is known to be small."""
+    for returned in scope.returns:
+        if returned.value is None:
+            continue
+        for alt in evaluator.values(returned.value, frame)[:4]:
+            if isinstance(alt.value, Const | ClassRef | FunctionRef | External | Instance):
+                return True
+            if isinstance(alt.value, ExternalCall) and alt.value.name.startswith(("builtins.", "os.", "pathlib.", "json.", "re.", "math.")):
+                return True
+    return False

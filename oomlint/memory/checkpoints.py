@@ -1,0 +1,217 @@
+"""Checkpoints: what becomes of the result of ``torch.load``, and whether several processes read it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.notes_loops import library_name
+from oomlint.model import names
+from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, descend, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_SECTIONS = re.compile(r"(^|_)(state_?dict|model|net|network|generator|discriminator|optim(izer)?|opt|ema|weights|params|encoder|decoder|backbone)(_|\d|$)")
+_WITHOUT_TENSORS = re.compile(r"sched|scaler|sampler|early_stop", re.IGNORECASE)  # their state is numbers
+_NUMBERS = re.compile(
+    r"^(\w+_)?(epochs?|steps?|iter(ation)?s?|global_step|args|config|cfg|hparams|hyper_parameters|options|best_epoch|lr_?sched\w*|scheduler\w*|scaler)$",
+)
+_PROCESSES = frozenset(
+    {
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.nn.parallel.distributed.DistributedDataParallel",
+        "torch.distributed.init_process_group",
+        "torch.distributed.fsdp.FullyShardedDataParallel",
+        "apex.parallel.DistributedDataParallel",
+        "deepspeed.initialize",
+    },
+)
+_LAUNCHERS = frozenset({"DistributedDataParallel", "DDP", "init_process_group", "FullyShardedDataParallel", "FSDP", "initialize"})
+_RANK = re.compile(r"rank|main_process|is_main|is_master|is_chief|primary", re.IGNORECASE)
+_COMMENT = re.compile(r"#.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What becomes of a loaded checkpoint."""
+
+    checkpoint: bool = False  # a part of it goes to ``load_state_dict``, or is taken by a name that checkpoints have
+    only_states: bool = True  # all tensors of it go to ``load_state_dict`` and nowhere else
+
+
+def loaded(module: Module, scope: Scope, call: cst.Call) -> Loaded:
+    """What becomes of the result of a ``torch.load``."""
+    return _followed(module, scope, call, 0)
+
+
+def _followed(module: Module, scope: Scope, node: cst.BaseExpression, depth: int) -> Loaded:
+    """What becomes of an expression: handed to ``load_state_dict``, a part taken out, bound to a name, or anything else."""
+    parents = module.walk.parents
+    holder = parents.get(node)
+    if isinstance(holder, cst.Arg):
+        outer = parents.get(holder)
+        if isinstance(outer, cst.Call):
+            return _handed(module, outer, holder)
+    if isinstance(holder, cst.Subscript) and holder.value is node:
+        return _part(module, scope, holder, _key(holder), depth)
+    if isinstance(holder, cst.Attribute) and holder.value is node:
+        outer = parents.get(holder)
+        if isinstance(outer, cst.Call) and outer.func is holder:
+            if holder.attr.value in {"get", "pop"} and outer.args:
+                return _part(module, scope, outer, constant_key(outer.args[0].value), depth)
+            if holder.attr.value == "keys":
+                return Loaded()
+            if holder.attr.value in {"items", "values"}:
+                return Loaded(_feeds_states(module, scope, node), only_states=False)
+        return Loaded(only_states=False)
+    if isinstance(holder, cst.ComparisonTarget | cst.Comparison):
+        return Loaded(_names_section(holder))
+    if isinstance(holder, cst.Assign | cst.AnnAssign | cst.NamedExpr):
+        bound = [path_of(holder.target)] if not isinstance(holder, cst.Assign) else [path_of(t.target) for t in holder.targets]
+        return _bound(module, scope, holder, bound, depth)
+    if isinstance(holder, cst.Del | cst.Expr):
+        return Loaded()
+    return Loaded(only_states=False)
+
+
+def _handed(module: Module, call: cst.Call, arg: cst.Arg) -> Loaded:
+    written = names.last_name(call.func)
+    if written.endswith("load_state_dict"):
+        if isinstance(call.func, cst.Attribute) and _WITHOUT_TENSORS.search(names.last_name(call.func.value)):
+            return Loaded()
+        keeps = any(a.keyword is not None and a.keyword.value == "assign" for a in call.args)
+        return Loaded(checkpoint=True, only_states=not keeps and not arg.star)
+    if written in {"len", "type", "isinstance", "print", "list", "sorted", "hasattr"}:
+        return Loaded(only_states=written != "print")
+    # `model.load_state_dict(renamed(torch.load(path)))`
+    above = module.walk.parents.get(module.walk.parents.get(call, call))
+    inside = isinstance(above, cst.Call) and names.last_name(above.func).endswith("load_state_dict")
+    return Loaded(checkpoint=inside, only_states=False)
+
+
+def _feeds_states(module: Module, scope: Scope, node: cst.CSTNode) -> bool:
+    """Whether what goes through the entries is a ``load_state_dict`` call, or a mapping that is handed to one."""
+    for here in module.walk.ancestors(node):
+        if isinstance(here, cst.Call) and names.last_name(here.func).endswith("load_state_dict"):
+            return True
+        if isinstance(here, cst.For):
+            return any(names.last_name(c.func).endswith("load_state_dict") for c in scope.calls)
+        if isinstance(here, cst.Assign):
+            path = path_of(here.targets[0].target)
+            return path is not None and any(
+                names.last_name(c.func).endswith("load_state_dict") and any(path_of(a.value) == path for a in c.args) for c in scope.calls
+            )
+        if isinstance(here, cst.BaseSmallStatement | cst.BaseCompoundStatement):
+            return False
+    return False
+
+
+def _key(node: cst.Subscript) -> object:
+    return constant_key(node.slice[0].slice.value) if len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index) else UNKNOWN_KEY
+
+
+def _part(module: Module, scope: Scope, node: cst.BaseExpression, key: object, depth: int) -> Loaded:
+    """What becomes of one entry of the checkpoint."""
+    if isinstance(key, str) and _NUMBERS.match(key) and not re.search(r"optim", key):
+        return Loaded()
+    section = isinstance(key, str) and _SECTIONS.search(key.lower()) is not None
+    if isinstance(module.walk.parents.get(node), cst.Subscript | cst.Attribute) and not section:
+        return Loaded(only_states=False)
+    further = _followed(module, scope, node, depth + 1)
+    return Loaded(section or further.checkpoint, further.only_states)
+
+
+def _names_section(holder: cst.CSTNode) -> bool:
+    return any(isinstance(n, cst.SimpleString) and isinstance(n.evaluated_value, str) and _SECTIONS.search(n.evaluated_value.lower()) for n in descend(holder))
+
+
+def _bound(module: Module, scope: Scope, holder: cst.CSTNode, bound: list[tuple[str, tuple[tuple[str, object], ...]] | None], depth: int) -> Loaded:
+    """What becomes of the names that the value is bound to, each of them used anywhere in its scope."""
+    if depth > 3 or any(path is None for path in bound):  # noqa: PLR2004
+        return Loaded(only_states=False)
+    checkpoint, only = False, True
+    for path in bound:
+        if path is None or (path[1] and path[0] in {"self", "cls"}):
+            only = False
+        uses = list(_uses(module, scope, holder, path)) if path is not None else []
+        for use in uses:
+            one = _followed(module, scope, use, depth + 1)
+            checkpoint = checkpoint or one.checkpoint
+            only = only and one.only_states
+    return Loaded(checkpoint, only)
+
+
+def _uses(module: Module, scope: Scope, holder: cst.CSTNode, path: tuple[str, tuple[tuple[str, object], ...]]) -> Iterator[cst.BaseExpression]:
+    """Places of the scope that read the path, outside of the statement that binds it."""
+    parents = module.walk.parents
+    for node in descend(scope.suite):
+        if not isinstance(node, cst.Name | cst.Attribute) or path_of(node) != path:
+            continue
+        above = parents.get(node)
+        if (
+            isinstance(above, cst.AssignTarget)
+            or (isinstance(above, cst.Attribute) and above.attr is node)
+            or (isinstance(above, cst.Arg) and above.keyword is node)
+        ):
+            continue
+        if isinstance(above, cst.AnnAssign | cst.NamedExpr) and above.target is node:
+            continue
+        if holder in module.walk.ancestors(node) and isinstance(node, cst.Name) and parents.get(node) is holder:
+            continue
+        yield node
+
+
+# -- processes -----------------------------------------------------------------------------------------------------------
+
+
+def is_one_process(module: Module, node: cst.CSTNode) -> bool:
+    """Whether a test for the rank lets one process alone come here."""
+    child = node
+    for here in module.walk.ancestors(node):
+        if isinstance(here, cst.If | cst.IfExp) and child is not here.test and _RANK.search(module.code(here.test)):
+            return True
+        child = here
+    return False
+
+
+def chosen_by_device(module: Module, node: cst.CSTNode) -> bool:
+    """Whether a test for the accelerator stands around the call, and the other way loads with ``map_location``."""
+    child = node
+    for here in module.walk.ancestors(node):
+        if isinstance(here, cst.If | cst.IfExp) and child is not here.test and re.search(r"cuda|gpu|cpu|device", module.code(here.test), re.IGNORECASE):
+            return "map_location" in module.code(here)
+        child = here
+    return False
+
+
+def several_processes(module: Module, project: Project, scope: Scope) -> Module | None:
+    """The file that runs the code in several processes with CUDA: this one, or one that calls the function."""
+    if _distributes(module, project):
+        return module
+    for site in evaluator_of(project).calls.sites(module, scope):
+        if _distributes(site.module, project):
+            return site.module
+    return None
+
+
+def _distributes(module: Module, project: Project) -> bool:
+    key = ("distributes", module.path)
+    known = project.memo.get(key)
+    if isinstance(known, bool):
+        return known
+    text = _COMMENT.sub("", module.source.text)
+    answer = False
+    if re.search(r"cuda|nccl", text):
+        answer = re.search(r"\blocal_rank\b|\bLOCAL_RANK\b", text) is not None or any(
+            names.last_name(call.func) in _LAUNCHERS and library_name(project, call.func, module, scope) in _PROCESSES for call, scope in module.walk.calls
+        )
+    project.memo[key] = answer
+    return answer

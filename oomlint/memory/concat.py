@@ -1,0 +1,401 @@
+"""Arrays, tensors and tables that a loop grows by copying them whole: ``x = torch.cat([x, y])``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.concat_loops import SHORT, batch_loader, loops_over, made_anew, rounds, says_first, trains, within
+from oomlint.memory.content import Kind
+from oomlint.memory.datasets import datasets_of
+from oomlint.memory.iteration import is_epoch_loop
+from oomlint.memory.loaders import evaluator_of
+from oomlint.model import names
+from oomlint.model.values import External, FunctionRef, Instance
+from oomlint.syntax.walk import descend, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.memory.concat_loops import Loop, Path
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Effect, Scope
+
+_JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_stack row_stack append".split())
+_LIBRARIES = frozenset({"torch", "numpy", "pandas"})
+_TWO_INPUTS = "numpy.append"
+_LONG = 1000  # rounds that are many, whatever the loop is about
+_FEEDS_ITSELF = re.compile(r"forward|generat|sampl|decod|beam|rollout|roll_out|regress|unroll|collate|greedy|pad|__getitem__|__call__", re.IGNORECASE)
+_PARTS_OF_A_DATA_SET = re.compile(
+    r"(^|_)(room|file|path|fname|filename|scene|sequence|video|clip|sample|image|img|patient|case|slide|volume|dataset|data|record|document|doc|sentence|"
+    r"batch|batche|episode|recording|utterance|utt|window|patch|patche|molecule|graph|cloud|shard)s?(_(all|list|names?|files?|paths?|ids?))?$",
+    re.IGNORECASE,
+)
+_MODEL = re.compile(r"(^|_)(model|net|network|encoder|decoder|generator|classifier|backbone|detector|predictor|unet|extractor|module)s?\d*$", re.IGNORECASE)
+_RUNS = frozenset({"forward", "predict", "predict_proba", "encode", "inference", "infer", "generate", "embed"})
+_SCALAR_NAME = re.compile(
+    r"(^|_)(loss|losses|acc|accs|accuracy|accuracies|lr|lrs|err|error|errors|metric|metrics|history|log|logs|epoch|step|time|times|mse|mae|rmse|psnr|ssim|iou|miou|"
+    r"dice|auc|f1|reward|rewards|return|returns|score|kl|count|counts|best|avg|mean)(_?(epochs?|train|val|test|history|list|all|per_epoch|curve))?\d*$",
+    re.IGNORECASE,
+)
+_SCALAR_CALLS = frozenset({"item", "float", "int", "len", "round", "time", "perf_counter", "sum", "mean", "min", "max", "std", "norm", "abs"})
+_SIZE = re.compile(r"\blen\(|\.size|\.shape|\.numel|max|limit|capacity|budget|(^|_)n_|num_|count|total", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Growth:
+    """A statement that replaces a thing by itself with more at its end, and the loop that it stands in."""
+
+    statement: cst.Assign
+    call: cst.Call
+    library: str  # "torch", "numpy", "pandas"
+    function: str  # the last name, as the library spells it
+    written: str  # the target
+    path: Path
+    added: tuple[cst.BaseExpression, ...]
+    loop: Loop
+    over: str  # how the loop is called in a message
+    known: bool  # whether what the loop goes over is known, not only named so
+    scope: Scope
+
+
+def growths(module: Module, project: Project) -> Iterator[Growth]:
+    """Self-concatenations of a module, in loops that go round often."""
+    if not any(name in module.source.text for name in ("append", "stack", "cat")):
+        return
+    seen: set[cst.CSTNode] = set()
+    for call, scope in module.walk.calls:
+        if names.last_name(call.func) not in _JOINS or isinstance(scope.node, cst.Lambda | cst.ClassDef):
+            continue
+        statement = module.walk.statement_of(call)
+        if not isinstance(statement, cst.Assign) or len(statement.targets) != 1 or statement in seen:
+            continue
+        found = _growth(module, project, statement, call, scope)
+        if found is not None:
+            seen.add(statement)
+            yield found
+
+
+def _growth(module: Module, project: Project, statement: cst.Assign, call: cst.Call, scope: Scope) -> Growth | None:
+    target = statement.targets[0].target
+    path = path_of(target)
+    if path is None or not _is_value(statement, call, path, module):
+        return None
+    if next(loops_over(statement, module, scope), None) is None:
+        return None
+    written = module.code(target).strip()
+    added = _added(call, written, module)
+    if added is None:
+        return None
+    name = _resolved(project, call, module, scope)
+    if name is None:
+        return None
+    library, _, function = name.partition(".")
+    where = _loop(module, project, statement, path, target, added, scope)
+    if where is None:
+        return None
+    loop, over, known = where
+    return Growth(statement, call, library, function.rpartition(".")[2], written, path, added, loop, over, known, scope)
+
+
+def _is_value(statement: cst.Assign, call: cst.Call, path: Path, module: Module) -> bool:
+    """Whether the call is what is assigned: whole, or one side of ``call if x is not None else y``."""
+    value = statement.value
+    if value is call:
+        return True
+    return isinstance(value, cst.IfExp) and call in {value.body, value.orelse} and says_first(value.test, path, module)
+
+
+def _added(call: cst.Call, written: str, module: Module) -> tuple[cst.BaseExpression, ...] | None:
+    """What is put to the target, which is one of the inputs; ``None`` where it is none of them."""
+    if not call.args or call.args[0].star:
+        return None
+    first = call.args[0].value
+    if names.last_name(call.func) == "append":
+        inputs = [a.value for a in call.args[:2] if a.star == "" and (a.keyword is None or a.keyword.value in {"arr", "values"})]
+    elif isinstance(first, cst.List | cst.Tuple):
+        if not all(isinstance(e, cst.Element) for e in first.elements):
+            return None
+        inputs = [e.value for e in first.elements]
+    else:
+        return None
+    own = [node for node in inputs if module.code(node).strip() == written]
+    others = tuple(node for node in inputs if node not in own)
+    return others if len(own) == 1 and others else None
+
+
+def _resolved(project: Project, call: cst.Call, module: Module, scope: Scope) -> str | None:
+    evaluator = evaluator_of(project)
+    for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))[:3]:
+        if isinstance(alt.value, External):
+            name = names.canonical(alt.value.name)
+            library, _, function = name.partition(".")
+            if library in _LIBRARIES and function in _JOINS and (function != "append" or name == _TWO_INPUTS) and (library != "pandas" or function == "concat"):
+                return name
+    return None
+
+
+# -- the loop ------------------------------------------------------------------------------------------------------------
+
+
+def _loop(
+    module: Module, project: Project, statement: cst.Assign, path: Path, target: cst.BaseExpression, added: tuple[cst.BaseExpression, ...], scope: Scope
+) -> tuple[Loop, str, bool] | None:
+    """The innermost loop that grows the target round after round, and goes round often."""
+    if _FEEDS_ITSELF.search(scope.name) and scope.name != "<lambda>" and not _over_loader(module, project, statement, scope):
+        return None
+    growing = {statement, *_other_growing(scope, path, module)}
+    for loop in loops_over(statement, module, scope):
+        if made_anew(path, loop, module, scope, growing):
+            return None
+        if _bounded(statement, loop, path, module):
+            return None
+        if _key_changes(target, loop, scope, module):
+            continue
+        most = rounds(project, loop, module, scope)
+        if most is not None and most <= SHORT:
+            continue
+        found = _role(module, project, loop, added, scope, most, statement)
+        if found is None:
+            continue
+        if _used_in(loop, path, growing, module):
+            return None
+        epochs = is_epoch_loop(loop, module)
+        if not (epochs and _arrays(project, added, loop, scope, module)) and scalars(added, loop, scope, module, epochs=epochs, into=path):
+            return None
+        return loop, *found
+    return None
+
+
+def _over_loader(module: Module, project: Project, statement: cst.Assign, scope: Scope) -> bool:
+    return "forward" not in scope.name and any(
+        isinstance(loop, cst.For) and batch_loader(project, loop.iter, module, scope) is not None for loop in loops_over(statement, module, scope)
+    )
+
+
+def _other_growing(scope: Scope, path: Path, module: Module) -> Iterator[cst.CSTNode]:
+    """Other statements that concatenate the same thing to itself."""
+    for effect in scope.effects.get(path[0], ()):
+        if effect.path == path[1] and isinstance(effect.statement, cst.Assign) and isinstance(effect.value, cst.Call):
+            written = module.code(effect.statement.targets[0].target).strip()
+            if names.last_name(effect.value.func) in _JOINS and _added(effect.value, written, module) is not None:
+                yield effect.statement
+
+
+def _role(
+    module: Module, project: Project, loop: Loop, added: tuple[cst.BaseExpression, ...], scope: Scope, most: int | None, statement: cst.Assign
+) -> tuple[str, bool] | None:
+    """How the loop is called, and whether that is known; ``None`` where it may well be short."""
+    if isinstance(loop, cst.For):
+        like = batch_loader(project, loop.iter, module, scope)
+        if like is not None:
+            return (f"`{like.name}`" if like.name else "a loader"), like.known
+    if not _uses_torch(module):
+        return None
+    if is_epoch_loop(loop, module):
+        return "the epochs", most is not None
+    if trains(loop, module):
+        return "the training steps", False
+    if not isinstance(loop, cst.For):
+        return None
+    if _goes_over_data(loop) and _runs_model(module, project, loop, scope):
+        return f"`{module.code(loop.iter).strip()}`", False
+    if most is not None and most >= _LONG and all(not isinstance(node, cst.List | cst.Tuple) for node in added) and not _is_append(statement):
+        return f"{most:,} rounds", True
+    return None
+
+
+def _is_append(statement: cst.Assign) -> bool:
+    return any(isinstance(n, cst.Call) and names.last_name(n.func) == "append" for n in descend(statement.value))
+
+
+def _uses_torch(module: Module) -> bool:
+    return any(
+        effect.kind in {"import", "from"} and isinstance(effect.statement, cst.Import | cst.ImportFrom) and "torch" in module.code(effect.statement)
+        for effects in module.root.effects.values()
+        for effect in effects
+    )
+
+
+def _goes_over_data(loop: cst.For) -> bool:
+    """Whether a loop goes over files, scenes, samples: by the names that it uses."""
+    node: cst.BaseExpression = loop.iter
+    while isinstance(node, cst.Call) and node.args:
+        name = names.last_name(node.func)
+        if name == "range":
+            last = node.args[0 if len(node.args) == 1 else 1].value
+            if isinstance(last, cst.Call) and names.last_name(last.func) == "len" and last.args:
+                return _names_data(last.args[0].value)
+            counted = names.last_name(last)
+            return counted.startswith(("num_", "n_", "nb_", "N_")) and _PARTS_OF_A_DATA_SET.search(counted) is not None
+        if name in {"enumerate", "tqdm", "sorted", "zip", "track", "list"}:
+            node = node.args[0].value
+            continue
+        return name in {"glob", "listdir", "iglob", "rglob", "scandir"}
+    return _names_data(node)
+
+
+def _names_data(node: cst.BaseExpression) -> bool:
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    word = names.last_name(node)
+    return word != "data" and _PARTS_OF_A_DATA_SET.search(word) is not None
+
+
+def _runs_model(module: Module, project: Project, loop: Loop, scope: Scope) -> bool:
+    evaluator = evaluator_of(project)
+    for call in descend(loop.body, into_scopes=False):
+        if not isinstance(call, cst.Call):
+            continue
+        name = names.last_name(call.func)
+        if _MODEL.search(name):
+            return True
+        if isinstance(call.func, cst.Attribute) and name in _RUNS and _MODEL.search(names.last_name(call.func.value)):
+            return True
+        frame = evaluator.calls.plain_frame(module, scope)
+        if isinstance(call.func, cst.Name | cst.Attribute) and any(
+            isinstance(a.value, Instance) and evaluator.derives(a.value.cls, "torch.nn.Module") for a in evaluator.values(call.func, frame)[:2]
+        ):
+            return True
+    return False
+
+
+def _bounded(statement: cst.Assign, loop: Loop, path: Path, module: Module) -> bool:
+    """Whether a test of a size decides if the thing grows, or ends the loop."""
+    child: cst.CSTNode = statement
+    for here in module.walk.ancestors(statement):
+        if here is loop:
+            break
+        if isinstance(here, cst.If) and child is not here.test and _tests_size(here.test, path, module):
+            return True
+        child = here
+    if isinstance(loop, cst.While) and any(isinstance(n, cst.Name) and n.value == path[0] for n in descend(loop.test)):
+        return True
+    for node in descend(loop.body, into_scopes=False):
+        if isinstance(node, cst.If) and any(isinstance(n, cst.Name) and n.value == path[0] for n in descend(node.test)):
+            ends = any(isinstance(n, cst.Break | cst.Return | cst.Raise) for n in descend(node.body, into_scopes=False))
+            if ends and _tests_size(node.test, path, module):
+                return True
+    return False
+
+
+def _tests_size(test: cst.BaseExpression, path: Path, module: Module) -> bool:
+    for node in descend(test):
+        if (
+            isinstance(node, cst.Comparison)
+            and any(isinstance(c.operator, cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual) for c in node.comparisons)
+            and not says_first(node, path, module)
+            and _SIZE.search(module.code(node))
+        ):
+            return True
+    return False
+
+
+def _key_changes(target: cst.BaseExpression, loop: Loop, scope: Scope, module: Module) -> bool:
+    """Whether each round of the loop has a key of its own: ``d[i] = ...``."""
+    keys = {n.value for sub in descend(target) if isinstance(sub, cst.Subscript) for n in descend(sub.slice[0]) if isinstance(n, cst.Name)}
+    for name in keys:
+        for effect in scope.effects.get(name, ()):
+            if effect.path or (effect.kind == "for" and effect.statement is not loop):
+                continue
+            if effect.statement is loop or within(effect.statement, loop, module):
+                return True
+    return False
+
+
+def _used_in(loop: Loop, path: Path, growing: set[cst.CSTNode], module: Module) -> bool:
+    """Whether the loop reads what it grows, other than to ask for its size."""
+    for node in descend(loop.body, into_scopes=False):
+        if not isinstance(node, cst.Name | cst.Attribute | cst.Subscript) or path_of(node) != path:
+            continue
+        if any(within(node, statement, module) for statement in growing) or _is_target(node, module) or _asks_for_size(node, module):
+            continue
+        return True
+    return False
+
+
+def _is_target(node: cst.CSTNode, module: Module) -> bool:
+    return isinstance(module.walk.parents.get(node), cst.AssignTarget)
+
+
+def _asks_for_size(node: cst.CSTNode, module: Module) -> bool:
+    holder = module.walk.parents.get(node)
+    if isinstance(holder, cst.Attribute):
+        return holder.attr.value in {"shape", "size", "numel", "ndim", "nbytes", "empty", "dim"} and holder.value is node
+    if isinstance(holder, cst.Arg):
+        call = module.walk.parents.get(holder)
+        return isinstance(call, cst.Call) and names.last_name(call.func) in {"len", "print"}
+    return isinstance(holder, cst.Comparison | cst.ComparisonTarget | cst.If | cst.UnaryOperation | cst.IfExp)
+
+
+# -- what is added ---------------------------------------------------------------------------------------------------------
+
+
+def _arrays(project: Project, added: tuple[cst.BaseExpression, ...], loop: Loop, scope: Scope, module: Module) -> bool:
+    """Whether a function of the project is known to give an array or a tensor."""
+    evaluator = evaluator_of(project)
+    frame = evaluator.calls.plain_frame(module, scope)
+    for node in added:
+        given = node
+        if isinstance(node, cst.Name):
+            inside = [e.value for e in scope.effects.get(node.value, ()) if e.kind == "assign" and not e.path and within(e.statement, loop, module)]
+            given = inside[0] if len(inside) == 1 and inside[0] is not None else node
+        if not isinstance(given, cst.Call) or not any(isinstance(a.value, FunctionRef) for a in evaluator.values(given.func, frame)[:2]):
+            continue
+        if datasets_of(project).contents.of(given, frame).kind in {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS}:
+            return True
+    return False
+
+
+def scalars(added: tuple[cst.BaseExpression, ...], loop: Loop, scope: Scope, module: Module, *, epochs: bool, into: Path) -> bool:
+    """Whether a round adds no more than a few numbers."""
+    if epochs and _SCALAR_NAME.search(str(into[1][-1][1]) if into[1] else into[0]):
+        return True
+    return all(_scalar(node, loop, scope, module, 0, epochs=epochs) for node in added)
+
+
+def _scalar(node: cst.BaseExpression, loop: Loop, scope: Scope, module: Module, depth: int, *, epochs: bool) -> bool:
+    if isinstance(node, cst.Integer | cst.Float | cst.BaseString) or depth > 3:  # noqa: PLR2004 - deeper is another story
+        return depth <= 3  # noqa: PLR2004
+    if isinstance(node, cst.List | cst.Tuple | cst.Dict):
+        return all(_scalar(e.value, loop, scope, module, depth + 1, epochs=epochs) for e in node.elements if isinstance(e, cst.Element | cst.DictElement))
+    if isinstance(node, cst.Name):
+        if _SCALAR_NAME.search(node.value):
+            return True
+        inside = [e for e in scope.effects.get(node.value, ()) if e.kind == "assign" and not e.path and within(e.statement, loop, module)]
+        return bool(inside) and all(e.value is not None and _one_number(e, loop, scope, module, depth + 1, epochs=epochs) for e in inside)
+    if isinstance(node, cst.Attribute):
+        return _SCALAR_NAME.search(node.attr.value) is not None
+    if isinstance(node, cst.UnaryOperation):
+        return _scalar(node.expression, loop, scope, module, depth + 1, epochs=epochs)
+    if isinstance(node, cst.BinaryOperation):
+        return _scalar(node.left, loop, scope, module, depth + 1, epochs=epochs) and _scalar(node.right, loop, scope, module, depth + 1, epochs=epochs)
+    if isinstance(node, cst.Subscript):
+        return isinstance(node.value, cst.Name | cst.Attribute) and _SCALAR_NAME.search(names.last_name(node.value)) is not None
+    return isinstance(node, cst.Call) and _scalar_call(node, loop, scope, module, depth, epochs=epochs)
+
+
+def _one_number(effect: Effect, loop: Loop, scope: Scope, module: Module, depth: int, *, epochs: bool) -> bool:
+    return not effect.index and effect.value is not None and _scalar(effect.value, loop, scope, module, depth, epochs=epochs)
+
+
+def _scalar_call(node: cst.Call, loop: Loop, scope: Scope, module: Module, depth: int, *, epochs: bool) -> bool:
+    name = names.last_name(node.func)
+    dims = any(a.keyword is not None and a.keyword.value in {"dim", "axis"} for a in node.args)
+    if name in _SCALAR_CALLS and not dims:
+        base = node.func.value if isinstance(node.func, cst.Attribute) else None
+        inner = len(node.args) > (0 if base is not None and names.last_name(base) not in {"np", "torch", "numpy", "math", "time"} else 1)
+        return not inner or name in {"float", "int", "len", "round"}
+    if name in {"DataFrame", "Series"}:
+        row = node.args[0].value if node.args else None
+        one = any(a.keyword is not None and a.keyword.value == "index" and isinstance(a.value, cst.List) for a in node.args)
+        return one or (isinstance(row, cst.List) and len(row.elements) == 1) or epochs
+    if name in {"array", "asarray", "tensor", "as_tensor", "Tensor"} and node.args:
+        return _scalar(node.args[0].value, loop, scope, module, depth + 1, epochs=epochs)
+    if isinstance(node.func, cst.Attribute) and name in {"detach", "cpu", "numpy", "unsqueeze", "reshape", "view", "to", "clone", "float", "double", "squeeze"}:
+        return _scalar(node.func.value, loop, scope, module, depth + 1, epochs=epochs)
+    # What an unknown function gives per epoch is a number more often than not.
+    return (epochs and isinstance(node.func, cst.Name)) or _SCALAR_NAME.search(name) is not None or "loss" in name or name in {"criterion", "cross_entropy"}

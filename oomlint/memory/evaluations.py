@@ -1,0 +1,105 @@
+"""Evaluation loops that record a graph that nobody will use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import Confidence
+from oomlint.memory.buffers import EVALUATION, buffers_of, is_evaluation, wants_gradients, words_around
+from oomlint.memory.iteration import LoaderLike, is_test
+from oomlint.memory.runs import runs_of
+from oomlint.model.held import Mode
+
+if TYPE_CHECKING:
+    from oomlint.memory.buffers import Growth
+    from oomlint.model.events import Forward, Loop, Record
+    from oomlint.model.project import Module, Project
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A loop that runs a module in grad mode for nothing."""
+
+    loop: Loop
+    record: Record
+    forwards: tuple[Forward, ...]
+    confidence: Confidence
+    growths: tuple[Growth, ...]  # what keeps the graph of its steps
+
+    @property
+    def keeps_graph(self) -> bool:
+        """Whether the graph of its steps is kept as well."""
+        return bool(self.growths)
+
+
+class Evaluations:
+    """Finds them, module by module."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.runs = runs_of(project)
+
+    def of(self, module: Module) -> list[Evaluation]:
+        """Evaluation loops of a module that record a graph."""
+        if is_test(module):
+            return []
+        judged: dict[cst.CSTNode, Evaluation | None] = {}
+        for record in self.runs.of(module):
+            for loop in record.loops:
+                if loop.module is not module or not loop.named:
+                    continue
+                found = self._judge(loop, record)
+                if loop.node not in judged or found is not None:
+                    judged[loop.node] = found
+        growths = buffers_of(self.project).of(module)
+        out = []
+        inside = [found for found in judged.values() if found is not None]
+        for found in inside:
+            above = set(module.walk.ancestors(found.loop.node))
+            if any(other is not found and other.loop.node in above for other in inside):
+                continue
+            kept = tuple(g for g in growths if g.loop.node is found.loop.node and g.code in {"OOM201", "OOM202", "OOM203", "OOM205"})
+            out.append(Evaluation(found.loop, found.record, found.forwards, found.confidence, kept))
+        return out
+
+    def _judge(self, loop: Loop, record: Record) -> Evaluation | None:
+        inside = [event for event in record.forwards if loop in event.loops and event.trainable]
+        live = [event for event in inside if event.mode is Mode.ON]
+        if not live or not is_evaluation(record, loop) or not record.complete:
+            return None
+        # A callee or a block that switches gradients off for the model's own call says that the author has thought of it.
+        first = inside[0]
+        if any(event.mode is not Mode.ON for event in inside) and first.mode is not Mode.ON:
+            return None
+        live = [event for event in live if not any(via.call in {f.node for f in inside if f.mode is not Mode.ON} for via in event.via)]
+        if not live or wants_gradients(record, loop) or self._caller_switches_off(record):
+            return None
+        if any(use.what.startswith("given to") and _trains(use.what) and loop in use.loops for use in record.uses):
+            return None
+        sure = loop.evaluating is True and any(EVALUATION.search(word) for word in words_around(record, loop))
+        known = isinstance(loop.loader, LoaderLike) and any(event.known for event in live)
+        confidence = Confidence.HIGH if sure and known else Confidence.MEDIUM
+        return Evaluation(loop, record, tuple(live), confidence, ())
+
+    def _caller_switches_off(self, record: Record) -> bool:
+        frame = record.frame
+        if frame is None or frame.scope.parent is None:
+            return False
+        modes = self.runs.gradients.callers(frame.module, frame.scope)
+        return any(mode is not Mode.ON for mode in modes)
+
+
+def _trains(what: str) -> bool:
+    word = what.rpartition(" ")[2].lower()
+    return any(part in word for part in ("backward", "optim", "train", "update_param"))
+
+
+def evaluations_of(project: Project) -> Evaluations:
+    """The evaluation loops of a project."""
+    known = project.memo.get("evaluations")
+    if known is None:
+        known = project.memo["evaluations"] = Evaluations(project)
+    return known  # type: ignore[return-value]

@@ -1,0 +1,185 @@
+"""Fixes for what grows: a value is stored without its graph, as a copy of its own, or on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import Edit, Fix, Safety
+from oomlint.model import names
+from oomlint.model.held import Device, Graph, Held, Kind, Storage
+from oomlint.syntax.edits import Text
+from oomlint.syntax.walk import constant_key, descend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from oomlint.memory.buffers import Growth
+    from oomlint.model.events import Store
+    from oomlint.model.project import Module
+
+    # An element that is stored, with what it holds, to the edits that mend it; None where it cannot be mended.
+    Mend = Callable[[cst.BaseExpression, Held], list[Edit] | None]
+
+_READS_GRAPH = frozenset({"grad_fn", "requires_grad", "is_leaf", "retain_grad", "register_hook"})
+_CONVERSIONS = frozenset({"cpu", "to", "float", "double", "half", "bfloat16", "type", "astype", "cuda"})
+
+
+def parts(expression: cst.BaseExpression, held: Held) -> Iterator[tuple[cst.BaseExpression, Held]]:
+    """The elements of a display with what each holds; any other expression is its own only element."""
+    if isinstance(expression, cst.Tuple | cst.List) and held.kind is Kind.PACK:
+        for number, element in enumerate(expression.elements):
+            item = held.item(number)
+            if isinstance(element, cst.Element) and item is not None:
+                yield from parts(element.value, item)
+        return
+    if isinstance(expression, cst.Dict) and held.kind is Kind.PACK:
+        for pair in expression.elements:
+            item = held.item(constant_key(pair.key)) if isinstance(pair, cst.DictElement) else None
+            if item is not None:
+                yield from parts(pair.value, item)
+        return
+    if isinstance(expression, cst.List) and len(expression.elements) == 1 and isinstance(expression.elements[0], cst.Element):
+        yield from parts(expression.elements[0].value, held)
+        return
+    yield expression, held
+
+
+def suffixed(module: Module, node: cst.BaseExpression, suffix: str) -> list[Edit]:
+    """``node`` followed by ``suffix``, in parentheses where it needs them."""
+    text = Text(module.tree)
+    start, end = text.span(node)
+    if isinstance(node, cst.Name | cst.Attribute | cst.Subscript | cst.Call):
+        return [text.replaced(end, end, suffix)]
+    return [text.replaced(start, start, "("), text.replaced(end, end, f"){suffix}")]
+
+
+def detached(module: Module) -> Mend:
+    """The same without its graph."""
+
+    def mend(node: cst.BaseExpression, held: Held) -> list[Edit] | None:
+        if held.carries is not Graph.YES:
+            return []
+        if held.kind not in {Kind.TENSOR, Kind.OPAQUE}:
+            return None
+        # In front of the conversion: what is copied is then the value alone.
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _CONVERSIONS:
+            receiver = node.func.value
+            if isinstance(receiver, cst.Name | cst.Attribute | cst.Subscript | cst.Call):
+                return suffixed(module, receiver, ".detach()")
+        return suffixed(module, node, ".detach()")
+
+    return mend
+
+
+def copied(module: Module) -> Mend:
+    """The same in storage of its own."""
+
+    def mend(node: cst.BaseExpression, held: Held) -> list[Edit] | None:
+        if held.storage is not Storage.LOADER and not held.view:
+            return []
+        if held.kind is Kind.ARRAY:
+            return suffixed(module, node, ".copy()")
+        return suffixed(module, node, ".clone()") if held.kind is Kind.TENSOR else None
+
+    return mend
+
+
+def on_host(module: Module) -> Mend:
+    """The same on the host."""
+
+    def mend(node: cst.BaseExpression, held: Held) -> list[Edit] | None:
+        if held.device is not Device.ACCELERATOR:
+            return []
+        return suffixed(module, node, ".cpu()") if held.kind in {Kind.TENSOR, Kind.OPAQUE} else None
+
+    return mend
+
+
+def fix(growth: Growth, module: Module, message: str, mend: Mend, safety: Callable[[Held], Safety]) -> Fix | None:
+    """The fix that mends every statement of a growth; ``None`` where one of them cannot be mended in place."""
+    edits: list[Edit] = []
+    worst = Safety.SAFE
+    for store in growth.stores:
+        if store.module is not module or store.via or store.kind == "extend" or store.expression is None:
+            return None
+        fresh: list[Edit] = []
+        for node, held in parts(store.expression, store.value):
+            found = mend(node, held)
+            if found is None:
+                return None
+            if found and safety(held) is Safety.UNSAFE:
+                worst = Safety.UNSAFE
+            fresh += found
+        if not fresh:
+            return None
+        edits += fresh
+    return Fix(worst, message, tuple(edits)) if edits else None
+
+
+def store_fix(store: Store, module: Module) -> Fix | None:
+    """The same for one statement outside of any loop: a step that a framework calls for each batch."""
+    if store.module is not module or store.via or store.kind == "extend" or store.expression is None or reads_graph([store]):
+        return None
+    edits: list[Edit] = []
+    worst = Safety.SAFE
+    mend = detached(module)
+    for node, held in parts(store.expression, store.value):
+        found = mend(node, held)
+        if found is None:
+            return None
+        if found and not held.sure:
+            worst = Safety.UNSAFE
+        edits += found
+    return Fix(worst, "keep it without its graph", tuple(edits)) if edits else None
+
+
+def meter_fix(growth: Growth, module: Module, message: str) -> Fix | None:
+    """What a meter is given, without its graph."""
+    edits: list[Edit] = []
+    for store in growth.stores:
+        call = next((via.call for via in store.via if via.module is module), None)
+        given = growth.facts.get("given")
+        if call is None or not isinstance(given, dict):
+            return None
+        for arg in call.args:
+            held = given.get(arg)
+            if held is None or held.carries is not Graph.YES:
+                continue
+            if held.kind is not Kind.TENSOR or not held.sure or arg.star:
+                return None
+            edits += suffixed(module, arg.value, ".detach()")
+    return Fix(Safety.SAFE, message, tuple(edits)) if edits else None
+
+
+def reads_graph(stores: Iterable[Store]) -> bool:
+    """Whether something in the functions asks for the graph itself: then a value without it is another value."""
+    for store in stores:
+        for scope in {store.scope, *(loop.scope for loop in store.loops)}:
+            for node in descend(scope.node):
+                if isinstance(node, cst.Attribute) and node.attr.value in _READS_GRAPH and names.dotted(node.value) != "self":
+                    above = store.module.walk.parents.get(node)
+                    if not (isinstance(above, cst.AssignTarget)):
+                        return True
+    return False
+
+
+def written_later(growth: Growth) -> bool:
+    """Whether what is stored, or what it is a view of, may be changed in place in the loop after that."""
+    for store in growth.stores:
+        expression = store.expression
+        if expression is None:
+            return True
+        roots = {node.value for node in descend(expression) if isinstance(node, cst.Name)}
+        for node in descend(growth.loop.node.body):
+            if isinstance(node, cst.AugAssign) and any(isinstance(part, cst.Name) and part.value in roots for part in descend(node.target)):
+                return True
+            if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Subscript):
+                if any(isinstance(part, cst.Name) and part.value in roots for part in descend(node.target.value)):
+                    return True
+            if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+                word = node.func.attr.value
+                if word.endswith("_") and not word.startswith("_") and any(isinstance(part, cst.Name) and part.value in roots for part in descend(node.func.value)):
+                    return True
+    return False

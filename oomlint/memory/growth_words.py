@@ -1,0 +1,59 @@
+"""The sentences that the rules of growing state share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.model.questions import short
+
+if TYPE_CHECKING:
+    from oomlint.finding import Place
+    from oomlint.memory.buffers import Growth
+    from oomlint.model.events import Store
+    from oomlint.model.project import Module
+
+
+def loop_of(growth: Growth) -> str:
+    """How the loop is called: by what it goes through."""
+    name = growth.loop.name
+    return f"the loop over `{name}`" if name and name not in {"range", "while", "zip", "enumerate"} else "the loop"
+
+
+def target_of(store: Store) -> str:
+    """What is added to, as it is written."""
+    node = store.node
+    if isinstance(node, cst.AugAssign):
+        return short(store.module.code(node.target).strip())
+    if isinstance(node, cst.Assign):
+        target = node.targets[0].target
+        return short(store.module.code(target.value if isinstance(target, cst.Subscript) and store.kind == "item" else target).strip())
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        return short(store.module.code(node.func.value).strip())
+    return "it"
+
+
+def what_of(store: Store) -> str:
+    """What is added, as it is written."""
+    return short(store.module.code(store.expression).strip(), 50) if store.expression is not None else "what is added"
+
+
+def kept(growth: Growth) -> str:
+    """What stays of each step's graph."""
+    if growth.freed:
+        return "backward frees the activations, the autograd nodes of every step stay"
+    return "no backward frees it, so every step keeps its activations"
+
+
+def related(growth: Growth, module: Module) -> list[Place]:
+    """The loop's other statements, and the loader where it is known."""
+    return [module.place(other_node(store, module), "here, too") for store in growth.stores[1:]]
+
+
+def other_node(store: Store, module: Module) -> cst.CSTNode:
+    """The node of a further store in this module."""
+    if store.module is module and not store.via:
+        return store.node
+    call = next((via.call for via in store.via if via.module is module), None)
+    return store.node if store.module is module and call is None else call or store.node

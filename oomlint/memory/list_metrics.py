@@ -1,0 +1,79 @@
+"""Metrics that keep all that they are given, and what they are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import Confidence, Edit, Fix, Safety
+from oomlint.memory.buffers import buffers_of, list_metric
+from oomlint.memory.growth_fixes import suffixed
+from oomlint.memory.growth_words import kept
+from oomlint.memory.runs import runs_of
+from oomlint.memory.step_lists import steps_of
+from oomlint.model.held import Graph, Held, Kind, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.events import Store
+    from oomlint.model.project import Module, Project
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """A call that hands such a metric a tensor with its graph."""
+
+    node: cst.Call
+    name: str
+    kept: str
+    confidence: Confidence
+    fix: Fix | None
+
+
+def fed_with_graph(project: Project, module: Module) -> Iterator[Fed]:
+    """Calls of a module that hand such metrics tensors with their graph, in loops over batches and in training steps."""
+    for growth in buffers_of(project).of(module):
+        if growth.code == "OOM213":
+            for store in growth.stores:
+                found = _fed(store, module, kept(growth), growth.confidence)
+                if found is not None:
+                    yield found
+    for _, step in steps_of(project, module):
+        if not step.name.startswith("training"):
+            continue
+        record = runs_of(project).step(module, step)
+        for store in record.stores:
+            if store.kind == "metric" and list_metric(store) and store.value.carries is Graph.YES and store.mode is not Mode.OFF and store.module is module:
+                if any(id(store.node) in event.tags for event in record.backwards) or id(store.node) in record.returned.all_tags:
+                    continue
+                found = _fed(store, module, "the nodes of every step stay until the metric is reset", Confidence.HIGH)
+                if found is not None:
+                    yield found
+
+
+def _fed(store: Store, module: Module, words: str, confidence: Confidence) -> Fed | None:
+    call = store.node
+    if not isinstance(call, cst.Call) or store.module is not module:
+        return None
+    func = call.func.value if isinstance(call.func, cst.Attribute) and call.func.attr.value in {"update", "forward"} else call.func
+    return Fed(call, module.code(func).strip(), words, confidence, _fix(call, store.value, module))
+
+
+def _fix(call: cst.Call, value: Held, module: Module) -> Fix | None:
+    held = [value] if len(call.args) == 1 else [item for _, item in value.items]
+    if len(held) != len(call.args):
+        return None
+    edits: list[Edit] = []
+    safety = Safety.SAFE
+    for arg, one in zip(call.args, held, strict=True):
+        if one.carries is not Graph.YES:
+            continue
+        if one.kind not in {Kind.TENSOR, Kind.OPAQUE} or arg.star:
+            return None
+        if not one.sure:
+            safety = Safety.UNSAFE
+        edits += suffixed(module, arg.value, ".detach()")
+    return Fix(safety, "hand it over without its graph", tuple(edits)) if edits else None

@@ -1,0 +1,166 @@
+"""Which functions of a module are run through the flow, and in which frames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.iteration import loader_like
+from oomlint.memory.loaders import evaluator_of
+from oomlint.model import names
+from oomlint.model.flow import Flow
+from oomlint.model.flow_state import Known
+from oomlint.model.gradients import Gradients
+from oomlint.model.values import ClassRef, External
+from oomlint.scout import LOADER_NAME, STEP_NAME
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.model.events import Record
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
+    from oomlint.syntax.walk import Scope
+
+_LIBRARIES: Final = frozenset({"torch", "pytorch_lightning", "lightning", "transformers", "torchvision", "accelerate", "torch_geometric", "timm", "monai", "fairseq", "dgl"})
+_MOST_FRAMES: Final = 4
+
+
+class Runs:
+    """Runs the functions of a project through the flow, each once."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator: Evaluator = evaluator_of(project)
+        self.gradients = Gradients(self.evaluator)
+        self._known = Known()
+        self._steps: dict[object, Record] = {}
+        self._records: dict[Scope, list[Record]] = {}
+
+    def of(self, module: Module) -> list[Record]:
+        """Records of all functions of a module that may go through batches."""
+        speaks = _speaks_of_torch(module)
+        found: list[Record] = []
+        for scope in module.walk.scopes:
+            if self._is_root(scope, module, speaks=speaks):
+                found.extend(self.records(module, scope))
+        return found
+
+    def records(self, module: Module, scope: Scope) -> list[Record]:
+        """Records of one function, one for each way of calling it that matters."""
+        known = self._records.get(scope)
+        if known is None:
+            known = self._records[scope] = []
+            for frame in self._frames(module, scope):
+                entry = self.gradients.entry(frame)
+                known.append(self._flow().run(frame, entry, self._evaluating(frame)))
+        return known
+
+    def step(self, module: Module, scope: Scope) -> Record:
+        """The record of a method that a framework calls once for each batch."""
+        key = ("step", scope)
+        known = self._steps.get(key)
+        if known is None:
+            frame = self.evaluator.calls.frames(module, scope)[0]
+            params = [p.name.value for p in names.parameters(scope)]
+            batch = params[1] if len(params) > 1 else ""
+            known = self._steps[key] = self._flow().run(frame, self.gradients.entry(frame), None, batch_of=batch or "batch")
+        return known
+
+    def _flow(self) -> Flow:
+        def loader_of(node: cst.BaseExpression, module: Module, scope: Scope, frame: Frame) -> object:
+            del frame
+            return loader_like(self.project, node, module, scope)
+
+        return Flow(self.evaluator, self.gradients, loader_of, self._known)
+
+    def _frames(self, module: Module, scope: Scope) -> list[Frame]:
+        frames = self.evaluator.calls.frames(module, scope)
+        if scope.parent is None or len(frames) == 1:
+            return frames[:1]
+        if not _tests_parameters(scope, module):
+            return frames[:1]
+        return frames[:_MOST_FRAMES]
+
+    @staticmethod
+    def _evaluating(frame: Frame) -> bool | None:
+        """Whether the callers put the model into evaluation before the call."""
+        here = frame
+        for _ in range(3):
+            if not here.bound:
+                return None
+            layer = here.bound[-1]
+            found: bool | None = None
+            for call in layer.frame.scope.calls:
+                if call is layer.call:
+                    break
+                if isinstance(call.func, cst.Attribute) and not call.args and call.func.attr.value in {"eval", "train"}:
+                    found = call.func.attr.value == "eval"
+            if found is not None:
+                return found
+            here = layer.frame
+        return None
+
+    def _is_root(self, scope: Scope, module: Module, *, speaks: bool) -> bool:
+        if isinstance(scope.node, cst.ClassDef | cst.Lambda) or scope.name in {"forward", "__getitem__", "__init__", "__len__", "collate_fn"}:
+            return False
+        loops = [node for node in descend(scope.suite, into_scopes=False) if isinstance(node, cst.For | cst.While)]
+        if not loops:
+            return False
+        words = {names.last_name(node) for node in descend(scope.node, into_scopes=False) if isinstance(node, cst.Name | cst.Attribute)}
+        words |= {p.name.value for p in names.parameters(scope)}
+        if any(LOADER_NAME.search(word) or "oader" in word for word in words):
+            return True
+        if not speaks:
+            return False
+        if scope.parent is not None and scope.parent.is_class and self._is_module(module, scope.parent):
+            return False
+        return any(_may_go_through_batches(loop, module) for loop in loops)
+
+    def _is_module(self, module: Module, cls: Scope) -> bool:
+        line = self.evaluator.lineage(ClassRef(module, cls))
+        return any(isinstance(base, External) and base.name == "torch.nn.Module" for base in line)
+
+
+def _speaks_of_torch(module: Module) -> bool:
+    for scope in module.walk.scopes:
+        for effects in scope.effects.values():
+            for effect in effects:
+                if effect.kind == "import" and isinstance(effect.node, cst.ImportAlias) and names.dotted(effect.node.name).split(".")[0] in _LIBRARIES:
+                    return True
+                if effect.kind in {"from", "star"}:
+                    statement = effect.statement if effect.kind == "from" else effect.node
+                    if isinstance(statement, cst.ImportFrom) and (statement.relative or names.dotted(statement.module).split(".")[0] in _LIBRARIES or effect.kind == "star"):
+                        return True
+                    if isinstance(statement, cst.ImportFrom) and module.project.locate(module.path, names.dotted(statement.module)) is not None:
+                        return True
+    return False
+
+
+def _may_go_through_batches(loop: cst.For | cst.While, module: Module) -> bool:
+    del module
+    return any(isinstance(node, cst.Call) and STEP_NAME.search(names.last_name(node.func)) for node in descend(loop.body, into_scopes=False))
+
+
+def _tests_parameters(scope: Scope, module: Module) -> bool:
+    """Whether what a caller passes decides which branch runs, or whether gradients are recorded."""
+    del module
+    own = {p.name.value for p in names.parameters(scope)}
+    for node in descend(scope.suite, into_scopes=False):
+        test: cst.BaseExpression | None = None
+        if isinstance(node, cst.If | cst.IfExp):
+            test = node.test
+        elif isinstance(node, cst.Call) and names.last_name(node.func) in {"set_grad_enabled", "train", "inference_mode"} and node.args:
+            test = node.args[0].value
+        if test is not None and any(isinstance(part, cst.Name) and part.value in own for part in descend(test)):
+            return True
+    return any(isinstance(arg.value, cst.Name) and arg.value.value in own and arg.value.value in {"train", "training", "is_train", "mode", "phase", "split"} for call in scope.calls for arg in call.args)
+
+
+def runs_of(project: Project) -> Runs:
+    """The runs of a project."""
+    known = project.memo.get("runs")
+    if known is None:
+        known = project.memo["runs"] = Runs(project)
+    return known  # type: ignore[return-value]

@@ -1,0 +1,178 @@
+"""Lists that a Lightning module fills in its steps, and whether anything empties them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.bounds import counted
+from oomlint.memory.runs import runs_of
+from oomlint.model import names
+from oomlint.model.held import Graph, Kind, Mode, Size
+from oomlint.model.values import ClassRef, External
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.events import Record, Store
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+STEP: Final = re.compile(r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$")
+_ONCE: Final = frozenset({"__init__", "setup", "prepare_data", "configure_optimizers", "configure_model", "on_fit_start", "__setstate__", "on_train_start"})
+_STAGES: Final = {"training": "train", "train": "train", "validation": "validation", "test": "test", "predict": "predict"}
+
+
+@dataclass(frozen=True, slots=True)
+class StepList:
+    """A list of an object that every batch adds to and nothing empties."""
+
+    name: str
+    store: Store
+    record: Record
+    cls: ClassRef
+    stage: str  # "train", "validation", "test", "predict"
+    step: Scope
+    graph: bool
+    others: tuple[StepList, ...] = ()  # further lists that the same method fills
+
+
+def is_lightning(project: Project, cls: ClassRef) -> bool:
+    """Whether a class is a Lightning module."""
+    evaluator = runs_of(project).evaluator
+    return any(
+        isinstance(base, External) and (base.name.endswith("LightningModule") or (base.name.endswith("Callback") and "lightning" in base.name))
+        for base in evaluator.lineage(cls)
+    )
+
+
+def steps_of(project: Project, module: Module) -> Iterator[tuple[ClassRef, Scope]]:
+    """Methods that Lightning calls for each batch."""
+    for scope in module.walk.scopes:
+        if scope.is_class and any(STEP.match(child.name) for child in scope.children):
+            cls = ClassRef(module, scope)
+            if is_lightning(project, cls):
+                for child in scope.children:
+                    if STEP.match(child.name) and isinstance(child.node, cst.FunctionDef):
+                        yield cls, child
+
+
+def step_lists(project: Project, module: Module) -> list[StepList]:
+    """Lists that the steps of a module's classes fill and nobody empties."""
+    runs = runs_of(project)
+    found: dict[tuple[Scope, str], StepList] = {}
+    for cls, step in steps_of(project, module):
+        record = runs.step(module, step)
+        for store in record.stores:
+            if store.kind not in {"append", "extend"} or len(store.path) < 2 or store.module is not module:  # noqa: PLR2004 - self and an attribute
+                continue
+            root, name = store.path[0], store.path[1]
+            if root != (0, names.self_name(step)) or not isinstance(name, str):
+                continue
+            if store.before.moved == "bounded" or not _matters(store) or (cls.scope, name) in found or counted(store):
+                continue
+            if _emptied(project, cls, name):
+                continue
+            match = STEP.match(step.name)
+            stage = _STAGES[next(group for group in match.groups() if group in _STAGES)] if match else "train"
+            if stage in {"test", "predict"}:
+                continue  # one pass, and the run is over
+            graph = store.value.carries is Graph.YES and store.mode is not Mode.OFF
+            found[cls.scope, name] = StepList(name, store, record, cls, stage, step, graph)
+    first: dict[Scope, StepList] = {}
+    for one in found.values():
+        known = first.get(one.step)
+        first[one.step] = one if known is None else replace(known, others=(*known.others, one))
+    return list(first.values())
+
+
+def graphs_in_steps(project: Project, module: Module) -> list[Store]:
+    """Statements of training steps that keep a tensor with its graph until the end of the epoch, in lists that something empties."""
+    runs = runs_of(project)
+    found: dict[cst.CSTNode, Store] = {}
+    told = {store.node for one in step_lists(project, module) for store in (one.store, *(other.store for other in one.others))}
+    for cls, step in steps_of(project, module):
+        if not step.name.startswith(("training", "on_train")):
+            continue
+        record = runs.step(module, step)
+        for store in record.stores:
+            root = store.path[0]
+            if store.kind not in {"append", "extend"} or root != (0, names.self_name(step)) or store.module is not module or store.node in told or counted(store):
+                continue
+            if store.value.carries is not Graph.YES or store.mode is Mode.OFF or store.before.moved == "bounded":
+                continue
+            tag = id(store.node)
+            if any(tag in event.tags for event in record.backwards) or tag in record.returned.all_tags or _used_for_loss(cls, store):
+                continue
+            found[store.node] = store
+    return list(found.values())
+
+
+def _used_for_loss(cls: ClassRef, store: Store) -> bool:
+    """Whether another method computes gradients of what is collected."""
+    name = store.path[1] if len(store.path) > 1 else ""
+    for method in cls.scope.children:
+        if method.is_function and any(names.last_name(call.func) in {"backward", "manual_backward", "grad"} for call in method.calls):
+            if any(isinstance(node, cst.Attribute) and node.attr.value == name for node in descend(method.suite)):
+                return True
+    return False
+
+
+def _matters(store: Store) -> bool:
+    """Whether what is added is more than a number."""
+    leaves = list(store.value.leaves())
+    if any(leaf.tensorlike for leaf in leaves):
+        return any(leaf.tensorlike and (leaf.size is not Size.SCALAR or leaf.graph is Graph.YES or leaf.kind is Kind.TENSOR) for leaf in leaves)
+    return False
+
+
+def _emptied(project: Project, cls: ClassRef, name: str) -> bool:
+    """Whether some method of the class, or of one above or below it, makes the attribute anew or empties it."""
+    evaluator = runs_of(project).evaluator
+    line: list[ClassRef] = [base for base in evaluator.lineage(cls) if isinstance(base, ClassRef)]
+    line += evaluator.calls.subclasses(cls.scope)
+    for one in line:
+        for method in one.scope.children:
+            if not method.is_function or method.name in _ONCE:
+                continue
+            this = names.self_name(method)
+            for effect in method.effects.get(this or "", ()):
+                if not effect.path:
+                    continue
+                if effect.kind == "assign" and effect.path[0][0] == "attr" and not isinstance(effect.path[0][1], str):
+                    return True  # setattr with a name that is computed
+                if effect.path[:1] == (("attr", name),) and effect.kind in {"clear", "delete", "pop"}:
+                    return True
+                if effect.path[:1] == (("attr", name),) and effect.kind == "assign" and (len(effect.path) == 1 or _fresh(effect.value)):
+                    return True
+            if _aliased(method, name):
+                return True
+    return _from_outside(project, cls, name)
+
+
+def _fresh(node: cst.BaseExpression | None) -> bool:
+    return isinstance(node, cst.List | cst.Dict) or (isinstance(node, cst.Call) and names.last_name(node.func) in {"list", "dict", "defaultdict", "deque"})
+
+
+def _aliased(method: Scope, name: str) -> bool:
+    """Whether a method goes through several lists, this one among them, and empties what it goes through."""
+    empties = any(isinstance(call.func, cst.Attribute) and call.func.attr.value in {"clear", "pop"} and not _is_self(call.func.value) for call in method.calls)
+    if not empties and not any(names.last_name(call.func) in {"setattr", "delattr"} for call in method.calls):
+        return False
+    words = {node.attr.value for node in descend(method.suite) if isinstance(node, cst.Attribute)}
+    texts = {node.raw_value for node in descend(method.suite) if isinstance(node, cst.SimpleString)}
+    return name in words or name in texts
+
+
+def _is_self(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == "self"
+
+
+def _from_outside(project: Project, cls: ClassRef, name: str) -> bool:
+    """Whether somebody else empties it: `pl_module.outputs.clear()` in a callback."""
+    pattern = re.compile(rb"(?<!self)\.%s(\.clear\(|\s*=\s*\[|\s*=\s*list\(|\s*=\s*\{)" % name.encode())
+    return any(pattern.search(module.source.text.encode()) for module in project.mentioning((name.encode(),), cls.module.path))

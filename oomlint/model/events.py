@@ -1,0 +1,122 @@
+"""What the flow saw happen: stores, resets, forward and backward passes, each with the loops around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from oomlint.model.held import Held, Ids, Mode, Path
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from oomlint.model.project import Module
+    from oomlint.model.values import Frame
+    from oomlint.syntax.walk import Scope
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """A loop while it runs: what it goes through, and how things stood when it began."""
+
+    node: cst.For | cst.While
+    module: Module
+    scope: Scope
+    name: str  # how the iterated thing is called
+    loader: object = None  # what memory/ said of the iterated expression, where it is a loader
+    named: bool = False  # whether its name says that it gives batches
+    mode: Mode = Mode.ON
+    evaluating: bool | None = None  # `.eval()` was called before, `.train()` was, or nobody knows
+    depth: int = 0  # calls between the root and the loop
+
+
+@dataclass(frozen=True, slots=True)
+class Via:
+    """One call between the root and an event."""
+
+    module: Module
+    call: cst.Call
+    this: Path  # where the object lives whose method it is
+    given: tuple[tuple[cst.Arg, Held], ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """Something that happened at a node, inside loops (the outermost first), through calls."""
+
+    node: cst.CSTNode
+    module: Module
+    scope: Scope
+    loops: tuple[Loop, ...]
+    via: tuple[Via, ...]
+    mode: Mode
+    tests: int = 0  # tests between the innermost loop and the event
+
+
+@dataclass(slots=True, eq=False)
+class Store(Event):
+    """A value was put into something that lives at ``path``.
+
+    ``kind`` is "append", "extend", "item", "augment", "concat". ``value`` is what was added, ``expression`` its code. ``before`` is what was there.
+    """
+
+    kind: str = "append"
+    path: Path = ()
+    value: Held = field(default_factory=Held)
+    expression: cst.BaseExpression | None = None
+    before: Held = field(default_factory=Held)
+    frame: Frame | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Reset(Event):
+    """What lives at ``path`` was made anew or emptied; ``once`` counts the loops around a test that lets it happen the first time only, ``bound`` where it is cut to a length."""
+
+    path: Path = ()
+    once: int = 0
+    bound: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Backward(Event):
+    """Gradients were computed of a value with these sources and tags."""
+
+    sources: Ids = frozenset()
+    tags: Ids = frozenset()
+    retain: bool = False
+    known: bool = True  # whether it is certain that this is a backward pass
+
+
+@dataclass(slots=True, eq=False)
+class Forward(Event):
+    """A module was called."""
+
+    name: str = ""
+    known: bool = False  # whether it is a module by its class, not by its name
+    trainable: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Use(Event):
+    """Something that matters to a judgement: gradients are asked for, a value goes where nobody can follow."""
+
+    what: str = ""
+    value: Held = field(default_factory=Held)
+
+
+@dataclass(slots=True)
+class Record:
+    """All that happened in one run of a root function."""
+
+    stores: list[Store] = field(default_factory=list)
+    resets: list[Reset] = field(default_factory=list)
+    backwards: list[Backward] = field(default_factory=list)
+    forwards: list[Forward] = field(default_factory=list)
+    uses: list[Use] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    made: dict[int, tuple[Loop, ...]] = field(default_factory=dict)  # activation number -> loops around its call
+    returned: Held = field(default_factory=Held)
+    entry: Mode = Mode.ON
+    frame: Frame | None = None
+    proven: set[tuple[Scope, str]] = field(default_factory=set)  # expressions that are used as only tensors can be
+    complete: bool = True  # False where the budget ran out

@@ -1,0 +1,264 @@
+"""What the flow carries along: the state at a point of the program, the activation of a function, and what its parts ask of each other."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
+from oomlint.model.gradients import Gradients
+from oomlint.model.held import UNKNOWN, Held, Kind, Mode, Path, meet
+from oomlint.model.values import Instance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.project import Module
+    from oomlint.model.values import Frame, FunctionRef
+    from oomlint.syntax.walk import Scope
+
+    # What memory/ says of an expression that is iterated: a loader, or None.
+    LoaderOf = Callable[[cst.BaseExpression, Module, Scope, Frame], object]
+
+BUDGET: Final = 6_000  # statements and calls of one run
+FORWARD_BUDGET: Final = 1_500  # of one `forward`
+DEEPEST: Final = 5  # calls inside calls
+_MODULE_CALLS: Final = frozenset(
+    "eval train parameters named_parameters state_dict load_state_dict zero_grad requires_grad_ modules named_modules register_forward_hook".split(),
+)
+_IS_NEW: Final = re.compile(r"\bis None\b|\bnot in\b|^not \w|hasattr|== None|== \[\]|len\(.*\)\s*(==\s*0|<\s*1)\b")
+_WRAPPERS: Final = frozenset({"DataParallel", "DistributedDataParallel", "DDP", "Adam", "AdamW", "SGD", "RMSprop"})
+
+
+@dataclass(slots=True)
+class State:
+    """What is known at one point: what every path holds, the gradient mode, whether the model was put into evaluation."""
+
+    env: dict[Path, Held]
+    mode: Mode
+    evaluating: bool | None = None
+
+    def copy(self) -> State:
+        """A state that changes apart from this one."""
+        return State(dict(self.env), self.mode, self.evaluating)
+
+
+def joined(first: State | None, second: State | None) -> State | None:
+    """The state where two ways come together; ``None`` is a way that is never gone."""
+    if first is None or second is None:
+        return first or second
+    env = dict(first.env)
+    for path, held in second.env.items():
+        known = env.get(path)
+        # A path that one way does not know was not bound there: whoever reads it later came by the other.
+        env[path] = held if known is None else known if known is held else meet(known, held)
+    return State(env, first.mode.meet(second.mode), first.evaluating if first.evaluating is second.evaluating else None)
+
+
+@dataclass(slots=True, eq=False)
+class Activation:
+    """One run of a function's body."""
+
+    number: int
+    frame: Frame
+    loops: tuple[Loop, ...]
+    via: tuple[Via, ...]
+    this: Path = ()
+    returned: Held | None = None
+    yielded: Held | None = None
+    params: dict[str, Held] = field(default_factory=dict)
+    tests: int = 0
+    guards: tuple[tuple[int, cst.BaseExpression], ...] = ()  # tests around, with the number of loops around each
+    decided: dict[cst.CSTNode, frozenset[bool]] = field(default_factory=dict)
+
+    @property
+    def scope(self) -> Scope:
+        """The function."""
+        return self.frame.scope
+
+    @property
+    def module(self) -> Module:
+        """The file that it stands in."""
+        return self.frame.module
+
+    def path(self, name: str) -> Path:
+        """Where a local name lives."""
+        return ((self.number, name),)
+
+
+@dataclass(slots=True, eq=False)
+class Known:
+    """What all runs of a project share."""
+
+    module_names: dict[str, frozenset[str]] = field(default_factory=dict)  # file -> expressions that it treats as modules
+    outputs: dict[object, Held | None] = field(default_factory=dict)  # what `forward` of a class returns
+    codes: dict[cst.CSTNode, str] = field(default_factory=dict)
+    statics: dict[object, Held] = field(default_factory=dict)
+    asking: set[Scope] = field(default_factory=set)  # `forward` methods that ask for gradients themselves
+
+
+class Flowing(ABC):
+    """One run: the record, the activation, and what one part asks of another."""
+
+    def __init__(self, evaluator: Evaluator, gradients: Gradients, loader_of: LoaderOf, known: Known) -> None:
+        self.evaluator = evaluator
+        self.gradients = gradients
+        self.loader_of = loader_of
+        self.known = known
+        self.every = False  # whether stores outside of loops count: the function itself is called for every batch
+        self.asks = False  # whether gradients were asked for
+        self.noted = 0  # events so far, also those that are not kept
+        self.record = Record()
+        self.recording = True
+        self.spent = 0
+        self.limit = BUDGET
+        self.numbers = 0
+        self.act: Activation
+        self.stack: list[Scope] = []
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def value(self, node: cst.BaseExpression, state: State) -> Held:
+        """What an expression holds."""
+
+    @abstractmethod
+    def call(self, node: cst.Call, state: State) -> Held:
+        """What a call gives, and what it does."""
+
+    @abstractmethod
+    def assign(self, target: cst.BaseExpression, held: Held, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode) -> None:
+        """Bind a target."""
+
+    @abstractmethod
+    def run_function(self, function: FunctionRef, node: cst.Call, args: list[Held], params: dict[str, Held], this: Path, state: State) -> Held:
+        """Run a function of the project in place."""
+
+    @abstractmethod
+    def output_of(self, method: FunctionRef, given: dict[str, Held], mode: Mode) -> Held | None:
+        """What `forward` of a class returns in a mode."""
+
+    @abstractmethod
+    def static(self, node: cst.BaseExpression, frame: Frame, depth: int = 0) -> Held:
+        """What an expression is wherever it stands, by its definition: a module, an object, a constant."""
+
+    @abstractmethod
+    def method_call(self, node: cst.Call, func: cst.Attribute, base: Held, state: State) -> Held:
+        """What a method call gives, and what it does."""
+
+    @abstractmethod
+    def external(self, name: str, node: cst.Call, args: list[Held], state: State) -> Held:
+        """What a library's function gives."""
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def _around(self, state: State) -> tuple[Module, Scope, tuple[Loop, ...], tuple[Via, ...], Mode, int]:
+        act = self.act
+        return act.module, act.scope, act.loops, act.via, state.mode, act.tests
+
+    def stored(
+        self, node: cst.CSTNode, state: State, kind: str, path: Path, value: Held, expression: cst.BaseExpression | None, before: Held = UNKNOWN
+    ) -> None:
+        """Note that a value was put somewhere."""
+        self.noted += 1
+        if self.recording and path and (self.act.loops or self.every):
+            module, scope, loops, via, mode, tests = self._around(state)
+            self.record.stores.append(
+                Store(node, module, scope, loops, via, mode, tests, kind, path, value, expression, before, self.act.frame),
+            )
+
+    def was_reset(self, node: cst.CSTNode, state: State, path: Path, *, bound: bool = False) -> None:
+        """Note that a path was made anew."""
+        self.noted += path[0] != (self.act.number, path[-1]) if path else 0
+        if self.recording and path and self.act.loops:
+            module, scope, loops, via, mode, tests = self._around(state)
+            self.record.resets.append(Reset(node, module, scope, loops, via, mode, tests, path, self._only_once(path), bound))
+
+    def _only_once(self, path: Path) -> int:
+        """How many loops stand around a test that asks if the path is there yet: `if x is None`, `if k not in d`, `if i == 0`; 0 where there is none."""
+        words = {str(part[1]) if isinstance(part, tuple) else str(part) for part in path}
+        for depth, guard in self.act.guards:
+            code = self.code(guard)
+            counted = re.search(r"^[\w.]+\s*==\s*[01]$|\bfirst", code)
+            if counted or (_IS_NEW.search(code) and any(word in code for word in words)):
+                return depth
+        return 0
+
+    def went_backward(self, node: cst.CSTNode, state: State, held: Held, *, retain: bool = False, known: bool = True) -> None:
+        """Note a backward pass."""
+        self.noted += 1
+        self.asks = True
+        if self.recording:
+            self.record.backwards.append(Backward(node, *self._around(state), held.all_sources, held.all_tags, retain, known))
+
+    def went_forward(self, node: cst.CSTNode, state: State, name: str, *, known: bool, trainable: bool) -> None:
+        """Note a module's call."""
+        self.noted += 1
+        if self.recording:
+            self.record.forwards.append(Forward(node, *self._around(state), name, known, trainable))
+
+    def used(self, node: cst.CSTNode, state: State, what: str, held: Held = UNKNOWN) -> None:
+        """Note something else that matters."""
+        self.noted += 1
+        self.asks = self.asks or what == "gradients"
+        if self.recording:
+            self.record.uses.append(Use(node, *self._around(state), what, held))
+
+    # -- small change --------------------------------------------------------------------------------------------------
+
+    def is_tensor(self, node: cst.BaseExpression, held: Held) -> None:
+        """Note that an element of a batch is used as only a tensor can be."""
+        if held.kind is Kind.OPAQUE and isinstance(node, cst.Name | cst.Subscript | cst.Attribute):
+            self.record.proven.add((self.act.scope, self.code(node).strip()))
+
+    def is_module_name(self, node: cst.BaseExpression) -> bool:
+        """Whether the file treats the expression as a module: asks for its parameters, puts it into evaluation."""
+        module = self.act.module
+        known = self.known.module_names.get(module.path)
+        if known is None:
+            known = self.known.module_names[module.path] = _used_as_module(module)
+        code = names.dotted(node)
+        return bool(code) and code in known
+
+    def code(self, node: cst.CSTNode) -> str:
+        """The text of a node, kept."""
+        known = self.known.codes.get(node)
+        if known is None:
+            known = self.known.codes[node] = self.act.module.code(node)
+        return known
+
+
+def _used_as_module(module: Module) -> frozenset[str]:
+    found: set[str] = set()
+    for call, _ in module.walk.calls:
+        func = call.func
+        if isinstance(func, cst.Attribute) and func.attr.value in _MODULE_CALLS and not (func.attr.value == "train" and len(call.args) > 1):
+            code = names.dotted(func.value)
+            if code and code not in {"self", "torch"}:
+                found.add(code)
+                found.add(code.removesuffix(".module"))
+        elif names.last_name(func) in {"DataParallel", "DistributedDataParallel", "DDP"} and call.args:
+            code = names.dotted(call.args[0].value)
+            if code:
+                found.add(code)
+    for scope in module.walk.scopes:
+        for effect in scope.effects.get("self", ()):
+            if effect.kind == "assign" and len(effect.path) == 1 and effect.value is not None and names.dotted(effect.value) in found:
+                found.add(f"self.{effect.path[0][1]}")
+    return frozenset(found)
+
+
+def instance_of(held: Held) -> Instance | None:
+    """The object of the project that a value is."""
+    return held.value if isinstance(held.value, Instance) else None
+
+
+def module_of(**fields: object) -> Held:
+    """A module."""
+    return Held(Kind.MODULE).having(**fields)

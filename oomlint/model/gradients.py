@@ -1,0 +1,246 @@
+"""Gradient mode: whether operations at a place are recorded, by what stands around it, decorates it, or calls it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.held import Mode
+from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef, Instance, Partial, Unknown, Written
+from oomlint.syntax.walk import block_of, descend
+
+if TYPE_CHECKING:
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.project import Module
+    from oomlint.model.values import Frame
+    from oomlint.syntax.walk import Scope
+
+_DEEPEST: Final = 5
+_OFF: Final = frozenset({"no_grad", "inference_mode", "eval_no_grad"})
+_SWITCH: Final = frozenset({"set_grad_enabled", "inference_mode", "set_grad"})
+# Context managers that have nothing to do with gradients, by a word of their name.
+_HARMLESS: Final = re.compile(
+    r"autocast|amp|profil|time|tqdm|progress|bar|lock|open|file|writer|record|device|sync|accumulat|suppress|cache|ema|swap|average|stream|cuda|warn|null"
+    r"|span|trace|nvtx|range|scope|session|pool|executor|temp|chdir|join|log|mlflow|run|status|live|seed|rng|dist|mesh|path|zip|tar|h5|env|precision|dtype",
+    re.IGNORECASE,
+)
+_TELLING: Final = re.compile(r"grad|infer|eval|freez|frozen", re.IGNORECASE)
+_LIGHTNING: Final = frozenset({"LightningModule", "pytorch_lightning.LightningModule", "pytorch_lightning.core.LightningModule"})
+_LIGHTNING_OFF: Final = re.compile(r"^(validation|test|predict)_step$|^(on_)?(validation|test|predict|sanity_check)_|^(validation|test)_(step|epoch)_end$")
+_PLAIN_BASES: Final = re.compile(r"^(builtins\.object|abc\.|typing\.|torch\.nn\.|torch\.utils\.data\.|collections\.|enum\.|unittest\.)")
+
+
+class Gradients:
+    """Answers in which mode code runs."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self._bodies: dict[Scope, Mode | None] = {}
+        self._entries: dict[Scope, Mode] = {}
+        self._global: dict[str, Mode | None] = {}
+
+    # -- expressions that set a mode -----------------------------------------------------------------------------------
+
+    def context(self, node: cst.BaseExpression, frame: Frame, depth: int = 0) -> Mode | None:
+        """The mode inside ``with node:`` (or under the decorator ``node``); ``None`` where it leaves the mode as it is."""
+        if depth > _DEEPEST:
+            return Mode.UNKNOWN
+        if isinstance(node, cst.IfExp):
+            verdicts = {verdict for verdict, _, _ in self.evaluator.truth(node.test, frame)}
+            sides = [self.context(side, frame, depth + 1) for side, wanted in ((node.body, True), (node.orelse, False)) if wanted in verdicts]
+            if len(set(sides)) == 1:
+                return sides[0]
+            return Mode.SWITCHED
+        if isinstance(node, cst.Call):
+            written = names.last_name(node.func)
+            if written in _OFF | _SWITCH or written == "enable_grad":
+                return self.switch(node, frame)
+        elif isinstance(node, cst.Name | cst.Attribute) and names.last_name(node) in _OFF:
+            return Mode.OFF
+        target = node.func if isinstance(node, cst.Call) else node
+        for alt in self.evaluator.values(target, frame)[:3]:
+            value = alt.value
+            while isinstance(value, Partial):
+                value = value.func
+            if isinstance(value, FunctionRef):
+                return self._body(value.scope, value.module)
+            if isinstance(value, ClassRef):
+                return self._body(value.scope, value.module)
+            if isinstance(value, Instance):
+                return self._body(value.cls.scope, value.cls.module)
+            if isinstance(value, External):
+                last = value.name.rpartition(".")[2]
+                return Mode.OFF if last in _OFF else Mode.UNKNOWN if _TELLING.search(last) else None
+            if isinstance(value, ExternalCall):
+                return self.context(value.call, value.frame, depth + 1)
+            if isinstance(value, Written) and value.node is not None and value.frame is not None and value.node is not node:
+                return self.context(value.node, value.frame, depth + 1)
+            if isinstance(value, Const):
+                return None
+        word = names.last_name(target)
+        if _TELLING.search(word):
+            return Mode.UNKNOWN
+        return None if not word or _HARMLESS.search(word) or not isinstance(node, cst.Call) else Mode.UNKNOWN
+
+    def switch(self, node: cst.Call, frame: Frame) -> Mode:
+        """The mode that ``no_grad()``, ``set_grad_enabled(x)`` and their like set."""
+        written = names.last_name(node.func)
+        if written == "enable_grad":
+            return Mode.ON
+        if written in _SWITCH and node.args:
+            verdicts = {verdict for verdict, _, _ in self.evaluator.truth(node.args[0].value, frame)}
+            if written == "inference_mode":
+                verdicts = {not verdict for verdict in verdicts}
+            if len(verdicts) == 1:
+                return Mode.ON if verdicts.pop() else Mode.OFF
+            return Mode.SWITCHED
+        return Mode.OFF
+
+    def _body(self, scope: Scope, module: Module) -> Mode | None:
+        """What a context manager or decorator of the project does, by what its body names."""
+        if scope in self._bodies:
+            return self._bodies[scope]
+        found: Mode | None = None
+        for node in descend(scope.node):
+            if isinstance(node, cst.Call):
+                word = names.last_name(node.func)
+                if word in _OFF or word in _SWITCH:
+                    tests = any(isinstance(above, cst.If | cst.IfExp) for above in module.walk.ancestors(node) if above is not scope.node)
+                    plain = word in _OFF or (node.args and isinstance(node.args[0].value, cst.Name) and node.args[0].value.value == "False")
+                    found = Mode.OFF if plain and not tests and found in {None, Mode.OFF} else found or Mode.UNKNOWN
+        self._bodies[scope] = found
+        return found
+
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    def decorated(self, scope: Scope, module: Module) -> Mode | None:
+        """The mode that the decorators of a function set."""
+        if not isinstance(scope.node, cst.FunctionDef):
+            return None
+        for decorator in scope.node.decorators:
+            found = self.context(decorator.decorator, self.evaluator.module_frame(module))
+            if found is not None and not (found is Mode.UNKNOWN and not _TELLING.search(module.code(decorator.decorator))):
+                return found
+        return None
+
+    def at(self, node: cst.CSTNode, frame: Frame, depth: int = 0) -> Mode:
+        """The mode at a place, by what stands around and before it, and by who calls its function."""
+        walk = frame.module.walk
+        here = node
+        for above in walk.ancestors(node):
+            if isinstance(above, cst.With):
+                for item in reversed(above.items):
+                    if here is above.body and (found := self.context(item.item, frame)) is not None:
+                        return found
+            if isinstance(above, cst.IndentedBlock | cst.Module):
+                before = None
+                for statement in block_of(above):
+                    if statement is here or (isinstance(here, cst.SimpleStatementLine) and any(statement is small for small in here.body)):
+                        break
+                    if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call) and names.last_name(statement.value.func) == "set_grad_enabled":
+                        before = self.switch(statement.value, frame)
+                if before is not None:
+                    return before
+            if above is frame.scope.node:
+                break
+            here = above
+        return self.entry(frame, depth)
+
+    def entry(self, frame: Frame, depth: int = 0) -> Mode:
+        """The mode in which a function begins: by its decorators, its class, or its callers."""
+        scope, module = frame.scope, frame.module
+        found = self.decorated(scope, module)
+        if found is not None:
+            return found
+        if scope.parent is None:
+            return Mode.ON
+        if depth > _DEEPEST:
+            return Mode.UNKNOWN
+        if frame.bound:
+            layer = frame.bound[-1]
+            return self.at(layer.call, layer.frame, depth + 1)
+        known = self._entries.get(scope)
+        if known is None:
+            self._entries[scope] = Mode.UNKNOWN  # whoever asks again runs in a circle
+            known = self._entries[scope] = self._entry(scope, module, depth)
+        return known
+
+    def _entry(self, scope: Scope, module: Module, depth: int) -> Mode:
+        if isinstance(scope.node, cst.Lambda):
+            return Mode.UNKNOWN
+        modes = self.callers(module, scope, depth)
+        if modes:
+            found = modes[0]
+            for mode in modes[1:]:
+                found = found.meet(mode)
+            return found
+        if scope.parent is not None and scope.parent.is_class:
+            hook = self._hook(ClassRef(module, scope.parent), scope.name)
+            if hook is not None:
+                return hook
+        if self._handed_on(scope, module):
+            return Mode.UNKNOWN
+        return self._for_all(module) or Mode.ON
+
+    def callers(self, module: Module, scope: Scope, depth: int = 0) -> list[Mode]:
+        """The modes at the calls of a function, those of the base class's method of that name included."""
+        calls = self.evaluator.calls
+        found: list[Mode] = []
+        targets = [(module, scope)]
+        if scope.parent is not None and scope.parent.is_class:
+            for base in self.evaluator.lineage(ClassRef(module, scope.parent))[1:]:
+                if isinstance(base, ClassRef) and (own := base.scope.child(scope.name)) is not None:
+                    targets.append((base.module, own))
+        for where, target in targets:
+            for site in calls.sites(where, target)[:6]:
+                found.append(self.at(site.call, calls.plain_frame(site.module, site.scope), depth + 1))
+        return found
+
+    def _hook(self, cls: ClassRef, name: str) -> Mode | None:
+        """What a framework does around a method that nobody in the project calls."""
+        line = self.evaluator.lineage(cls)
+        outside = [base.name for base in line if isinstance(base, External)]
+        if any(base in _LIGHTNING or base.endswith("LightningModule") for base in outside):
+            return Mode.OFF if _LIGHTNING_OFF.search(name) else Mode.ON
+        own = [self._known(base) for base in line if isinstance(base, ClassRef)]
+        if any(not base for base in own) or any(not _PLAIN_BASES.search(base) for base in outside):
+            return Mode.UNKNOWN if not name.startswith("training_step") else Mode.ON
+        return None
+
+    def _known(self, cls: ClassRef) -> bool:
+        """Whether all bases of a class are known."""
+        return all(not isinstance(base, Unknown) for base in self.evaluator.bases(cls))
+
+    @staticmethod
+    def _handed_on(scope: Scope, module: Module) -> bool:
+        """Whether the function is given to somebody who may call it: named without a call."""
+        walk = module.walk
+        method = scope.parent is not None and scope.parent.is_class
+        for node in descend(module.tree.module):
+            if isinstance(node, cst.Attribute) and method and node.attr.value == scope.name:
+                above = walk.parents.get(node)
+                if not (isinstance(above, cst.Call) and above.func is node):
+                    return True
+            elif isinstance(node, cst.Name) and not method and node.value == scope.name:
+                above = walk.parents.get(node)
+                if isinstance(above, cst.Call) and above.func is node:
+                    continue
+                if isinstance(above, cst.FunctionDef | cst.Attribute | cst.ImportAlias | cst.AsName | cst.Param) or (
+                    isinstance(above, cst.Arg) and above.keyword is node
+                ):
+                    continue
+                return True
+        return False
+
+    def _for_all(self, module: Module) -> Mode | None:
+        """A mode that the module sets once for all its functions."""
+        if module.path not in self._global:
+            found: Mode | None = None
+            for statement in block_of(module.tree.module):
+                if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call) and names.last_name(statement.value.func) == "set_grad_enabled":
+                    found = self.switch(statement.value, self.evaluator.module_frame(module))
+            self._global[module.path] = found
+        return self._global[module.path]

@@ -1,0 +1,305 @@
+"""What a value holds, as far as memory is concerned: a graph, a place on the device, storage that a loader owns.
+
+The states are the catalogue's: graph, device, loader-owned, view, own copy, scalar, unknown. Each is a small ladder of its own, so that two branches that
+meet are joined rung by rung.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+from oomlint.model.values import Instance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oomlint.model.values import Value
+
+_DEEPEST = 4  # containers inside containers
+_MOST_ITEMS = 24
+
+Path = tuple[object, ...]  # where an object lives: (activation number, name), then names of attributes and constants of subscripts
+NOWHERE: Path = ()
+Ids = frozenset[int]
+NONE: Ids = frozenset()
+
+
+class Graph(IntEnum):
+    """Whether autograd nodes hang on the value."""
+
+    NO = 0
+    MAYBE = 1
+    YES = 2
+
+
+class Device(IntEnum):
+    """Where the bytes are."""
+
+    HOST = 0
+    UNKNOWN = 1
+    ACCELERATOR = 2
+
+
+class Storage(IntEnum):
+    """Whose the bytes are: a tensor of a worker lies in shared memory, with one file descriptor."""
+
+    OWN = 0
+    UNKNOWN = 1
+    LOADER = 2
+
+
+class Size(IntEnum):
+    """How much there is of it for each sample."""
+
+    SCALAR = 0  # one number for the batch
+    SMALL = 1  # one number, label or identifier for each sample
+    UNKNOWN = 2
+    DENSE = 3  # an array for each sample: outputs, features, images
+
+
+class Kind(StrEnum):
+    """What sort of thing it is."""
+
+    UNKNOWN = "unknown"
+    PLAIN = "plain"  # numbers, strings, None: nothing that matters
+    TENSOR = "tensor"
+    ARRAY = "array"  # numpy
+    OPAQUE = "opaque"  # a batch or a module's output: tensors in a structure that nobody knows
+    PACK = "pack"  # a list, tuple or dictionary
+    ITERABLE = "iterable"
+    MODULE = "module"
+    OBJECT = "object"
+
+
+class Mode(StrEnum):
+    """Whether operations are recorded for a backward pass."""
+
+    ON = "on"
+    OFF = "off"
+    SWITCHED = "switched"  # on in some passes: `set_grad_enabled(phase == "train")`
+    UNKNOWN = "unknown"
+
+    @property
+    def records(self) -> Graph:
+        """What a module's output carries in this mode."""
+        return {Mode.ON: Graph.YES, Mode.SWITCHED: Graph.YES, Mode.OFF: Graph.NO, Mode.UNKNOWN: Graph.MAYBE}[self]
+
+    def meet(self, other: Mode) -> Mode:
+        """The mode where two ways come together."""
+        if self is other:
+            return self
+        return Mode.UNKNOWN if Mode.UNKNOWN in {self, other} else Mode.SWITCHED
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One abstract value.
+
+    ``sources`` are the calls (by identity) whose graph it hangs on, ``tags`` the statements that stored it on its way. ``items`` are the known elements of a
+    container, ``inside`` joins the others, ``each`` is what iterating gives. ``home`` is where a mutable object lives.
+    """
+
+    kind: Kind = Kind.UNKNOWN
+    graph: Graph = Graph.NO
+    device: Device = Device.UNKNOWN
+    storage: Storage = Storage.OWN
+    size: Size = Size.UNKNOWN
+    sure: bool = False  # proven to be what ``kind`` says, on every way
+    view: bool = False  # a part of a larger storage
+    moved: str = ""  # the conversion that it went through last with its graph: "cpu()", "float()"
+    sources: Ids = NONE
+    tags: Ids = NONE
+    items: tuple[tuple[object, Held], ...] = ()
+    inside: Held | None = None
+    each: Held | None = None
+    home: Path = NOWHERE
+    value: Value | None = None
+    loader: object = None
+    frozen: bool = False  # a module whose parameters take no gradients
+    exact: bool = False  # a container of which all elements are in ``items``
+
+    @property
+    def tensorlike(self) -> bool:
+        """Whether it has the methods of a tensor or array, as far as anybody knows."""
+        return self.kind in {Kind.TENSOR, Kind.ARRAY, Kind.OPAQUE}
+
+    def having(self, **changes: object) -> Held:
+        """The same with other fields."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    def leaves(self, depth: int = 0) -> Iterator[Held]:
+        """What a container holds, itself where it is none."""
+        if self.kind is not Kind.PACK:
+            yield self
+            return
+        if depth >= _DEEPEST:
+            return
+        for _, item in self.items:
+            yield from item.leaves(depth + 1)
+        if self.inside is not None:
+            yield from self.inside.leaves(depth + 1)
+
+    @property
+    def carries(self) -> Graph:
+        """Whether a graph hangs on any part of it."""
+        return max((leaf.graph for leaf in self.leaves()), default=Graph.NO)
+
+    @property
+    def all_sources(self) -> Ids:
+        """Sources of all parts."""
+        return frozenset().union(*(leaf.sources for leaf in self.leaves()), self.sources)
+
+    @property
+    def all_tags(self) -> Ids:
+        """Tags of all parts, and of the container itself."""
+        return frozenset().union(*(leaf.tags for leaf in self.leaves()), self.tags)
+
+    def item(self, key: object) -> Held | None:
+        """A known element."""
+        return next((held for name, held in self.items if name == key), None)
+
+    def any(self) -> Held:
+        """What an element that nobody names can be."""
+        parts = [held for _, held in self.items]
+        if self.inside is not None:
+            parts.append(self.inside)
+        found = meet_all(parts) if parts else UNKNOWN
+        return found.having(tags=found.tags | self.tags) if self.tags else found
+
+    def unrecorded(self, depth: int = 0) -> Held:
+        """The same without a graph: what an operation gives where none is recorded."""
+        if self.kind is Kind.PACK and depth < _DEEPEST:
+            items = tuple((name, held.unrecorded(depth + 1)) for name, held in self.items)
+            return self.having(items=items, inside=self.inside.unrecorded(depth + 1) if self.inside is not None else None)
+        if self.graph is Graph.NO and not self.sources:
+            return self
+        return self.having(graph=Graph.NO, sources=NONE, moved="")
+
+    def with_item(self, key: object, held: Held) -> Held:
+        """The container with one element set."""
+        rest = tuple((name, old) for name, old in self.items if name != key)
+        if len(rest) >= _MOST_ITEMS:
+            return self.having(inside=meet(self.inside, held))
+        return self.having(items=(*rest, (key, held)))
+
+
+UNKNOWN = Held()
+PLAIN = Held(Kind.PLAIN, size=Size.SCALAR, device=Device.HOST, sure=True)
+
+
+def tensor(**fields: object) -> Held:
+    """A tensor that is one for certain."""
+    return Held(Kind.TENSOR, sure=True).having(**fields)
+
+
+def pack(parts: Iterable[tuple[object, Held]]) -> Held:
+    """A container with known elements."""
+    return Held(Kind.PACK, items=tuple(parts)[:_MOST_ITEMS], sure=True, exact=True)
+
+
+def meet(first: Held | None, second: Held | None, depth: int = 0) -> Held:
+    """What holds where two ways come together: sure only of what both say."""
+    if first is None or second is None:
+        return first or second or UNKNOWN
+    if first == second:
+        return first
+    kind = first.kind if first.kind is second.kind else _common(first.kind, second.kind)
+    both = first.kind is second.kind
+    graph = first.graph if first.graph == second.graph else Graph.MAYBE
+    items: tuple[tuple[object, Held], ...] = ()
+    inside = first.inside if second.inside is None else second.inside if first.inside is None else first.inside
+    if depth < _DEEPEST:
+        names = dict.fromkeys([name for name, _ in first.items] + [name for name, _ in second.items])
+        items = tuple((name, meet(first.item(name), second.item(name), depth + 1)) for name in list(names)[:_MOST_ITEMS])
+        if first.inside is not None and second.inside is not None:
+            inside = meet(first.inside, second.inside, depth + 1)
+    return Held(
+        kind,
+        graph,
+        first.device if first.device == second.device else Device.UNKNOWN,
+        first.storage if first.storage == second.storage else Storage.UNKNOWN,
+        first.size if first.size == second.size else _size(first, second),
+        both and first.sure and second.sure,
+        first.view and second.view,
+        first.moved if first.moved == second.moved else "",
+        first.sources | second.sources,
+        first.tags | second.tags,
+        items,
+        inside,
+        meet(first.each, second.each, depth + 1) if (first.each or second.each) and depth < _DEEPEST else None,
+        first.home if first.home == second.home else first.home or second.home,
+        _same(first.value, second.value),
+        first.loader or second.loader,
+        first.frozen or second.frozen,
+        first.exact and second.exact,
+    )
+
+
+def _same(first: Value | None, second: Value | None) -> Value | None:
+    """One of two objects that are alike: equal, or of the same class."""
+    if first == second:
+        return first
+    if isinstance(first, Instance) and isinstance(second, Instance) and first.cls == second.cls:
+        return first
+    return None
+
+
+def _size(first: Held, second: Held) -> Size:
+    known = [held.size for held in (first, second) if held.kind is not Kind.PLAIN]
+    return max(known, default=Size.SCALAR) if Size.UNKNOWN not in known else Size.UNKNOWN
+
+
+def _common(first: Kind, second: Kind) -> Kind:
+    kinds = {first, second}
+    for likely in (Kind.PACK, Kind.TENSOR, Kind.ARRAY, Kind.OPAQUE, Kind.MODULE, Kind.ITERABLE):
+        if likely in kinds and kinds <= {likely, Kind.PLAIN}:
+            return likely
+    if kinds <= {Kind.TENSOR, Kind.OPAQUE}:
+        return Kind.OPAQUE
+    return Kind.UNKNOWN
+
+
+def meet_all(parts: Iterable[Held]) -> Held:
+    """All ways together."""
+    found: Held | None = None
+    for part in parts:
+        found = part if found is None else meet(found, part)
+    return found or UNKNOWN
+
+
+def mixed(parts: Iterable[Held]) -> Held:
+    """The tensor that an operation makes of its operands: a graph in one of them is a graph in the result."""
+    graph, device, size = Graph.NO, Device.HOST, Size.SCALAR
+    sources: Ids = NONE
+    tags: Ids = NONE
+    tensors = unknown = 0
+    kind = Kind.TENSOR
+    arrays = 0
+    sure = False
+    for part in parts:
+        tags |= part.all_tags
+        if part.kind is Kind.PLAIN:
+            continue
+        for leaf in part.leaves():
+            if leaf.kind is Kind.PLAIN:
+                continue
+            sources |= leaf.sources
+            graph = max(graph, leaf.graph)
+            if leaf.tensorlike:
+                tensors += 1
+                arrays += leaf.kind is Kind.ARRAY
+                size = max(size, leaf.size)
+                sure = sure or (leaf.sure and leaf.kind is Kind.TENSOR)
+                device = Device.ACCELERATOR if leaf.device is Device.ACCELERATOR else max(device, leaf.device) if device is not Device.ACCELERATOR else device
+            else:
+                unknown += 1
+    if not tensors:
+        return UNKNOWN.having(graph=Graph.MAYBE if graph else Graph.NO, sources=sources, tags=tags) if unknown else PLAIN.having(tags=tags)
+    if arrays and arrays == tensors:
+        kind = Kind.ARRAY
+    if unknown:
+        device = device if device is Device.ACCELERATOR else Device.UNKNOWN
+        size = max(size, Size.UNKNOWN)
+    return Held(kind, graph, device, Storage.OWN, size, sure=sure or kind is Kind.TENSOR, sources=sources, tags=tags)

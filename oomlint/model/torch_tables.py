@@ -1,0 +1,76 @@
+"""What the functions and methods of torch, numpy and Python do to a value's state. Checked by running torch 2.13.0."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from oomlint.scout import LOADER_NAME
+
+# Methods whose result is a Python value, or says nothing of the data.
+PLAIN_METHODS: Final = frozenset(
+    "item tolist size dim numel nelement stride storage_offset data_ptr is_floating_point is_cuda get_device element_size ndimension type_as_str "
+    "__len__ format decode encode keys __str__ is_contiguous".split(),
+)
+PLAIN_ATTRIBUTES: Final = frozenset("shape dtype device ndim nbytes is_cuda requires_grad layout size grad_fn names is_leaf itemsize".split())
+# Results with no gradient: indices, comparisons, whole numbers.
+SMALL_METHODS: Final = frozenset("argmax argmin argsort eq ne ge gt le lt long int short byte nonzero bool isnan isinf isfinite all any bincount unique".split())
+SMALL_FUNCTIONS: Final = frozenset(
+    "argmax argmin argsort eq ne ge gt le lt nonzero isnan isinf isfinite bincount unique equal allclose is_tensor randint randperm arange where_indices "
+    "searchsorted bucketize histc count_nonzero".split(),
+)
+# Results with (values, indices).
+PAIRS: Final = frozenset("topk sort max min kthvalue mode median cummax cummin".split())
+REDUCTIONS: Final = frozenset("sum mean std var norm prod logsumexp nansum nanmean".split())
+VIEWS: Final = frozenset(
+    "view reshape squeeze unsqueeze permute transpose t expand flatten unflatten narrow select chunk split unbind view_as expand_as swapaxes ravel "
+    "contiguous detach_as diagonal unfold movedim swapdims".split(),
+)
+SAME: Final = frozenset("contiguous to_tensor requires_grad_ retain_grad pin_memory_ share_memory_ coalesce refine_names rename".split())
+TO_HOST: Final = frozenset({"cpu"})
+TO_DEVICE: Final = frozenset({"cuda", "xpu", "npu", "mps", "hpu"})
+CASTS: Final = frozenset({"float", "double", "half", "bfloat16", "type", "astype", "type_as"})
+# Loss functions and other modules without parameters, by the end or the whole of their class name.
+PARAMETERLESS: Final = re.compile(
+    r"Loss$|^(ReLU\d?|LeakyReLU|GELU|SiLU|ELU|SELU|Sigmoid|Tanh|Softmax\dd|Softmax|LogSoftmax|Softplus|Softsign|Hardtanh|Hardswish|Hardsigmoid|Mish|CELU|GLU"
+    r"|Dropout\w*|AlphaDropout|MaxPool\dd|AvgPool\dd|AdaptiveAvgPool\dd|AdaptiveMaxPool\dd|Upsample|UpsamplingBilinear2d|UpsamplingNearest2d|PixelShuffle"
+    r"|Flatten|Unflatten|Identity|ZeroPad2d|ReflectionPad\dd|ReplicationPad\dd|ConstantPad\dd|CosineSimilarity|PairwiseDistance|Fold|Unfold)$",
+)
+LOSS_NAME: Final = re.compile(
+    r"(^|_)(loss|losses|criterion|criterions|criteria|objective|nll|mse|bce|cross_entropy|kld|kl_div|l1|l2|elbo|penalty|regularizer|rmse|mae)(_|\d|$)"
+    r"|loss(es|_?fn|_?func|_?f|er)?\d*$|[a-z]Loss|^Loss|Criterion",
+)
+SCALAR_NAME: Final = re.compile(r"loss(es)?\d*$|^loss|_loss_|(^|_)(nll|elbo|ppl|perplexity|kld|mse|bce|ce|acc|accuracy|correct|total|count|n|num)(_|\d|$)", re.IGNORECASE)
+# By convention one small value a sample: labels, classes, identifiers (the catalogue, section 0).
+SMALL_NAME: Final = re.compile(
+    r"(^|_)(labels?|lbls?|targets?|tgts?|y|ys|y_?true|y_?test|y_?val|class|classes|cls|ids?|idx|index|indices|indexes|split|lengths?|lens?|offsets?|mean|std|gt_?labels?|truths?"
+    r"|names?|paths?|files?|filenames?|keys?|uids?|pids?|camids?|domains?|subjects?|dates?|ages?|scores?_?id|acc|accs|accuracy|correct|corrects|true_?labels?|gts?_cls|topk?)(_|\d|$)",
+    re.IGNORECASE,
+)
+DENSE_NAME: Final = re.compile(
+    r"(^|_)(outputs?|outs?|logits?|feats?|features?|embeds?|embeddings?|embs?|images?|imgs?|masks?|boxes|bboxes|recons?|reconstructions?|latents?|hiddens?"
+    r"|attn|attentions?|maps?|heatmaps?|activations?|frames?|points?|pcs?|clouds?|waves?|wavs?|mels?|spec|specs|samples?|depths?|flows?|vectors?|codes?|z|zs|h|hs|x|xs|preds?_?masks?)(_|\d|$)",
+    re.IGNORECASE,
+)
+MODULE_NAME: Final = re.compile(
+    r"^(model|net|network|encoder|decoder|generator|discriminator|net_?[a-z]|backbone|classifier|actor|critic|policy|unet|transformer|lstm|gru|rnn|bert|resnet"
+    r"|autoencoder|vae|gan|student|segmentor|detector|regressor|extractor|projector|predictor|embedder|denoiser|seg_?model|cnn|mlp|gnn|gcn|vit|ddp_model|raw_model|base_model)\d*$"
+    r"|_(model|net|network|encoder|decoder|generator|discriminator|backbone|classifier|head)\d*$|^(teacher|student|head)$|^(model|net|encoder|decoder)_[a-z0-9]+$",
+)
+FROZEN_NAME: Final = re.compile(
+    r"teacher|(^|_)ema(_|$)|momentum|frozen|(^|_)(first_stage|ref_model|reward_model|target_net)(_|$|\d)",
+    re.IGNORECASE,
+)
+# What a loop over batches is called: a loader, or an iterator made of one.
+BATCHES_NAME: Final = re.compile(
+    LOADER_NAME.pattern + r"|^(?!(max|num|n|cur|total|epoch|start|end|last|log|save|print|eval|test|val)_iters?$)\w+_(iter|iterator|itr)$|^(batches|batch_gen|data_gen|generator)$",
+)
+BACKWARD_NAME: Final = re.compile(r"backward|(^|_)back_?prop|optimi[sz]e(_|$)|^(loss_)?scaler$|_scaler$|apply_grad|update_params|train_on_batch|optim_step|step_optim")
+# Calls that take a tensor and let it go again.
+HARMLESS_CALL: Final = re.compile(r"^(print|len|isinstance|type|float|int|str|repr|format|round|info|debug|warning|log|write|set_postfix|set_description|add_scalar|add_scalars|isnan|assert_\w+)$")
+# Libraries whose functions give arrays or numbers of the host and keep nothing.
+HOST_LIBRARIES: Final = ("sklearn.", "scipy.", "pandas.", "cv2.", "PIL.", "skimage.", "nltk.", "json.", "csv.", "os.", "math.", "time.", "random.", "logging.", "re.", "statistics.")
+TRAINABLE_FACTORIES: Final = (
+    "torchvision.models.", "timm.create_model", "timm.models.", "segmentation_models_pytorch.", "torch.hub.load", "torch.jit.load", "transformers.", "torch_geometric.nn.",
+    "efficientnet_pytorch.", "pretrainedmodels.", "open_clip.", "monai.networks.", "diffusers.",
+)  # fmt: skip

@@ -1,0 +1,116 @@
+"""OOM201 loss-accumulates-graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Safety, Severity
+from oomlint.memory.buffers import buffers_of
+from oomlint.memory.growth_fixes import detached, fix, reads_graph
+from oomlint.memory.growth_words import kept, loop_of, related, target_of, what_of
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class LossAccumulatesGraph(Rule):
+    """A sum over batches keeps the graph of every batch.
+
+    ## What it does
+
+    Checks for `total += loss`, `total = total + loss`, `average = 0.9 * average + 0.1 * loss` and `sums["loss"] += loss` in a loop over batches,
+    where `loss` still carries its graph and the sum is set up outside the loop.
+
+    A sum that reaches `backward()` says nothing: the parts of one loss, gradient accumulation, the tasks of a meta-learning step. Neither do
+    numbers (`loss.item()`), what is computed under `torch.no_grad()`, and sums that are set up anew for each batch.
+
+    ## Why is this bad
+
+    The sum is a tensor with a graph, and that graph holds the graphs of all batches before it.
+
+    It is an error where no `backward()` frees those graphs: an evaluation in grad mode, a second loss that is only looked at,
+    `retain_graph=True`. Each step then keeps its activations: 4.1 MB a step for an MLP of five layers and batches of 256.
+
+    It is a warning where `backward()` has run. It frees the saved activations, so only the nodes stay: 11.7 KB a step for the same model, in
+    proportion to the number of operations (both measured with torch 2.13.0). That is host memory, and it grows until the sum is dropped.
+
+    ## Example
+
+    ```python
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+
+    def train(model, dataset, optimizer, epochs):
+        criterion = nn.CrossEntropyLoss()
+        loader = DataLoader(dataset, batch_size=64, shuffle=True)
+        for epoch in range(epochs):
+            total = 0.0
+            for images, labels in loader:
+                optimizer.zero_grad()
+                loss = criterion(model(images), labels)
+                loss.backward()
+                optimizer.step()
+                total += loss
+            print(f"epoch {epoch}: {total / len(loader):.4f}")
+    ```
+
+    ## Use instead
+
+    ```python
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+
+    def train(model, dataset, optimizer, epochs):
+        criterion = nn.CrossEntropyLoss()
+        loader = DataLoader(dataset, batch_size=64, shuffle=True)
+        for epoch in range(epochs):
+            total = 0.0
+            for images, labels in loader:
+                optimizer.zero_grad()
+                loss = criterion(model(images), labels)
+                loss.backward()
+                optimizer.step()
+                total += loss.detach()
+            print(f"epoch {epoch}: {total / len(loader):.4f}")
+    ```
+
+    ## Fix safety
+
+    `.detach()` is added to what is summed, in parentheses where it is more than a name or a call. This is safe: the sum has the same value and
+    dtype and is still a tensor, so `.item()`, `.cpu()` and formats work as before, and nothing waits for the device. It is unsafe where the
+    value might be no tensor, because a number has no `.detach()`.
+
+    `.item()` is not what the fix writes. It waits for the device in each step, makes a Python float of the sum, and adds up in double precision.
+
+    ## References
+
+    - [PyTorch FAQ: my model reports out of memory](https://docs.pytorch.org/docs/stable/notes/faq.html)
+    - [pytorch/pytorch#5251](https://github.com/pytorch/pytorch/pull/5251)
+    - [pai4451/ML2021#2](https://github.com/pai4451/ML2021/issues/2)
+    - [alexhernandezgarcia/gflownet#133](https://github.com/alexhernandezgarcia/gflownet/pull/133)
+    """
+
+    code = "OOM201"
+    slug = "loss-accumulates-graph"
+    severity = Severity.ERROR
+    fixable = Safety.SAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the sums over batches that keep the graph of every batch."""
+        for growth in buffers_of(project).of(module):
+            if growth.code != self.code:
+                continue
+            store = growth.store
+            message = f"`{target_of(store)}` adds up `{what_of(store)}` with its graph over {loop_of(growth)}: {kept(growth)}"
+            mend = None
+            if not reads_graph(growth.stores):
+                mend = fix(growth, module, "add it up without its graph", detached(module), lambda held: Safety.SAFE if held.sure else Safety.UNSAFE)
+            yield self.finding(
+                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
+            )

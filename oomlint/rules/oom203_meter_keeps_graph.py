@@ -1,0 +1,140 @@
+"""OOM203 meter-keeps-graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import Safety, Severity
+from oomlint.memory.buffers import buffers_of
+from oomlint.memory.growth_fixes import meter_fix, reads_graph
+from oomlint.memory.growth_words import kept, loop_of, other_node
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class MeterKeepsGraph(Rule):
+    """A meter keeps the graphs of all values that it is updated with.
+
+    ## What it does
+
+    Checks for `meter.update(loss)`, `meter.add(loss)` and their like in a loop over batches, where `loss` still carries its graph and the class
+    of the meter keeps what it is given: it adds it to an attribute or appends it to a list, without `.item()`, `float(...)` or `.detach()`.
+
+    Meters that take the number out themselves say nothing. Neither do torchmetrics that only keep sums, and sinks such as TensorBoard's
+    `add_scalar` or `wandb.log`: they kept 0 KB a step (measured with torch 2.13.0).
+
+    ## Why is this bad
+
+    The sum in the meter is a tensor with a graph, and that graph holds the graphs of all updates before it.
+
+    It is an error where no `backward()` frees those graphs: 524 KB a step were kept in an evaluation in grad mode. It is a warning where
+    `backward()` has run: only the nodes stay, 8.4 KB a step (both measured with torch 2.13.0).
+
+    ## Example
+
+    ```python
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+
+    class AverageMeter:
+        def __init__(self):
+            self.sum = 0.0
+            self.count = 0
+
+        def update(self, value, n=1):
+            self.sum += value * n
+            self.count += n
+
+        @property
+        def average(self):
+            return self.sum / max(self.count, 1)
+
+
+    def train(model, dataset, optimizer):
+        criterion = nn.CrossEntropyLoss()
+        loader = DataLoader(dataset, batch_size=64, shuffle=True)
+        losses = AverageMeter()
+        for images, labels in loader:
+            optimizer.zero_grad()
+            loss = criterion(model(images), labels)
+            loss.backward()
+            optimizer.step()
+            losses.update(loss, images.size(0))
+        return losses.average
+    ```
+
+    ## Use instead
+
+    ```python
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+
+    class AverageMeter:
+        def __init__(self):
+            self.sum = 0.0
+            self.count = 0
+
+        def update(self, value, n=1):
+            self.sum += value * n
+            self.count += n
+
+        @property
+        def average(self):
+            return self.sum / max(self.count, 1)
+
+
+    def train(model, dataset, optimizer):
+        criterion = nn.CrossEntropyLoss()
+        loader = DataLoader(dataset, batch_size=64, shuffle=True)
+        losses = AverageMeter()
+        for images, labels in loader:
+            optimizer.zero_grad()
+            loss = criterion(model(images), labels)
+            loss.backward()
+            optimizer.step()
+            losses.update(loss.detach(), images.size(0))
+        return losses.average
+    ```
+
+    ## Fix safety
+
+    `.detach()` is added to the value in the call. This is safe: the meter computes the same numbers, from a tensor as before. Where the
+    value might be no tensor there is no fix.
+
+    The class is left alone. A test for a tensor in its `update` (`if torch.is_tensor(value): value = value.detach()`) mends all calls at once.
+
+    ## References
+
+    - [pytorch/pytorch#6925](https://github.com/pytorch/pytorch/issues/6925)
+    - [rabbityl/lepard#12](https://github.com/rabbityl/lepard/issues/12)
+    - [visionml/pytracking#313](https://github.com/visionml/pytracking/pull/313)
+    - [lyq133/LIC-HPCM#4](https://github.com/lyq133/LIC-HPCM/issues/4)
+    """
+
+    code = "OOM203"
+    slug = "meter-keeps-graph"
+    severity = Severity.ERROR
+    fixable = Safety.SAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the updates that hand a meter a tensor with its graph."""
+        for growth in buffers_of(project).of(module):
+            if growth.code != self.code:
+                continue
+            call = growth.node
+            name = module.code(call.func).strip() if isinstance(call, cst.Call) else "the meter"
+            message = f"`{name}` is given a tensor with its graph in {loop_of(growth)}, and the meter keeps it: {kept(growth)}"
+            store = growth.store
+            places = [store.module.place(store.node, "kept here")]
+            places += [module.place(other_node(other, module), "here, too") for other in growth.stores[1:]]
+            mend = None if reads_graph(growth.stores) else meter_fix(growth, module, "hand it over without its graph")
+            yield self.finding(module.place(call), message, severity=growth.severity, confidence=growth.confidence, related=places, fix=mend)

@@ -1,0 +1,112 @@
+"""OOM206 step-list-never-cleared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Confidence, Safety, Severity
+from oomlint.memory.step_fixes import clearing
+from oomlint.memory.step_lists import step_lists
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class StepListNeverCleared(Rule):
+    """A list on a Lightning module grows in each step, and nothing clears it.
+
+    ## What it does
+
+    Checks for `self.outputs.append(...)` in a step of a `LightningModule` (`training_step`, `validation_step`, `test_step`, an
+    `on_..._batch_end` hook, or a method that they call), where the list is made once, in `__init__` or `setup`, and no method that runs once
+    an epoch empties it. Base classes are looked through, and so are loops that reset attributes by their names.
+
+    A list of plain numbers or strings, a `deque` with a `maxlen`, and a list of the test stage alone say nothing.
+
+    ## Why is this bad
+
+    A module lives as long as the run, so the list holds the outputs of all epochs: 4.9 MB more with each epoch of a small model (measured with
+    torch 2.13.0). They lie where the step left them, which is often the GPU. What reads the list at the end of an epoch reads the epochs
+    before as well, so the metric is wrong too.
+
+    Lightning 2.0 took away the hooks that were handed the outputs of an epoch, because they kept memory. Whoever stores outputs now has to
+    clear them.
+
+    ## Example
+
+    ```python
+    import lightning as L
+    import torch
+
+
+    class Segmenter(L.LightningModule):
+        def __init__(self, network):
+            super().__init__()
+            self.network = network
+            self.probabilities = []
+
+        def validation_step(self, batch, batch_idx):
+            images, _ = batch
+            self.probabilities.append(self.network(images).softmax(dim=1))
+
+        def on_validation_epoch_end(self):
+            probabilities = torch.cat(self.probabilities)
+            self.log("val_entropy", torch.special.entr(probabilities).sum(dim=1).mean())
+    ```
+
+    ## Use instead
+
+    ```python
+    import lightning as L
+    import torch
+
+
+    class Segmenter(L.LightningModule):
+        def __init__(self, network):
+            super().__init__()
+            self.network = network
+            self.probabilities = []
+
+        def validation_step(self, batch, batch_idx):
+            images, _ = batch
+            self.probabilities.append(self.network(images).softmax(dim=1))
+
+        def on_validation_epoch_end(self):
+            probabilities = torch.cat(self.probabilities)
+            self.log("val_entropy", torch.special.entr(probabilities).sum(dim=1).mean())
+            self.probabilities.clear()
+    ```
+
+    ## Fix safety
+
+    `self.<list>.clear()` is added as the last statement of the hook that ends the epoch of that stage; where there is none, the hook is
+    written at the end of the class. Safe where nothing reads the list after that hook. Where something does, the fix is unsafe.
+
+    The sanity check that Lightning runs before the first epoch appends as well. What is computed from the list in the first epoch changes with
+    the fix only where the run went wrong before.
+
+    ## References
+
+    - [Lightning-AI/pytorch-lightning#16520](https://github.com/Lightning-AI/pytorch-lightning/pull/16520)
+    - [Lightning-AI/pytorch-lightning#8731](https://github.com/Lightning-AI/pytorch-lightning/issues/8731)
+    - [Lightning-AI/pytorch-lightning#8453](https://github.com/Lightning-AI/pytorch-lightning/issues/8453)
+    """
+
+    code = "OOM206"
+    slug = "step-list-never-cleared"
+    severity = Severity.ERROR
+    fixable = Safety.SAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the statements that fill a list that no epoch empties."""
+        for found in step_lists(project, module):
+            graph = ", with its graph" if found.graph else ""
+            names = " and ".join(f"`self.{one.name}`" for one in (found, *found.others))
+            owner = found.cls.scope.name
+            message = f"{names} {'get' if found.others else 'gets'} more with every batch{graph}, and no method of `{owner}` empties {'them' if found.others else 'it'}: growth in every epoch"
+            related = [module.place(one.store.node, "here, too") for one in found.others]
+            yield self.finding(module.place(found.store.node), message, confidence=Confidence.HIGH, related=related, fix=clearing(found, module, project))

@@ -1,0 +1,111 @@
+"""OOM207 keeps-loader-tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Safety, Severity
+from oomlint.memory.buffers import buffers_of
+from oomlint.memory.growth_fixes import copied, fix, written_later
+from oomlint.memory.growth_words import loop_of, related, target_of, what_of
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class KeepsLoaderTensors(Rule):
+    """Tensors that came from a worker are kept, and with each one its shared memory and its file descriptor.
+
+    ## What it does
+
+    Checks for a loop over a `DataLoader` with workers that stores a batch, a part of it or a view of it beyond the step: `labels.append(y)`,
+    `y.numpy()`, `y.cpu()`, `y.detach().cpu()`, `y[0]`, `batch["label"].view(-1)`, `np.asarray(y)`.
+
+    It is an error where the loader has workers, and a warning where their number is not known. What makes a copy says nothing: `y.to(device)`
+    on another device, `pin_memory=True`, `.clone()`, `.tolist()`, `.item()`, `np.array(y)`. Nor does a loader without workers.
+
+    ## Why is this bad
+
+    A worker hands each tensor over in a segment of shared memory of its own, which the main process holds by one file descriptor. A view keeps
+    the whole segment. With `ulimit -n 1024`, appending the labels of each batch ended in `RuntimeError: Too many open files` at batch 1009
+    (measured with torch 2.13.0), and what has been kept fills `/dev/shm` until then.
+
+    The usual advice does not help: for a tensor that is on the CPU already, `.detach().cpu()` makes no copy, and neither does `.numpy()`.
+
+    ## Example
+
+    ```python
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader
+
+
+    def evaluate(model, dataset, device):
+        loader = DataLoader(dataset, batch_size=32, num_workers=4)
+        model.eval()
+        hits, labels = 0, []
+        with torch.no_grad():
+            for images, targets in loader:
+                predicted = model(images.to(device)).argmax(dim=1).cpu()
+                hits += (predicted == targets).sum().item()
+                labels.append(targets.numpy())
+        return hits, np.bincount(np.concatenate(labels))
+    ```
+
+    ## Use instead
+
+    ```python
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader
+
+
+    def evaluate(model, dataset, device):
+        loader = DataLoader(dataset, batch_size=32, num_workers=4)
+        model.eval()
+        hits, labels = 0, []
+        with torch.no_grad():
+            for images, targets in loader:
+                predicted = model(images.to(device)).argmax(dim=1).cpu()
+                hits += (predicted == targets).sum().item()
+                labels.append(targets.numpy().copy())
+        return hits, np.bincount(np.concatenate(labels))
+    ```
+
+    ## Fix safety
+
+    Safe: `.clone()` is added to a tensor and `.copy()` to an array, so the same values are kept in memory of the process's own. It is not
+    offered where the batch may be written to after it has been stored, or where the stored object may be neither a tensor nor an array.
+
+    `np.array(y)` would copy too, but warns; `.float()` on a float32 tensor gives back the same storage.
+
+    ## References
+
+    - [pytorch/pytorch#11201](https://github.com/pytorch/pytorch/issues/11201)
+    - [pytorch/pytorch#973](https://github.com/pytorch/pytorch/issues/973)
+    - [pytorch/pytorch#165532](https://github.com/pytorch/pytorch/issues/165532)
+    """
+
+    code = "OOM207"
+    slug = "keeps-loader-tensors"
+    severity = Severity.ERROR
+    fixable = Safety.SAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the statements that keep tensors of the workers."""
+        for growth in buffers_of(project).of(module):
+            if growth.code != self.code:
+                continue
+            store = growth.store
+            message = (
+                f"`{target_of(store)}` keeps `{what_of(store)}` of every batch of {loop_of(growth)}: with workers each lies in `/dev/shm` and holds one file "
+                "descriptor, also as `.detach().cpu()` or `.numpy()`"
+            )
+            mend = None if written_later(growth) else fix(growth, module, "keep a copy", copied(module), lambda held: Safety.SAFE if held.sure else Safety.UNSAFE)
+            yield self.finding(
+                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
+            )

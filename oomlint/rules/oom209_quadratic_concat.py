@@ -1,0 +1,118 @@
+"""OOM209 quadratic-concat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Confidence, Safety, Severity
+from oomlint.memory.concat import growths
+from oomlint.memory.concat_fixes import as_list
+from oomlint.memory.iteration import is_test
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import libcst as cst
+
+    from oomlint.finding import Finding
+    from oomlint.memory.concat import Growth
+    from oomlint.model.project import Module, Project
+
+
+class QuadraticConcat(Rule):
+    """An array, a tensor or a table is copied whole in each round of a loop to add a little to it.
+
+    ## What it does
+
+    Checks for `x = torch.cat([x, y])`, `np.append(x, y)`, `np.concatenate`, `vstack`, `hstack` and `pd.concat` with the assigned name,
+    attribute or element among the inputs, in a loop over a loader, over epochs or training steps, over the files or scenes of a data set
+    that a model runs on, or in a counted loop of a thousand rounds and more. Guards for the first round (`if x is None: x = y`) are seen
+    through.
+
+    It is silent where the loop uses what it grows (a decoder that feeds its output back, a key-value cache), where something bounds or
+    empties it (a window, a test of its size, a new one in each round), where a round adds a few numbers only, in loops of ten rounds or
+    fewer, and in `forward`, `generate`, `collate` and their like.
+
+    ## Why is this bad
+
+    Each round allocates a new block for everything so far and copies it. The time grows with the square of the rounds, and during each copy
+    the old and the new block are in memory together. 600 rounds of 256 KB, 146 MB in the end (measured with torch 2.13.0 and NumPy 2.4.6):
+
+    | form | seconds | peak MB |
+    |---|---|---|
+    | `x = np.append(x, y)` | 19.4 | 294 |
+    | `x = np.concatenate([x, y])` | 21.8 | 291 |
+    | `x = torch.cat([x, y])` | 29.2 | 438 |
+    | a list, joined once | 0.15 | 153 |
+    | an array of the final size, filled | 0.04 | 147 |
+
+    ## Example
+
+    ```python
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader
+
+
+    def predict(model, dataset):
+        loader = DataLoader(dataset, batch_size=64)
+        classes = np.array([])
+        with torch.no_grad():
+            for images in loader:
+                classes = np.append(classes, model(images).argmax(dim=1).numpy())
+        return classes
+    ```
+
+    ## Use instead
+
+    ```python
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader
+
+
+    def predict(model, dataset):
+        loader = DataLoader(dataset, batch_size=64)
+        classes = []
+        with torch.no_grad():
+            for images in loader:
+                classes.append(model(images).argmax(dim=1).numpy())
+        classes = np.concatenate(classes, axis=None)
+        return classes
+    ```
+
+    ## Fix safety
+
+    Unsafe. Joined once, integers stay integers, where `np.array([])` made floating-point numbers of them; a loop without any round raises
+    instead of giving an empty array. The fix is made where the name starts empty beside the loop, is read behind it only, and what is added
+    is one class a sample (`argmax`). Elsewhere it is advice: outputs of every step are often better reduced at once than kept in a list.
+
+    ## References
+
+    - [numpy.append](https://numpy.org/doc/stable/reference/generated/numpy.append.html)
+    - [torch.cat](https://docs.pytorch.org/docs/stable/generated/torch.cat.html)
+    """
+
+    code = "OOM209"
+    slug = "quadratic-concat"
+    severity = Severity.WARNING
+    fixable = Safety.UNSAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield, for each loop, the first statement that copies what it grows."""
+        if is_test(module):
+            return  # the loops of tests are short
+        loops: dict[cst.CSTNode, list[Growth]] = {}
+        for growth in growths(module, project):
+            loops.setdefault(growth.loop, []).append(growth)
+        for found in loops.values():
+            ordered = sorted(found, key=lambda one: module.place(one.statement))
+            first = ordered[0]
+            message = (
+                f"`{first.written}` is copied whole in each round of the loop over {first.over}: the time grows with the square of the rounds, "
+                "and the old and the new one are in memory together"
+            )
+            related = [module.place(one.statement, f"so is `{one.written}`") for one in ordered[1:]]
+            confidence = Confidence.HIGH if first.known else Confidence.MEDIUM
+            yield self.finding(module.place(first.statement), message, confidence=confidence, related=related, fix=as_list(ordered, module))

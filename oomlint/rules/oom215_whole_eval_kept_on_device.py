@@ -1,0 +1,95 @@
+"""OOM215 whole-eval-kept-on-device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.memory.notes_edits import added_argument
+from oomlint.memory.notes_trainers import discarded_predictions, whole_evaluations
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+_ADVICE = Fix(Safety.DISPLAY, "reduce the logits with `preprocess_logits_for_metrics`, for example to their argmax")
+
+
+class WholeEvalKeptOnDevice(Rule):
+    """A trainer keeps the predictions of the whole evaluation, large ones or ones that nobody takes.
+
+    ## What it does
+
+    Checks for a Hugging Face `Trainer` with `compute_metrics` whose model predicts for each token or pixel (causal and masked language models,
+    sequence to sequence without `predict_with_generate`, segmentation), with neither `preprocess_logits_for_metrics` nor
+    `eval_accumulation_steps` nor `batch_eval_metrics`.
+
+    Checks as well for `trainer.predict(...)` of a Lightning trainer whose result is not used.
+
+    Models that predict one class for a sample say nothing, nor do models and arguments that are not known.
+
+    ## Why is this bad
+
+    With `compute_metrics` the trainer keeps all logits on the device until the evaluation ends: samples x tokens x vocabulary.
+    `eval_accumulation_steps` moves them to the host's memory, where they are as many. `preprocess_logits_for_metrics` makes them small before
+    they are kept.
+
+    `trainer.predict` keeps all predictions to return them: 4.9 MB in a small test, and nothing with `return_predictions=False` (measured
+    with torch 2.13.0).
+
+    ## Example
+
+    ```python
+    import lightning as L
+
+
+    def export(model, loader, writer):
+        trainer = L.Trainer(callbacks=[writer], logger=False)
+        trainer.predict(model, loader)
+    ```
+
+    ## Use instead
+
+    ```python
+    import lightning as L
+
+
+    def export(model, loader, writer):
+        trainer = L.Trainer(callbacks=[writer], logger=False)
+        trainer.predict(model, loader, return_predictions=False)
+    ```
+
+    ## Fix safety
+
+    `return_predictions=False` is safe where the result of the call is dropped and no file of the project looks into the trainer's
+    `predict_loop`: callbacks that write predictions get them as before. What to do with the logits is only shown.
+
+    ## References
+
+    - [huggingface/transformers#12878](https://github.com/huggingface/transformers/issues/12878)
+    - [huggingface/transformers#15466](https://github.com/huggingface/transformers/issues/15466)
+    - [huggingface/transformers#18947](https://github.com/huggingface/transformers/issues/18947)
+    - [huggingface/transformers#25313](https://github.com/huggingface/transformers/issues/25313)
+    """
+
+    code = "OOM215"
+    slug = "whole-eval-kept-on-device"
+    severity = Severity.WARNING
+    fixable = Safety.SAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the trainers that keep the predictions of a whole evaluation."""
+        for case in whole_evaluations(module, project):
+            message = f"`compute_metrics` makes the trainer keep the logits of the whole evaluation on the device: {case.what} (`{case.head}`)"
+            related = []
+            if case.arguments is not None:
+                where, made = case.arguments
+                related.append(where.place(made, "`eval_accumulation_steps` is not given"))
+            yield self.finding(module.place(case.call), message, confidence=Confidence.HIGH, related=related, fix=_ADVICE)
+        for call in discarded_predictions(module, project):
+            message = "`predict` keeps all predictions to return them, and nobody takes them"
+            fix = Fix(Safety.SAFE, "do not keep them", (added_argument(module, call, "return_predictions=False"),))
+            yield self.finding(module.place(call), message, fix=fix)

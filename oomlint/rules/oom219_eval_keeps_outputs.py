@@ -1,0 +1,97 @@
+"""OOM219 eval-keeps-outputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Severity
+from oomlint.memory.buffers import buffers_of
+from oomlint.memory.growth_words import loop_of, related, target_of, what_of
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class EvalKeepsOutputs(Rule):
+    """An evaluation keeps an array for each sample in host memory until its loop ends.
+
+    ## What it does
+
+    Checks for an evaluation loop over a loader that stores dense outputs of each step (masks, logits, features, images) in a list or a
+    dictionary, on the host.
+
+    Scalars, labels, the result of `argmax`, ids and strings say nothing, nor does what is proven small, what is flushed every few batches, or
+    the scores that only a metric of scikit-learn or SciPy reads.
+
+    ## Why is this bad
+
+    What is kept grows with the evaluation set, and the batch size does not bound it: one mask of 1024 x 1024 in float32 is 4 MiB, so 10,000 of
+    them are 39 GiB. `torch.cat` or `np.concatenate` at the end needs the same once more while it copies. Such a run often works on the small
+    validation set and is killed on the large test set.
+
+    ## Example
+
+    ```python
+    import torch
+    from torch.utils.data import DataLoader
+
+
+    def predict(model, dataset, folder, device):
+        loader = DataLoader(dataset, batch_size=16, num_workers=4)
+        model.eval()
+        masks = []
+        with torch.no_grad():
+            for images in loader:
+                masks.append(model(images.to(device)).sigmoid().cpu())
+        torch.save(torch.cat(masks), folder / "masks.pt")
+    ```
+
+    ## Use instead
+
+    ```python
+    import torch
+    from torch.utils.data import DataLoader
+
+
+    def predict(model, dataset, folder, device):
+        loader = DataLoader(dataset, batch_size=16, num_workers=4)
+        model.eval()
+        with torch.no_grad():
+            for step, images in enumerate(loader):
+                masks = model(images.to(device)).sigmoid().cpu()
+                torch.save(masks, folder / f"masks-{step}.pt")
+    ```
+
+    ## Fix safety
+
+    There is no fix, because only you know what is needed of the outputs. Reduce them before they are kept (`argmax`, a score, half precision),
+    feed them to a metric that keeps sums, or write them out every few batches: to a file a batch, an HDF5 dataset or an `np.memmap`.
+
+    ## References
+
+    - [huggingface/transformers#25313](https://github.com/huggingface/transformers/issues/25313)
+    """
+
+    code = "OOM219"
+    slug = "eval-keeps-outputs"
+    severity = Severity.WARNING
+    fixable = None
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the loops that keep what the model gives until they end."""
+        for growth in buffers_of(project).of(module):
+            if growth.code != self.code:
+                continue
+            store = growth.store
+            local = len(store.path) == 1
+            message = (
+                f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host: it grows with the number of samples"
+                + ("; local, so `del` before the return changes nothing" if local else "")
+            )
+            yield self.finding(
+                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module)
+            )

@@ -1,0 +1,110 @@
+"""OOM220 keeps-outputs-on-device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Safety, Severity
+from oomlint.memory.buffers import buffers_of
+from oomlint.memory.growth_fixes import fix, on_host
+from oomlint.memory.growth_words import loop_of, related, target_of, what_of
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class KeepsOutputsOnDevice(Rule):
+    """The outputs of each step are kept in the memory of the GPU.
+
+    ## What it does
+
+    Checks for a loop over a loader that stores dense outputs of a model on an accelerator beyond the step, without their graph: under
+    `torch.no_grad()`, or by `.detach()`.
+
+    Scalars, labels, the result of `argmax`, what is moved to the host first and what is flushed every few batches say nothing.
+
+    ## Why is this bad
+
+    The memory of the GPU then holds the model, the activations of a step, and the outputs of all steps before it: bytes per output times the
+    samples of the loader. The run dies late, in a step that needs no more than the ones before, and a smaller batch does not help. Whatever
+    reads the outputs afterwards (NumPy, scikit-learn, a file) needs them on the host anyway.
+
+    ## Example
+
+    ```python
+    import numpy as np
+    import torch
+    from torch.nn.functional import cross_entropy
+    from torch.utils.data import DataLoader
+
+
+    def train(model, dataset, optimizer, device, epoch):
+        loader = DataLoader(dataset, batch_size=64, shuffle=True, num_workers=4)
+        model.to(device).train()
+        embeddings = []
+        for images, targets in loader:
+            logits, features = model(images.to(device))
+            loss = cross_entropy(logits, targets.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            embeddings.append(features.detach())
+        np.save(f"embeddings-{epoch}.npy", torch.cat(embeddings).cpu().numpy())
+    ```
+
+    ## Use instead
+
+    ```python
+    import numpy as np
+    import torch
+    from torch.nn.functional import cross_entropy
+    from torch.utils.data import DataLoader
+
+
+    def train(model, dataset, optimizer, device, epoch):
+        loader = DataLoader(dataset, batch_size=64, shuffle=True, num_workers=4)
+        model.to(device).train()
+        embeddings = []
+        for images, targets in loader:
+            logits, features = model(images.to(device))
+            loss = cross_entropy(logits, targets.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            embeddings.append(features.detach().cpu())
+        np.save(f"embeddings-{epoch}.npy", torch.cat(embeddings).cpu().numpy())
+    ```
+
+    ## Fix safety
+
+    `.cpu()` is added to what is stored. Unsafe: what is computed from the list afterwards runs on the host, where sums may round differently,
+    and may meet tensors of the other device. The copy waits for the GPU once a step.
+
+    It moves the memory, it does not bound it. Reduce the outputs first where you can, or write them out every few batches.
+
+    ## References
+
+    - [huggingface/transformers#12878](https://github.com/huggingface/transformers/issues/12878)
+    """
+
+    code = "OOM220"
+    slug = "keeps-outputs-on-device"
+    severity = Severity.WARNING
+    fixable = Safety.UNSAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the statements that keep dense outputs on the accelerator."""
+        for growth in buffers_of(project).of(module):
+            if growth.code != self.code:
+                continue
+            store = growth.store
+            message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the device: its memory grows with the number of samples"
+            # In an evaluation the host would be what grows.
+            mend = None if growth.facts.get("evaluation") else fix(growth, module, "keep it on the host", on_host(module), lambda _: Safety.UNSAFE)
+            yield self.finding(
+                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
+            )

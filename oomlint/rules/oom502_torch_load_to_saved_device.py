@@ -1,0 +1,119 @@
+"""OOM502 torch-load-to-saved-device."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.memory.checkpoints import chosen_by_device, is_one_process, loaded, several_processes
+from oomlint.memory.iteration import is_test
+from oomlint.memory.notes_edits import added_argument
+from oomlint.memory.notes_loops import library_name
+from oomlint.model.names import last_name
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import libcst as cst
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+_DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
+_LOADS = frozenset({"torch.load", "torch.serialization.load"})
+
+
+class TorchLoadToSavedDevice(Rule):
+    """A checkpoint is loaded onto the device that it was saved from.
+
+    ## What it does
+
+    Checks for `torch.load` without `map_location` whose result is a checkpoint: it goes to `load_state_dict`, or an entry such as
+    `state_dict` or `model` is taken out of it. It is a warning where the script runs in several processes with CUDA: it makes a
+    `DistributedDataParallel` or a process group, or has a `local_rank`.
+
+    ## Why is this bad
+
+    The tensors are read into host memory first and are then moved to the device they were saved from. There the checkpoint lies beside the
+    model until its last name is gone. With one process for each GPU all of them move it to the same device, usually `cuda:0`, which runs out
+    of memory while the others have plenty.
+
+    With `map_location="cpu"` nothing of it goes to a device: `load_state_dict` copies each tensor into the parameter that is there.
+
+    ## Example
+
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+
+    def resume(model, path, local_rank):
+        dist.init_process_group("nccl")
+        torch.cuda.set_device(local_rank)
+        checkpoint = torch.load(path)
+        model.load_state_dict(checkpoint["model"])
+        return DistributedDataParallel(model.cuda(), device_ids=[local_rank])
+    ```
+
+    ## Use instead
+
+    ```python
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+
+    def resume(model, path, local_rank):
+        dist.init_process_group("nccl")
+        torch.cuda.set_device(local_rank)
+        checkpoint = torch.load(path, map_location="cpu")
+        model.load_state_dict(checkpoint["model"])
+        return DistributedDataParallel(model.cuda(), device_ids=[local_rank])
+    ```
+
+    ## Fix safety
+
+    Unsafe where the tensors go to `load_state_dict` alone, which copies them to wherever the parameters are; what an optimizer or a project's
+    own class makes of them is not looked at. Elsewhere the argument is only shown: code that uses the tensors directly may count on the
+    device.
+
+    ## References
+
+    - [torch.load](https://docs.pytorch.org/docs/stable/generated/torch.load.html)
+    """
+
+    code = "OOM502"
+    slug = "torch-load-to-saved-device"
+    severity = Severity.WARNING
+    fixable = Safety.UNSAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the checkpoints that go to the device they were saved from."""
+        if is_test(module) or not _DEVICES.search(module.source.text):
+            return
+        for call, scope in module.walk.calls:
+            if not last_name(call.func) or not self._is_open(call) or library_name(project, call.func, module, scope) not in _LOADS:
+                continue
+            found = loaded(module, scope, call)
+            if not found.checkpoint or chosen_by_device(module, call):
+                continue
+            safety = Safety.UNSAFE if found.only_states else Safety.DISPLAY
+            fix = Fix(safety, "load it into host memory", (added_argument(module, call, 'map_location="cpu"'),))
+            place = module.place(call)
+            where = None if is_one_process(module, call) else several_processes(module, project, scope)
+            if where is None:
+                message = "The checkpoint goes to the device it was saved from, beside the model; `map_location` says where to"
+                yield self.finding(place, message, severity=Severity.NOTE, fix=fix)
+                continue
+            message = "Each process moves the checkpoint to the device it was saved from, usually `cuda:0` for all of them; `map_location` says where to"
+            yield self.finding(place, message, confidence=Confidence.MEDIUM, fix=fix)  # where it was saved is not known
+
+    @staticmethod
+    def _is_open(call: cst.Call) -> bool:
+        """Whether the call leaves the device to the checkpoint."""
+        if not call.args or any(a.star or (a.keyword is not None and a.keyword.value == "map_location") for a in call.args):
+            return False
+        return len([a for a in call.args if a.keyword is None]) <= 1
