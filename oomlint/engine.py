@@ -20,7 +20,7 @@ from oomlint.discovery import PerFileIgnores, discover
 from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
 from oomlint.scout import triage
-from oomlint.source import SourceError, read_source
+from oomlint.source import Kind, SourceError, read_source
 from oomlint.suppress import Suppressions, apply
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class _Checker:
         fresh: Verdict | None = None
         known = self._job.verdicts.get(digest)
         if known is None:
-            seen = triage(source.text)
+            seen = triage(source.text, notebook=source.kind is Kind.NOTEBOOK)
             known = fresh = (seen.parse, seen.error)
         parse, mistake = known
         broken = None

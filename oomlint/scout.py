@@ -43,7 +43,7 @@ def is_worker_word(keyword: str) -> bool:
     return _WORKER_WORD.search(keyword) is not None
 
 
-def triage(text: str) -> Triage:
+def triage(text: str, *, notebook: bool = False) -> Triage:
     """Look at the text of a program."""
     if not _WORDS.search(text) and not _TORCH_WORD.search(text):
         return Triage(parse=False)
@@ -58,7 +58,7 @@ def triage(text: str) -> Triage:
         return Triage(parse=False, error=(1, 1, "nested too deeply to be parsed"))
     except ValueError as error:
         return Triage(parse=False, error=(1, 1, f"not valid Python: {error}"))
-    return Triage(parse=_interesting(tree))
+    return Triage(parse=_interesting(tree, notebook=notebook))
 
 
 def worth_parsing(text: str) -> bool:
@@ -66,11 +66,13 @@ def worth_parsing(text: str) -> bool:
     return triage(text).parse
 
 
-def _interesting(tree: ast.AST) -> bool:
+def _interesting(tree: ast.AST, *, notebook: bool) -> bool:
     loader_aliases = _aliases(tree)
-    if _grows(tree):
+    if _grows(tree) or (notebook and _shows(tree)):
         return True
     for node in ast.walk(tree):
+        if _keeps(node):
+            return True
         if isinstance(node, ast.Call):
             name = _name(node.func)
             if name.endswith(("Loader", "loader", "TrainingArguments")) or name in loader_aliases:
@@ -104,6 +106,61 @@ def _grows(tree: ast.AST) -> bool:
         if word and ("oader" in word or LOADER_NAME.search(word)):
             return True
     return any(isinstance(inner, ast.Call) and STEP_NAME.search(_name(inner.func)) for loop in loops for part in loop.body for inner in ast.walk(part))
+
+
+def _keeps(node: ast.AST) -> bool:
+    """Whether a node is what one of the rules about a single statement starts from."""
+    if isinstance(node, ast.Call):
+        name = _name(node.func)
+        keywords = {k.arg for k in node.keywords}
+        if name in {"backward", "manual_backward"}:
+            return bool(keywords & {"retain_graph", "create_graph"}) or len(node.args) > 1
+        if name in {"empty_cache", "collect"}:
+            return not node.args
+        if name == "load":
+            return len(node.args) <= 1 and "map_location" not in keywords and None not in keywords
+        if name.startswith("register_") and name.endswith("hook"):
+            return True
+        if name[:1].isupper() and any(isinstance(part, ast.Call) and _name(part.func) in {"parameters", "named_parameters"} for a in node.args for part in ast.walk(a)):
+            return True
+        return "compute_metrics" in keywords or "pin_memory" in keywords or name == "pin_memory"
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Call) and _name(node.value.func) == "predict" and isinstance(node.value.func, ast.Attribute) and bool(node.value.args)
+    if isinstance(node, ast.ImportFrom):
+        return any(a.name in {"empty_cache", "collect", "load"} for a in node.names)
+    if isinstance(node, ast.ExceptHandler):
+        return node.name is not None and any(
+            (isinstance(part, ast.Call) and _name(part.func) in {"append", "add", "appendleft"}) or (isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Subscript))
+            for inner in node.body
+            for part in ast.walk(inner)
+        )
+    if isinstance(node, ast.ClassDef):
+        return bool(node.bases) and any(_sets_on_first(item) for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"})
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
+        return _carries(node.targets[0], node.value)
+    return False
+
+
+def _sets_on_first(node: ast.FunctionDef) -> bool:
+    """Whether a function sets attributes of its first parameter."""
+    params = [*node.args.posonlyargs, *node.args.args]
+    first = params[0].arg if params else ""
+    return first not in {"", "self"} and any(
+        isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name) and part.value.id == first for part in ast.walk(node)
+    )
+
+
+def _carries(target: ast.expr, call: ast.Call) -> bool:
+    """Whether a call is given what it sets, behind its first argument: a state that goes around."""
+    if len(call.args) + len(call.keywords) <= 1:
+        return False
+    given = {ast.dump(part).replace("Store()", "Load()") for a in (*call.args[1:], *(k.value for k in call.keywords)) for part in ast.walk(a) if isinstance(part, ast.Name | ast.Attribute)}
+    return any(ast.dump(part).replace("Store()", "Load()") in given for part in ast.walk(target) if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Store))
+
+
+def _shows(tree: ast.AST) -> bool:
+    """Whether a cell may end with a value that the notebook keeps."""
+    return isinstance(tree, ast.Module) and any(isinstance(item, ast.Expr) and isinstance(item.value, ast.Name | ast.Call) for item in tree.body)
 
 
 def _aliases(tree: ast.AST) -> set[str]:

@@ -116,10 +116,14 @@ class Buffers:
 
     def _judge_all(self, module: Module) -> Iterator[Growth]:
         best: dict[cst.CSTNode, Growth] = {}
+        beside: dict[cst.CSTNode, dict[cst.CSTNode, Store]] = {}  # what else a loop collects, too small to be told of alone
         for record in self.runs.of(module):
             for store in record.stores:
                 growth = self._judge(store, record, module)
                 if growth is None:
+                    if store.kind in {"append", "extend"} and store.module is module and not store.via:
+                        for loop in self._growing(store, record)[-1:]:
+                            beside.setdefault(loop.node, {})[store.node] = store
                     continue
                 known = best.get(growth.node)
                 if known is None or (growth.code, growth.severity.rank) < (known.code, known.severity.rank):
@@ -130,6 +134,9 @@ class Buffers:
         for group in groups.values():
             group.sort(key=lambda growth: module.tree.span(growth.node))
             first = group[0]
+            if first.code in {"OOM219", "OOM220"}:
+                others = [store for node, store in beside.get(first.loop.node, {}).items() if node not in best]
+                first.facts["beside"] = sorted(others, key=lambda store: module.tree.span(store.node))
             yield Growth(
                 first.code, first.severity, first.confidence, first.node, first.loop, tuple(g.store for g in group), first.record, first.freed, dict(first.facts)
             )

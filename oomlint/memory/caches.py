@@ -348,11 +348,15 @@ def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) 
     what = next((h for r in scope.returns if r.value is not None and (h := heavy(r.value, frame, project)) is not None), None)
     if what is None and found and not scope.yields and names.is_method(scope) and (scope.name == "__getitem__" or _LOADS.search(scope.name)):
         what = None if _light(scope, frame, evaluator) else Heavy("what it reads", 1)
-    if what is None or (not found and not what.read):
+    if what is None or (not found and (not what.read or what.words == "the contents of a file" or not _uses_torch(home))):
         return None
     words = f"The cache of `{scope.name}`"
     kept = Heavy(f"{what.words} and the object itself" if names.is_method(scope) else what.words, what.doubt, read=what.read)
     return Cache(place, words, kept, None, tuple(found), what.doubt + (not found))
+
+
+def _uses_torch(module: Module) -> bool:
+    return any(e.kind in {"import", "from"} and "torch" in module.code(e.statement) for effects in module.root.effects.values() for e in effects)
 
 
 def _light(scope: Scope, frame: Frame, evaluator: Evaluator) -> bool:

@@ -41,7 +41,8 @@ _SCALAR_NAME = re.compile(
     r"dice|auc|f1|reward|rewards|return|returns|score|kl|count|counts|best|avg|mean)(_?(epochs?|train|val|test|history|list|all|per_epoch|curve))?\d*$",
     re.IGNORECASE,
 )
-_SCALAR_CALLS = frozenset({"item", "float", "int", "len", "round", "time", "perf_counter", "sum", "mean", "min", "max", "std", "norm", "abs"})
+_NUMBERS = frozenset({"float", "int", "len", "time", "perf_counter"})
+_REDUCTIONS = frozenset({"sum", "mean", "min", "max", "std", "norm", "median", "nanmean"})
 _SIZE = re.compile(r"\blen\(|\.size|\.shape|\.numel|max|limit|capacity|budget|(^|_)n_|num_|count|total", re.IGNORECASE)
 
 
@@ -197,7 +198,7 @@ def _role(
         return None
     if is_epoch_loop(loop, module):
         return "the epochs", most is not None
-    if trains(loop, module):
+    if trains(loop, module, itself=True):
         return "the training steps", False
     if not isinstance(loop, cst.For):
         return None
@@ -385,10 +386,12 @@ def _one_number(effect: Effect, loop: Loop, scope: Scope, module: Module, depth:
 def _scalar_call(node: cst.Call, loop: Loop, scope: Scope, module: Module, depth: int, *, epochs: bool) -> bool:
     name = names.last_name(node.func)
     dims = any(a.keyword is not None and a.keyword.value in {"dim", "axis"} for a in node.args)
-    if name in _SCALAR_CALLS and not dims:
-        base = node.func.value if isinstance(node.func, cst.Attribute) else None
-        inner = len(node.args) > (0 if base is not None and names.last_name(base) not in {"np", "torch", "numpy", "math", "time"} else 1)
-        return not inner or name in {"float", "int", "len", "round"}
+    base = node.func.value if isinstance(node.func, cst.Attribute) else None
+    if base is None or names.last_name(base) in {"np", "torch", "numpy", "math", "time"}:
+        if name in _NUMBERS or (name in _REDUCTIONS and not dims and len(node.args) == 1):
+            return True
+    elif name == "item" or (name in _REDUCTIONS and not node.args):
+        return True
     if name in {"DataFrame", "Series"}:
         row = node.args[0].value if node.args else None
         one = any(a.keyword is not None and a.keyword.value == "index" and isinstance(a.value, cst.List) for a in node.args)

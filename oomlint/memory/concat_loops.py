@@ -50,6 +50,9 @@ def batch_loader(project: Project, node: cst.BaseExpression, module: Module, sco
         if name in {"zip", "zip_longest"}:
             found = (batch_loader(project, arg.value, module, scope, depth) for arg in node.args)
             return next((one for one in found if one is not None), None)
+        last = node.args[-1].value if name in {"range", "trange"} and node.args else None
+        if isinstance(last, cst.Call) and names.last_name(last.func) == "len" and len(last.args) == 1:
+            return batch_loader(project, last.args[0].value, module, scope, depth)  # the body takes `next(iterator)`
     like = loader_like(project, node, module, scope)
     if like is not None or depth or not isinstance(node, cst.Name):
         return like
@@ -110,12 +113,15 @@ def is_backward(call: cst.Call, module: Module) -> bool:
     return name in {"backward", "manual_backward"} or (name == "step" and _STEPS.search(module.code(call.func.value)) is not None)
 
 
-def trains(loop: Loop, module: Module) -> bool:
-    """Whether a loop's own rounds make steps of an optimizer: not those of an epoch loop inside it, which trains a model a round."""
+def trains(loop: Loop, module: Module, *, itself: bool = False) -> bool:
+    """Whether a loop's rounds make steps of an optimizer: not those of an epoch loop inside it, which trains a model a round.
+
+    ``itself`` asks for steps in the loop's own body, in no loop inside it.
+    """
     for call in descend(loop.body, into_scopes=False):
         if isinstance(call, cst.Call) and is_backward(call, module):
             between = [n for n in _until(call, loop, module) if isinstance(n, cst.For | cst.While)]
-            if not any(is_epoch_loop(inner, module) for inner in between):
+            if not between or (not itself and not any(is_epoch_loop(inner, module) for inner in between)):
                 return True
     return False
 

@@ -9,6 +9,7 @@ import libcst as cst
 
 from oomlint.finding import Edit, Fix, Safety
 from oomlint.memory.buffers import has_backward, is_evaluation
+from oomlint.memory.growth_fixes import result_differentiated
 from oomlint.memory.rewrites import import_edit, imported_as
 from oomlint.memory.runs import runs_of
 from oomlint.model.held import Mode
@@ -33,7 +34,7 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
     records = runs.records(module, scope) if record.frame is not None and scope is record.frame.scope else [record]
     if any(has_backward(other, inner) for other in records for inner in other.loops if inner.node is loop.node):
         return None  # the same loop trains where it is called another way
-    if _differentiated(found, project):
+    if _differentiated(found, project) or result_differentiated(scope, module, project) or reads_mode(loop.scope.node):
         return None
     name = imported_as(module, "torch")
     edits: list[Edit] = []
@@ -44,7 +45,7 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
         name = "torch"
     elif any(name in inner.effects for inner in _inside(module, loop.node, scope)):
         return None  # another thing of that name
-    known = all(event.known for event in record.forwards if loop in event.loops)
+    known = all(event.known and event.plain for event in record.forwards if loop in event.loops)
     strange = [use for use in record.uses if loop in use.loops and (use.what.startswith("module.") or (use.what.startswith("given to") and not _HARMLESS.search(use.what)))]
     safety = Safety.SAFE if known and not strange else Safety.UNSAFE
     node = scope.node
@@ -70,6 +71,11 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
         return None
     inner = _wrapped(loop.node, module, text, f"with {name}.no_grad():")
     return Fix(safety, "record no graph in this loop", (*edits, *inner)) if inner else None
+
+
+def reads_mode(node: cst.CSTNode) -> bool:
+    """Whether code asks whether gradients are recorded."""
+    return any(isinstance(part, cst.Attribute) and part.attr.value in {"requires_grad", "grad_fn", "is_grad_enabled", "is_leaf"} for part in descend(node))
 
 
 def _inside(module: Module, node: cst.CSTNode, scope: object) -> list[object]:

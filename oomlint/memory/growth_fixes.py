@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Edit, Fix, Safety
+from oomlint.memory.runs import runs_of
 from oomlint.model import names
 from oomlint.model.held import Device, Graph, Held, Kind, Storage
 from oomlint.syntax.edits import Text
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
 
     from oomlint.memory.buffers import Growth
     from oomlint.model.events import Store
-    from oomlint.model.project import Module
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
 
     # An element that is stored, with what it holds, to the edits that mend it; None where it cannot be mended.
     Mend = Callable[[cst.BaseExpression, Held], list[Edit] | None]
 
 _READS_GRAPH = frozenset({"grad_fn", "requires_grad", "is_leaf", "retain_grad", "register_hook"})
+_DIFFERENTIATES = frozenset({"backward", "grad", "manual_backward"})
 _CONVERSIONS = frozenset({"cpu", "to", "float", "double", "half", "bfloat16", "type", "astype", "cuda"})
 
 
@@ -95,6 +98,81 @@ def on_host(module: Module) -> Mend:
         return suffixed(module, node, ".cpu()") if held.kind in {Kind.TENSOR, Kind.OPAQUE} else None
 
     return mend
+
+
+def stays_detached(growth: Growth, project: Project) -> bool:
+    """Whether nothing can tell what is stored from the same without its graph: nobody asks for the graph, shows it, or differentiates the result."""
+    if reads_graph(growth.stores) or any(store.scope.yields for store in growth.stores):
+        return False
+    for store in growth.stores:
+        for loop in store.loops:
+            if result_differentiated(loop.scope, loop.module, project):
+                return False
+        if isinstance(store.node, cst.AugAssign | cst.Assign) and _shown(store):
+            return False
+    return not any(
+        via.call in {event_via.call for event in growth.record.backwards for event_via in event.via} for store in growth.stores for via in store.via if via.module is store.module and via.this
+    )
+
+
+def _shown(store: Store) -> bool:
+    """Whether the sum itself is printed: a tensor shows its history."""
+    target = store.node.target if isinstance(store.node, cst.AugAssign) else store.node.targets[0].target if isinstance(store.node, cst.Assign) else None
+    if not isinstance(target, cst.Name):
+        return False
+    scope = store.module.walk.scope_at(store.node)
+    for call in scope.calls:
+        if names.last_name(call.func) in {"print", "str", "repr", "info", "write"}:
+            for arg in call.args:
+                if isinstance(arg.value, cst.Name) and arg.value.value == target.value:
+                    return True
+                if isinstance(arg.value, cst.FormattedString):
+                    for part in arg.value.parts:
+                        if isinstance(part, cst.FormattedStringExpression) and part.format_spec is None and isinstance(part.expression, cst.Name) and part.expression.value == target.value:
+                            return True
+    return False
+
+
+def result_differentiated(scope: Scope, module: Module, project: Project) -> bool:
+    """Whether a caller computes gradients of something that it makes of the function's result."""
+    if scope.parent is None:
+        return False
+    for site in runs_of(project).evaluator.calls.sites(module, scope)[:8]:
+        walk = site.module.walk
+        for above in walk.ancestors(site.call):
+            if isinstance(above, cst.Call) and names.last_name(above.func) in _DIFFERENTIATES:
+                return True
+            if isinstance(above, cst.BaseSmallStatement | cst.BaseCompoundStatement):
+                break
+        statement = walk.statement_of(site.call)
+        grown: set[str] = set()
+        if isinstance(statement, cst.Assign):
+            grown = {node.value for target in statement.targets for node in descend(target.target) if isinstance(node, cst.Name)}
+        elif isinstance(statement, cst.AugAssign):
+            grown = {node.value for node in descend(statement.target) if isinstance(node, cst.Name)}
+        grown.discard("self")
+        for _ in range(3):
+            for name, effects in site.scope.effects.items():
+                if any(effect.value is not None and _mentions(effect.value, grown) for effect in effects):
+                    grown.add(name)
+            grown.discard("self")
+        for call in site.scope.calls:
+            if names.last_name(call.func) in _DIFFERENTIATES and _mentions(call, grown):
+                return True
+        if isinstance(statement, cst.Return) and site.scope is not scope and site.scope.parent is not None and _differentiated_above(site.scope, site.module, project):
+            return True
+    return False
+
+
+def _differentiated_above(scope: Scope, module: Module, project: Project) -> bool:
+    for site in runs_of(project).evaluator.calls.sites(module, scope)[:4]:
+        if any(names.last_name(call.func) in _DIFFERENTIATES for call in site.scope.calls):
+            return True
+    return False
+
+
+def _mentions(node: cst.CSTNode, words: set[str]) -> bool:
+    return any(isinstance(part, cst.Name) and part.value in words for part in descend(node))
 
 
 def fix(growth: Growth, module: Module, message: str, mend: Mend, safety: Callable[[Held], Safety]) -> Fix | None:
@@ -172,12 +250,15 @@ def written_later(growth: Growth) -> bool:
         if expression is None:
             return True
         roots = {node.value for node in descend(expression) if isinstance(node, cst.Name)}
+        roots |= {root[1] for root in store.path[:1] if isinstance(root, tuple) and root[1] != "self"}
         for node in descend(growth.loop.node.body):
             if isinstance(node, cst.AugAssign) and any(isinstance(part, cst.Name) and part.value in roots for part in descend(node.target)):
                 return True
             if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Subscript):
                 if any(isinstance(part, cst.Name) and part.value in roots for part in descend(node.target.value)):
                     return True
+            if isinstance(node, cst.Arg) and node.keyword is not None and node.keyword.value == "out" and _mentions(node.value, roots | {"out"}):
+                return True
             if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
                 word = node.func.attr.value
                 if word.endswith("_") and not word.startswith("_") and any(isinstance(part, cst.Name) and part.value in roots for part in descend(node.func.value)):

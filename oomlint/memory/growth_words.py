@@ -48,7 +48,11 @@ def kept(growth: Growth) -> str:
 
 def related(growth: Growth, module: Module) -> list[Place]:
     """The loop's other statements, and the loader where it is known."""
-    return [module.place(other_node(store, module), "here, too") for store in growth.stores[1:]]
+    found = [module.place(other_node(store, module), "here, too") for store in growth.stores[1:]]
+    beside = growth.facts.get("beside")
+    if isinstance(beside, list):
+        found += [module.place(store.node, "kept as well") for store in beside]
+    return found
 
 
 def other_node(store: Store, module: Module) -> cst.CSTNode:

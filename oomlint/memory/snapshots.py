@@ -242,6 +242,10 @@ def _limited(path: Path, scope: Scope) -> bool:
         for method in owner.children:
             found.extend(e for e in method.effects.get(names.self_name(method) or "", ()) if e.path == path[1])
     values = [e.value for e in found if e.kind == "assign"]
+    # A table of containers: `{"model": deque(maxlen=5)}`.
+    tables = [e.value for e in scope.effects.get(path[0], ()) if e.kind == "assign" and e.path == path[1][: len(e.path)] and isinstance(e.value, cst.Dict)]
+    if any(isinstance(n, cst.Call) and names.last_name(n.func) == "deque" for table in tables for n in descend(table)):
+        return True
     return any(isinstance(value, cst.Call) and names.last_name(value.func) not in _ENDLESS for value in values)
 
 

@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.finding import Edit, Fix, Safety
 from oomlint.memory.runs import runs_of
 from oomlint.model import names
-from oomlint.model.values import ClassRef
+from oomlint.model.values import ClassRef, External
 from oomlint.syntax.edits import Text
 from oomlint.syntax.walk import descend
 
@@ -38,6 +38,8 @@ def clearing(found: StepList, module: Module, project: Project) -> Fix | None:
         edit = _new_hook(owner, module, hook, statements)
     else:
         if names.self_name(own) != "self":
+            return None
+        if not all(_only_reduced(own, module, one.name, project) for one in lists):
             return None
         edit = _last_statement(own, module, statements)
     if edit is None:
@@ -92,6 +94,25 @@ def _new_hook(owner: Scope, module: Module, hook: str, statements: list[str]) ->
     return text.replaced(stop, stop, f"\n\n{indent}def {hook}(self):{body}")
 
 
+def _only_reduced(own: Scope, module: Module, name: str, project: Project) -> bool:
+    """Whether the hook only reads the list: nothing of it keeps the list itself."""
+    evaluator = runs_of(project).evaluator
+    frame = evaluator.calls.plain_frame(module, own)
+    for node in descend(own.suite):
+        if not (isinstance(node, cst.Attribute) and node.attr.value == name):
+            continue
+        above = module.walk.parents.get(node)
+        if isinstance(above, cst.Attribute | cst.Subscript | cst.For | cst.CompFor | cst.Comparison | cst.BooleanOperation | cst.UnaryOperation | cst.If):
+            continue
+        call = module.walk.parents.get(above) if isinstance(above, cst.Arg) else None
+        if not isinstance(call, cst.Call):
+            return False
+        found = [alt.value.name for alt in evaluator.values(call.func, frame)[:1] if isinstance(alt.value, External)]
+        if not found or not found[0].startswith(("torch.", "numpy.", "builtins.len", "builtins.sum", "builtins.zip", "builtins.enumerate", "builtins.max", "builtins.min", "sklearn.")):
+            return False
+    return True
+
+
 def _line_end(text: Text, offset: int) -> int:
     """The end of the line that an offset stands in, its comment included."""
     match = re.compile(r"\r\n|\r|\n").search(text.text, offset)
@@ -105,7 +126,9 @@ def _read_elsewhere(found: StepList, hook: str, project: Project) -> bool:
     line = [base for base in evaluator.lineage(found.cls) if isinstance(base, ClassRef)] + evaluator.calls.subclasses(found.cls.scope)
     for cls in line:
         for method in cls.scope.children:
-            if method.is_function and method.name not in allowed:
+            if method.is_function and any(names.last_name(call.func) in {"getattr", "vars", "__getattribute__"} for call in method.calls):
+                return True
+            if method.is_function and (method.name not in allowed or (cls is not line[0] and method.name == hook)):
                 for node in descend(method.suite):
                     if isinstance(node, cst.Attribute) and node.attr.value == found.name:
                         return True

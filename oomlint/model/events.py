@@ -94,6 +94,7 @@ class Forward(Event):
     name: str = ""
     known: bool = False  # whether it is a module by its class, not by its name
     trainable: bool = True
+    plain: bool = False  # whether its numbers are the same bit for bit without gradients
 
 
 @dataclass(slots=True, eq=False)

@@ -17,7 +17,7 @@ from oomlint.model.flow_state import BUDGET, DEEPEST, FORWARD_BUDGET, Activation
 from oomlint.model.flow_values import NAMED, batch, named_size
 from oomlint.model.held import NOWHERE, PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Path, meet, mixed
 from oomlint.model.torch_tables import BATCHES_NAME
-from oomlint.model.values import Bound, Frame, FunctionRef
+from oomlint.model.values import Bound, Frame, FunctionRef, Instance
 from oomlint.scout import LOADER_NAME
 from oomlint.syntax.walk import UNKNOWN_KEY, block_of, constant_key, descend
 
@@ -291,7 +291,8 @@ class Flow(FlowCalls):
         added = self.value(node.value, state)
         if isinstance(node.operator, cst.AddAssign | cst.SubtractAssign):
             if added.kind is Kind.PACK and (before.kind in {Kind.PACK, Kind.UNKNOWN}):
-                self.stored(node, state, "append", self._home_of(node.target, before, state), added.any(), node.value, before)
+                shown = node.value if isinstance(node.value, cst.List | cst.Tuple) else None
+                self.stored(node, state, "append", self._home_of(node.target, before, state), added.any(), shown, before)
                 path = self._home_of(node.target, before, state)
                 if path:
                     state.env[path] = before.having(kind=Kind.PACK, inside=meet(before.inside, added.any()), tags=before.tags | frozenset({id(node)}), exact=False, home=path)
@@ -304,6 +305,12 @@ class Flow(FlowCalls):
         self, node: cst.CSTNode, target: cst.BaseExpression, kind: str, before: Held, added: Held, expression: cst.BaseExpression | None, state: State
     ) -> None:
         path = self._home_of(target, before, state)
+        this = before.value if before.kind is Kind.OBJECT and isinstance(before.value, Instance) else None
+        if this is not None:
+            method = self.evaluator.method(this, "__iadd__") or self.evaluator.method(this, "__add__")
+            if method is not None and expression is not None:
+                self.run_function(method, cst.Call(expression), [], {names.parameters(method.scope)[-1].name.value: added}, before.home, state)
+            return
         self.stored(node, state, kind, path, added, expression, before)
         total = mixed([before, added]) if before.kind is not Kind.UNKNOWN else added.having(sure=False)
         if before.kind is Kind.PLAIN and added.tensorlike:

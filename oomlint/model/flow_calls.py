@@ -14,6 +14,7 @@ from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Mode, 
 from oomlint.model.torch_tables import (
     BACKWARD_NAME,
     CASTS,
+    FAST_PATH,
     FROZEN_NAME,
     HARMLESS_CALL,
     HOST_LIBRARIES,
@@ -42,6 +43,7 @@ _TAKES: Final = frozenset({"pop", "popleft", "popitem"})
 _ASKS_GRADIENTS: Final = frozenset({"requires_grad_", "retain_grad", "register_hook"})
 _ITERATES: Final = frozenset({"builtins.enumerate", "builtins.zip", "tqdm.tqdm", "builtins.iter", "builtins.reversed", "itertools.islice", "builtins.sorted", "builtins.list", "builtins.tuple"})
 _PROGRESS: Final = frozenset({"tqdm", "trange", "track", "progress_bar", "prog", "ProgressBar", "Bar", "notebook_tqdm", "auto_tqdm", "iter", "log_every", "data_prefetcher", "DataPrefetcher", "MpDeviceLoader", "per_device_loader", "ParallelLoader"})
+_DEEPEST_PARTS: Final = 6  # modules inside modules
 _GATHERS: Final = frozenset({"gather", "gather_for_metrics", "all_gather", "reduce", "reduce_tensor", "reduce_value", "reduce_mean", "all_reduce_mean", "distributed_concat"})
 _LIKE_FORWARD: Final = re.compile(r"^forward_|^extract_feat|^embed$|^get_\w*(features|embeddings?)$|^encode_(image|text|audio|video)s?$|^features$")
 _FREEZES: Final = ("freeze", "requires_grad", "toggle_grad")
@@ -232,7 +234,7 @@ class FlowCalls(FlowValues):
             if method is not None:
                 mode = self.gradients.decorated(method.scope, method.module) or mode
             if own:
-                self.went_forward(node, State(state.env, mode, state.evaluating), name, known=True, trainable=not module.frozen)
+                self.went_forward(node, State(state.env, mode, state.evaluating), name, known=True, trainable=not module.frozen, plain=self._is_plain(this.cls))
             if method is not None:
                 inner = self.output_of(method, self._params(method.scope, node, given), mode)
                 if method.scope in self.known.asking:
@@ -243,7 +245,7 @@ class FlowCalls(FlowValues):
                     return self._adopted(inner, loss)
                 return loss
         else:
-            self.went_forward(node, State(state.env, mode, state.evaluating), name, known=module.value is not None, trainable=not module.frozen)
+            self.went_forward(node, State(state.env, mode, state.evaluating), name, known=module.value is not None, trainable=not module.frozen, plain=module.value is not None and module.moved != "fast")
         records = mode.records
         if module.frozen and records is Graph.YES:
             # By its name, a module may be frozen; where it was frozen in sight, only what goes in brings a graph.
@@ -254,6 +256,27 @@ class FlowCalls(FlowValues):
         if inner is None or inner.kind in {Kind.UNKNOWN, Kind.OBJECT, Kind.MODULE, Kind.ITERABLE, Kind.PLAIN}:
             return fallback
         return self._trusted(inner, fallback)
+
+    def _is_plain(self, cls: ClassRef, depth: int = 0) -> bool:
+        """Whether neither a class nor what it is made of has another path for inference."""
+        known = self.known.fast.get(cls.scope)
+        if known is not None:
+            return not known
+        self.known.fast[cls.scope] = False
+        fast = depth > _DEEPEST_PARTS
+        for base in self.evaluator.lineage(cls):
+            if not isinstance(base, ClassRef):
+                fast = fast or not (base.name.startswith(("torch.nn.Module", "builtins.", "abc.")) or base.name.endswith("LightningModule"))
+                continue
+            fast = fast or FAST_PATH.search(base.module.code(base.scope.node)) is not None
+            for scope in base.scope.children:
+                for call in scope.calls if not fast else ():
+                    if isinstance(call.func, cst.Name | cst.Attribute):
+                        for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(base.module, scope))[:1]:
+                            if isinstance(alt.value, ClassRef) and alt.value.scope is not cls.scope:
+                                fast = fast or not self._is_plain(alt.value, depth + 1)
+        self.known.fast[cls.scope] = fast
+        return not fast
 
     def _are_tensors(self, node: cst.Call, given: list[Held]) -> None:
         for arg, held in zip(node.args, given, strict=True):
@@ -376,6 +399,12 @@ class FlowCalls(FlowValues):
             self.went_backward(node, state, meet_all(args[:1]), retain=_flag(node, "retain_graph") or _flag(node, "create_graph"))
             self.used(node, state, "gradients")
             return Held(Kind.PACK, inside=tensor(graph=Graph.MAYBE)) if last == "grad" else PLAIN
+        if name == "torch.is_grad_enabled":
+            self.used(node, state, "gradients")
+            return PLAIN
+        if name.startswith(("torch.distributions.", "torch.nn.utils.rnn.pack_")):
+            found = mixed(args)
+            return UNKNOWN.having(graph=found.graph, sources=found.sources, tags=found.tags)
         if name.startswith(("torch.nn.utils.clip_grad", "torch.manual_seed", "torch.cuda.", "torch.save", "torch.distributed.")):
             return tensor(size=Size.SCALAR, device=Device.UNKNOWN) if "clip_grad" in name else PLAIN
         if name.startswith("builtins."):
@@ -783,9 +812,10 @@ class FlowCalls(FlowValues):
             return self._tensor_method(node, method, base.having(kind=Kind.TENSOR, device=base.device, home=()), args, state)
         if method in _ADDS - {"put", "add"} and args and base.home:
             self.stored(node, state, "append", base.home, args[-1], node.args[-1].value, base)
-            self._grow(base.home, base, args[-1], node, state)
+            if base.kind is not Kind.OBJECT:
+                self._grow(base.home, base, args[-1], node, state)
             return PLAIN
-        if method == "extend" and args and base.home:
+        if method == "extend" and args and base.home and base.kind is not Kind.OBJECT:
             added = args[0].any() if args[0].kind is Kind.PACK else self.element_of(args[0])
             self.stored(node, state, "extend", base.home, added, node.args[0].value, base)
             self._grow(base.home, base, added, node, state)

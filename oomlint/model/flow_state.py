@@ -100,6 +100,7 @@ class Known:
     outputs: dict[object, Held | None] = field(default_factory=dict)  # what `forward` of a class returns
     codes: dict[cst.CSTNode, str] = field(default_factory=dict)
     statics: dict[object, Held] = field(default_factory=dict)
+    fast: dict[Scope, bool] = field(default_factory=dict)  # classes that hold layers with another path for inference
     asking: set[Scope] = field(default_factory=set)  # `forward` methods that ask for gradients themselves
 
 
@@ -197,11 +198,11 @@ class Flowing(ABC):
         if self.recording:
             self.record.backwards.append(Backward(node, *self._around(state), held.all_sources, held.all_tags, retain, known))
 
-    def went_forward(self, node: cst.CSTNode, state: State, name: str, *, known: bool, trainable: bool) -> None:
+    def went_forward(self, node: cst.CSTNode, state: State, name: str, *, known: bool, trainable: bool, plain: bool = False) -> None:
         """Note a module's call."""
         self.noted += 1
         if self.recording:
-            self.record.forwards.append(Forward(node, *self._around(state), name, known, trainable))
+            self.record.forwards.append(Forward(node, *self._around(state), name, known, trainable, plain))
 
     def used(self, node: cst.CSTNode, state: State, what: str, held: Held = UNKNOWN) -> None:
         """Note something else that matters."""

@@ -12,6 +12,7 @@ from oomlint.model.flow_state import Flowing, instance_of, module_of
 from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Mode, Size, Storage, meet, meet_all, mixed, pack, tensor
 from oomlint.model.torch_tables import (
     DENSE_NAME,
+    FAST_PATH,
     FROZEN_NAME,
     LOSS_NAME,
     MODULE_NAME,
@@ -148,6 +149,8 @@ class FlowValues(Flowing):
         path = self.act.path(node.value)
         known = state.env.get(path)
         if known is not None:
+            if known.kind in {Kind.PACK, Kind.OBJECT} and known.home != path and known.home in state.env:
+                return state.env[known.home]  # another name of the same object
             return self._by_name(known, node, path) if known.kind is Kind.UNKNOWN else known
         if node.value in self.act.params:
             return self.act.params[node.value]
@@ -235,6 +238,11 @@ class FlowValues(Flowing):
             return PLAIN
         if base.kind is Kind.MODULE and word == "module":
             return base
+        this = instance_of(base)
+        if this is not None and path and not base.frozen:
+            getter = self.evaluator.method(this, word)
+            if getter is not None and names.is_property(getter.scope):
+                return self.run_function(getter, cst.Call(node), [], {}, base.home, state)
         found = self.member(base, word)
         if base.kind is Kind.MODULE and found.kind is Kind.UNKNOWN and instance_of(base) is None and word in {"training", "device", "dtype"}:
             return PLAIN
@@ -477,11 +485,13 @@ class FlowValues(Flowing):
             if last == "Parameter":
                 return tensor(graph=Graph.YES, sources=frozenset({id(call)}), size=Size.UNKNOWN)
             if last[:1].isupper():
-                return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None)
+                fast = FAST_PATH.search(frame.module.code(call)) is not None
+                return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved="fast" if fast else "")
         if name.startswith(TRAINABLE_FACTORIES):
             if last.endswith(("Tokenizer", "TokenizerFast", "Config", "Processor", "FeatureExtractor", "Arguments", "Trainer", "Weights")) or "okenizer" in name or "schedule" in name.lower():
                 return Held(Kind.OBJECT, value=External(name))
-            return module_of(frozen=FROZEN_NAME.search(name) is not None)
+            plain = name.startswith("torchvision.models.") and not FAST_PATH.search(name)
+            return module_of(value=External(name) if plain else None, frozen=FROZEN_NAME.search(name) is not None)
         if name.startswith("torch.optim."):
             return Held(Kind.OBJECT, value=External(name))
         loader = self.loader_of(call, frame.module, frame.scope, frame) if "oader" in name else None

@@ -154,7 +154,15 @@ class Held:
     @property
     def all_tags(self) -> Ids:
         """Tags of all parts, and of the container itself."""
-        return frozenset().union(*(leaf.tags for leaf in self.leaves()), self.tags)
+        return self._tags(0)
+
+    def _tags(self, depth: int) -> Ids:
+        if self.kind is not Kind.PACK or depth >= _DEEPEST:
+            return self.tags
+        parts = [held for _, held in self.items]
+        if self.inside is not None:
+            parts.append(self.inside)
+        return self.tags.union(*(part._tags(depth + 1) for part in parts))  # noqa: SLF001 - the same class
 
     def item(self, key: object) -> Held | None:
         """A known element."""

@@ -36,6 +36,8 @@ PARAMETERLESS: Final = re.compile(
     r"|Dropout\w*|AlphaDropout|MaxPool\dd|AvgPool\dd|AdaptiveAvgPool\dd|AdaptiveMaxPool\dd|Upsample|UpsamplingBilinear2d|UpsamplingNearest2d|PixelShuffle"
     r"|Flatten|Unflatten|Identity|ZeroPad2d|ReflectionPad\dd|ReplicationPad\dd|ConstantPad\dd|CosineSimilarity|PairwiseDistance|Fold|Unfold)$",
 )
+# Layers whose numbers differ in the last bits (or more) without gradients: they take another path (torch 2.13, run).
+FAST_PATH: Final = re.compile(r"Transformer|MultiheadAttention|LSTM|vit_|swin|ViT|Swin|maxvit|scaled_dot_product|flash_attn|xformers|is_grad_enabled|checkpoint\(")
 LOSS_NAME: Final = re.compile(
     r"(^|_)(loss|losses|criterion|criterions|criteria|objective|nll|mse|bce|cross_entropy|kld|kl_div|l1|l2|elbo|penalty|regularizer|rmse|mae)(_|\d|$)"
     r"|loss(es|_?fn|_?func|_?f|er)?\d*$|[a-z]Loss|^Loss|Criterion",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.growth_fixes import detached, fix, reads_graph, store_fix
+from oomlint.memory.growth_fixes import detached, fix, stays_detached, store_fix
 from oomlint.memory.growth_words import kept, loop_of, related, target_of, what_of
 from oomlint.memory.step_lists import graphs_in_steps
 from oomlint.rule import Rule
@@ -113,7 +113,7 @@ class AppendAttachedTensor(Rule):
             store = growth.store
             message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} with its graph: {kept(growth)}"
             mend = None
-            if not reads_graph(growth.stores):
+            if stays_detached(growth, project):
                 mend = fix(growth, module, "keep it without its graph", detached(module), lambda held: Safety.SAFE if held.sure else Safety.UNSAFE)
             yield self.finding(
                 module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend

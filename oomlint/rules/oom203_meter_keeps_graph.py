@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.finding import Safety, Severity
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.growth_fixes import meter_fix, reads_graph
+from oomlint.memory.growth_fixes import meter_fix, stays_detached
 from oomlint.memory.growth_words import kept, loop_of, other_node
 from oomlint.rule import Rule
 
@@ -136,5 +136,5 @@ class MeterKeepsGraph(Rule):
             store = growth.store
             places = [store.module.place(store.node, "kept here")]
             places += [module.place(other_node(other, module), "here, too") for other in growth.stores[1:]]
-            mend = None if reads_graph(growth.stores) else meter_fix(growth, module, "hand it over without its graph")
+            mend = None if not stays_detached(growth, project) else meter_fix(growth, module, "hand it over without its graph")
             yield self.finding(module.place(call), message, severity=growth.severity, confidence=growth.confidence, related=places, fix=mend)

@@ -130,6 +130,8 @@ class UnboundedCache(Rule):
 
 
 def _message(cache: Cache) -> str:
+    if not cache.readers:
+        return f"{cache.words} keeps {cache.what.words} for each argument that it was ever called with, in every process that calls it"
     many = max((int(alt.const) for one in cache.readers if (alt := one.most) is not None and isinstance(alt.const, int)), default=0)
     where = f"and each of {many} workers fills one of its own" if many > 1 else "and each worker process fills one of its own"
     return f"{cache.words} keeps {cache.what.words} for each key that a sample asks for and lets go of nothing: it grows with the data set, {where}"
