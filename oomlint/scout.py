@@ -121,7 +121,9 @@ def _keeps(node: ast.AST) -> bool:
             return len(node.args) <= 1 and "map_location" not in keywords and None not in keywords
         if name.startswith("register_") and name.endswith("hook"):
             return True
-        if name[:1].isupper() and any(isinstance(part, ast.Call) and _name(part.func) in {"parameters", "named_parameters"} for a in node.args for part in ast.walk(a)):
+        if name[:1].isupper() and any(
+            isinstance(part, ast.Call) and _name(part.func) in {"parameters", "named_parameters"} for a in node.args for part in ast.walk(a)
+        ):
             return True
         return "compute_metrics" in keywords or "pin_memory" in keywords or name == "pin_memory"
     if isinstance(node, ast.Expr):
@@ -130,12 +132,15 @@ def _keeps(node: ast.AST) -> bool:
         return any(a.name in {"empty_cache", "collect", "load"} for a in node.names)
     if isinstance(node, ast.ExceptHandler):
         return node.name is not None and any(
-            (isinstance(part, ast.Call) and _name(part.func) in {"append", "add", "appendleft"}) or (isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Subscript))
+            (isinstance(part, ast.Call) and _name(part.func) in {"append", "add", "appendleft"})
+            or (isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Subscript))
             for inner in node.body
             for part in ast.walk(inner)
         )
     if isinstance(node, ast.ClassDef):
-        return bool(node.bases) and any(_sets_on_first(item) for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"})
+        return bool(node.bases) and any(
+            _sets_on_first(item) for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"}
+        )
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
         return _carries(node.targets[0], node.value)
     return False
@@ -146,7 +151,8 @@ def _sets_on_first(node: ast.FunctionDef) -> bool:
     params = [*node.args.posonlyargs, *node.args.args]
     first = params[0].arg if params else ""
     return first not in {"", "self"} and any(
-        isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name) and part.value.id == first for part in ast.walk(node)
+        isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name) and part.value.id == first
+        for part in ast.walk(node)
     )
 
 
@@ -154,8 +160,17 @@ def _carries(target: ast.expr, call: ast.Call) -> bool:
     """Whether a call is given what it sets, behind its first argument: a state that goes around."""
     if len(call.args) + len(call.keywords) <= 1:
         return False
-    given = {ast.dump(part).replace("Store()", "Load()") for a in (*call.args[1:], *(k.value for k in call.keywords)) for part in ast.walk(a) if isinstance(part, ast.Name | ast.Attribute)}
-    return any(ast.dump(part).replace("Store()", "Load()") in given for part in ast.walk(target) if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Store))
+    given = {
+        ast.dump(part).replace("Store()", "Load()")
+        for a in (*call.args[1:], *(k.value for k in call.keywords))
+        for part in ast.walk(a)
+        if isinstance(part, ast.Name | ast.Attribute)
+    }
+    return any(
+        ast.dump(part).replace("Store()", "Load()") in given
+        for part in ast.walk(target)
+        if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Store)
+    )
 
 
 def _shows(tree: ast.AST) -> bool:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from oomlint.model.events import Loop, Store
     from oomlint.model.project import Module
 
-_COUNTER: Final = re.compile(r"(^|_)(i|j|k|n|it|iter|idx|index|step|steps|batch|batch_idx|batch_i|batch_id|batch_num|count|counter|num|seen|shown|saved|total|kept|done|cnt|iteration|have|got|collected|num_\w+|n_\w+)(_|\d|$)")
+_COUNTER: Final = re.compile(
+    r"(^|_)(i|j|k|n|it|iter|idx|index|step|steps|batch|batch_idx|batch_i|batch_id|batch_num|count|counter|num|seen|shown|saved|total|kept|done|cnt|iteration|have|got|collected|num_\w+|n_\w+)(_|\d|$)"
+)
 _TOTAL: Final = re.compile(r"(max|total|num|n)_?(train_|training_)?(steps?|iters?|iterations?|updates)|^steps$|epoch", re.IGNORECASE)
 _FEW: Final = 256  # samples
 
@@ -41,9 +43,7 @@ def bounded(store: Store, loop: Loop) -> bool:
 def counted(store: Store) -> bool:
     """Whether a test around a statement of a method that is called for each batch says that it is done a few times only."""
     spots = [(store.module, store.node), *((via.module, via.call) for via in store.via)]
-    return any(
-        _limits(test, wanted=wanted) for module, node in spots for test, wanted in path_conditions(module.walk, module.walk.scope_at(node), node)
-    )
+    return any(_limits(test, wanted=wanted) for module, node in spots for test, wanted in path_conditions(module.walk, module.walk.scope_at(node), node))
 
 
 def stops(loop: cst.For | cst.While) -> bool:
@@ -51,7 +51,12 @@ def stops(loop: cst.For | cst.While) -> bool:
     if isinstance(loop, cst.For) and any(isinstance(node, cst.Call) and names.last_name(node.func) == "islice" for node in descend(loop.iter)):
         return True
     for node in block_of(loop.body):
-        if isinstance(node, cst.If) and any(isinstance(part, cst.Break) for part in block_of(node.body)) and _limits(node.test, wanted=False) and not _TOTAL.search(_words(node.test)):
+        if (
+            isinstance(node, cst.If)
+            and any(isinstance(part, cst.Break) for part in block_of(node.body))
+            and _limits(node.test, wanted=False)
+            and not _TOTAL.search(_words(node.test))
+        ):
             return True
     return False
 
@@ -81,9 +86,12 @@ def _limits(test: cst.BaseExpression, *, wanted: bool) -> bool:
         return True
     if _counts(right) and not _counts(left):
         left, right = right, left
-        operator = {cst.LessThan: cst.GreaterThan(), cst.LessThanEqual: cst.GreaterThanEqual(), cst.GreaterThan: cst.LessThan(), cst.GreaterThanEqual: cst.LessThanEqual()}.get(
-            type(operator), operator
-        )
+        operator = {
+            cst.LessThan: cst.GreaterThan(),
+            cst.LessThanEqual: cst.GreaterThanEqual(),
+            cst.GreaterThan: cst.LessThan(),
+            cst.GreaterThanEqual: cst.LessThanEqual(),
+        }.get(type(operator), operator)
     if not _counts(left):
         return False
     if wanted:

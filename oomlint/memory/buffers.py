@@ -29,9 +29,13 @@ EVALUATION: Final = re.compile(
     r"|(^|[a-z])(Val|Valid|Validate|Validation|Validator|Eval|Evaluate|Evaluation|Evaluator|Test|Tester|Infer|Inference|Predict|Predictor)([A-Z]|$)",
 )
 _TRAINING: Final = re.compile(r"(^|_)(train|training|trn|fit)(_|$|\d)", re.IGNORECASE)
-_ATTACKS: Final = re.compile(r"attack|adversar|perturb|grad_?cam|saliency|attribut|explain|captum|(^|_)(fgsm|pgd|tta|tent|cw|ig)(_|$)|influence|adapt|fine_?tune|meta", re.IGNORECASE)
+_ATTACKS: Final = re.compile(
+    r"attack|adversar|perturb|grad_?cam|saliency|attribut|explain|captum|(^|_)(fgsm|pgd|tta|tent|cw|ig)(_|$)|influence|adapt|fine_?tune|meta", re.IGNORECASE
+)
 _METRICS: Final = ("sklearn.", "scipy.stats", "scipy.spatial", "torchmetrics.", "pandas.")
-_METRIC_NAME: Final = re.compile(r"^(?!top_k).*_score$|(^|_)auc|roc_|confusion|classification_report|(^|_)f1|accuracy|precision_recall|(^|_)map(_|$)|ndcg|pearson|spearman|kendall|(^|_)eer(_|$)")
+_METRIC_NAME: Final = re.compile(
+    r"^(?!top_k).*_score$|(^|_)auc|roc_|confusion|classification_report|(^|_)f1|accuracy|precision_recall|(^|_)map(_|$)|ndcg|pearson|spearman|kendall|(^|_)eer(_|$)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,15 @@ class Buffers:
                 others = [store for node, store in beside.get(first.loop.node, {}).items() if node not in best]
                 first.facts["beside"] = sorted(others, key=lambda store: module.tree.span(store.node))
             yield Growth(
-                first.code, first.severity, first.confidence, first.node, first.loop, tuple(g.store for g in group), first.record, first.freed, dict(first.facts)
+                first.code,
+                first.severity,
+                first.confidence,
+                first.node,
+                first.loop,
+                tuple(g.store for g in group),
+                first.record,
+                first.freed,
+                dict(first.facts),
             )
 
     # -- one store -----------------------------------------------------------------------------------------------------
@@ -264,7 +276,14 @@ class Buffers:
             return True
         for _ in range(3):
             for name, effects in scope.effects.items():
-                if name != "self" and any(e.value is not None and not e.path and e.kind in {"assign", "for"} and _mentions(e.value, derived) and loop.node in walk.ancestors(e.statement) for e in effects):
+                if name != "self" and any(
+                    e.value is not None
+                    and not e.path
+                    and e.kind in {"assign", "for"}
+                    and _mentions(e.value, derived)
+                    and loop.node in walk.ancestors(e.statement)
+                    for e in effects
+                ):
                     derived.add(name)
         for name in roots:
             for effect in scope.effects.get(name, ()):
@@ -292,13 +311,17 @@ class Buffers:
         tag = id(store.node)
         if any(tag in event.tags for event in record.backwards):
             return None  # the sum or the list is what gets differentiated
-        if store.kind in {"append", "extend", "item", "augment"} and any(tag in use.value.all_tags and use.what.startswith("given to") and _may_train(use.what) for use in record.uses):
+        if store.kind in {"append", "extend", "item", "augment"} and any(
+            tag in use.value.all_tags and use.what.startswith("given to") and _may_train(use.what) for use in record.uses
+        ):
             return None
         evaluation = is_evaluation(record, loop)
         if not evaluation and meter is None and self._differentiated_elsewhere(store, record):
             return None
         passes = [event for event in record.backwards if event.sources & sources and loop in event.loops]
-        handed = [use for use in record.uses if loop in use.loops and use.what.startswith("given to") and use.value.all_sources & sources and _may_train(use.what)]
+        handed = [
+            use for use in record.uses if loop in use.loops and use.what.startswith("given to") and use.value.all_sources & sources and _may_train(use.what)
+        ]
         freed = bool(passes or handed) and not any(event.retain for event in passes)
         if not passes and not evaluation and not record.backwards and not handed and loop.evaluating is not True:
             # Neither an evaluation nor a backward pass in sight: whoever calls this may differentiate the result.
@@ -344,7 +367,9 @@ class Buffers:
             learns = re.search(r"loss|learn|optimi|finish|backward|reinforce|policy|^update", scope.name, re.IGNORECASE)
             if not learns and not any(names.last_name(call.func) in {"backward", "grad", "manual_backward"} for call in scope.calls):
                 continue
-            if any(isinstance(part, cst.Attribute) and part.attr.value == attribute and not self._is_called(part, store.module) for part in descend(scope.suite)):
+            if any(
+                isinstance(part, cst.Attribute) and part.attr.value == attribute and not self._is_called(part, store.module) for part in descend(scope.suite)
+            ):
                 return True
         return False
 
@@ -374,18 +399,18 @@ class Buffers:
         if few_samples(loop, self.runs.evaluator):
             dense = []
         device = any(leaf.device is Device.ACCELERATOR for leaf in dense)
-        if dense and device and (evaluation or has_backward(record, loop)) and not self._feeds_metric(store) and self._read_on_host(store):
+        if dense and device and (evaluation or has_backward(record, loop)) and not self._feeds_metric(store, loop) and self._read_on_host(store, loop):
             return Growth("OOM220", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
-        if evaluation and dense and not device and not self._feeds_metric(store):
+        if evaluation and dense and not device and not self._feeds_metric(store, loop):
             return Growth("OOM219", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
         views = [leaf for leaf in leaves if leaf.view and leaf.sure and leaf.size is not Size.SCALAR]
-        if views and not self._feeds_metric(store):
+        if views and not self._feeds_metric(store, loop):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
         return None
 
     def _loader_owned(self, store: Store, record: Record, node: cst.CSTNode, owned: list[Held]) -> Growth | None:
         loops = [loop for loop in store.loops if isinstance(loop.loader, LoaderLike)]
-        if not loops or not (any(leaf.sure for leaf in owned) or self._used_as_tensor(store, record)):
+        if not loops or not (any(leaf.sure for leaf in owned) or self._used_as_tensor(store, record, loops[-1])):
             return None
         loop = loops[-1]
         like = loop.loader
@@ -399,7 +424,7 @@ class Buffers:
         severity = Severity.ERROR if known else Severity.WARNING
         return Growth("OOM207", severity, Confidence.HIGH if known else Confidence.MEDIUM, node, loop, (store,), record)
 
-    def _used_as_tensor(self, store: Store, record: Record) -> bool:
+    def _used_as_tensor(self, store: Store, record: Record, loop: Loop) -> bool:
         """Whether the element of a batch is used elsewhere as only a tensor can be: a string or a list of numbers would say nothing here."""
         if store.expression is None:
             return False
@@ -414,11 +439,11 @@ class Buffers:
                 return True
             elif isinstance(node, cst.Subscript):
                 spots.append(node.value)
-        return self._joined_later(store)
+        return self._joined_later(store, loop)
 
-    def _joined_later(self, store: Store) -> bool:
+    def _joined_later(self, store: Store, loop: Loop) -> bool:
         """Whether the buffer goes to ``torch.cat`` or ``torch.stack``."""
-        grown, scope, module = self._names_of(store)
+        grown, scope, module = self._names_of(store, loop)
         evaluator = self.runs.evaluator
         for call in scope.calls:
             if names.last_name(call.func) in {"cat", "stack", "vstack", "concat", "hstack"} and call.args and _mentions(call.args[0].value, grown):
@@ -427,15 +452,13 @@ class Buffers:
         return False
 
     @staticmethod
-    def _names_of(store: Store, steps: int = 3) -> tuple[set[object], Scope, Module]:
+    def _names_of(store: Store, loop: Loop, steps: int = 3) -> tuple[set[object], Scope, Module]:
         """Names and attributes that the buffer goes by after the loop, the function they stand in."""
         root = store.path[0]
         name = root[1] if isinstance(root, tuple) else root
         grown: set[object] = {name, *(part for part in store.path[1:] if isinstance(part, str) and part != "*")} - {"self"}
-        loop = store.loops[0] if store.loops else None
-        scope = loop.scope if loop is not None else store.scope
-        module = loop.module if loop is not None else store.module
-        loops = [node for node in descend(scope.suite, into_scopes=False) if isinstance(node, cst.CompFor)]
+        scope, module = loop.scope, loop.module
+        comprehensions = [node for node in descend(scope.suite, into_scopes=False) if isinstance(node, cst.CompFor)]
         for _ in range(steps):
             fresh: set[object] = set()
             for root_name, effects in scope.effects.items():
@@ -444,15 +467,15 @@ class Buffers:
                         if root_name != "self":
                             fresh.add(root_name)
                         fresh.update(str(part[1]) for part in effect.path if part[0] == "attr")
-            for comprehension in loops:
+            for comprehension in comprehensions:
                 if _mentions(comprehension.iter, grown):
                     fresh.update(node.value for node in descend(comprehension.target) if isinstance(node, cst.Name))
             grown |= fresh
         return grown, scope, module
 
-    def _read_on_host(self, store: Store) -> bool:
+    def _read_on_host(self, store: Store, loop: Loop) -> bool:
         """Whether what is collected ends on the host: as arrays, numbers, in a file, or with whoever called."""
-        grown, scope, _ = self._names_of(store, 1)
+        grown, scope, _ = self._names_of(store, loop, 1)
         attributes = {part for part in store.path[1:] if isinstance(part, str) and part != "*"}
         scopes = [scope]
         if attributes:
@@ -470,9 +493,9 @@ class Buffers:
                 return True
         return False
 
-    def _feeds_metric(self, store: Store) -> bool:
+    def _feeds_metric(self, store: Store, loop: Loop) -> bool:
         """Whether what is collected goes to a metric that needs all of it at once."""
-        grown, scope, module = self._names_of(store)
+        grown, scope, module = self._names_of(store, loop)
         evaluator = self.runs.evaluator
         frame = evaluator.calls.plain_frame(module, scope)
         for call in scope.calls:
@@ -492,7 +515,9 @@ class Buffers:
 # Metrics that store the very tensors that they are given (torchmetrics 1.9, run): the others count, or change their input under no_grad first.
 _LIST_METRICS: Final = re.compile(r"^(CatMetric|SpearmanCorrCoef|CosineSimilarity|CalibrationError|BinaryCalibrationError|MeanAveragePrecision|Retrieval\w+)$")
 # Curves store what they are given only for two classes, and only probabilities: logits are made into some under no_grad.
-_CURVES: Final = re.compile(r"^(Binary)?(AUROC|AveragePrecision|ROC|PrecisionRecallCurve|PrecisionAtFixedRecall|RecallAtFixedPrecision|SpecificityAtSensitivity)$")
+_CURVES: Final = re.compile(
+    r"^(Binary)?(AUROC|AveragePrecision|ROC|PrecisionRecallCurve|PrecisionAtFixedRecall|RecallAtFixedPrecision|SpecificityAtSensitivity)$"
+)
 
 
 _UNIT_NAME: Final = re.compile(r"prob|score|sigmoid|softmax|confiden", re.IGNORECASE)
@@ -535,7 +560,10 @@ def _keeps_all(name: str, call: cst.Call, *, unit: bool) -> bool:
 
 def is_step_like(loop: Loop) -> bool:
     """Whether a loop counts steps by its code."""
-    return isinstance(loop.node, cst.For) and names.last_name(loop.node.iter.func if isinstance(loop.node.iter, cst.Call) else loop.node.iter) in {"range", "trange"}
+    return isinstance(loop.node, cst.For) and names.last_name(loop.node.iter.func if isinstance(loop.node.iter, cst.Call) else loop.node.iter) in {
+        "range",
+        "trange",
+    }
 
 
 def _is_self(via: Via) -> bool:

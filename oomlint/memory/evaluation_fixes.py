@@ -46,7 +46,11 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
     elif any(name in inner.effects for inner in _inside(module, loop.node, scope)):
         return None  # another thing of that name
     known = all(event.known and event.plain for event in record.forwards if loop in event.loops)
-    strange = [use for use in record.uses if loop in use.loops and (use.what.startswith("module.") or (use.what.startswith("given to") and not _HARMLESS.search(use.what)))]
+    strange = [
+        use
+        for use in record.uses
+        if loop in use.loops and (use.what.startswith("module.") or (use.what.startswith("given to") and not _HARMLESS.search(use.what)))
+    ]
     safety = Safety.SAFE if known and not strange else Safety.UNSAFE
     node = scope.node
     whole = (

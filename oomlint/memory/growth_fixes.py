@@ -111,7 +111,10 @@ def stays_detached(growth: Growth, project: Project) -> bool:
         if isinstance(store.node, cst.AugAssign | cst.Assign) and _shown(store):
             return False
     return not any(
-        via.call in {event_via.call for event in growth.record.backwards for event_via in event.via} for store in growth.stores for via in store.via if via.module is store.module and via.this
+        via.call in {event_via.call for event in growth.record.backwards for event_via in event.via}
+        for store in growth.stores
+        for via in store.via
+        if via.module is store.module and via.this
     )
 
 
@@ -128,7 +131,12 @@ def _shown(store: Store) -> bool:
                     return True
                 if isinstance(arg.value, cst.FormattedString):
                     for part in arg.value.parts:
-                        if isinstance(part, cst.FormattedStringExpression) and part.format_spec is None and isinstance(part.expression, cst.Name) and part.expression.value == target.value:
+                        if (
+                            isinstance(part, cst.FormattedStringExpression)
+                            and part.format_spec is None
+                            and isinstance(part.expression, cst.Name)
+                            and part.expression.value == target.value
+                        ):
                             return True
     return False
 
@@ -159,7 +167,12 @@ def result_differentiated(scope: Scope, module: Module, project: Project) -> boo
         for call in site.scope.calls:
             if names.last_name(call.func) in _DIFFERENTIATES and _mentions(call, grown):
                 return True
-        if isinstance(statement, cst.Return) and site.scope is not scope and site.scope.parent is not None and _differentiated_above(site.scope, site.module, project):
+        if (
+            isinstance(statement, cst.Return)
+            and site.scope is not scope
+            and site.scope.parent is not None
+            and _differentiated_above(site.scope, site.module, project)
+        ):
             return True
     return False
 
@@ -261,6 +274,10 @@ def written_later(growth: Growth) -> bool:
                 return True
             if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
                 word = node.func.attr.value
-                if word.endswith("_") and not word.startswith("_") and any(isinstance(part, cst.Name) and part.value in roots for part in descend(node.func.value)):
+                if (
+                    word.endswith("_")
+                    and not word.startswith("_")
+                    and any(isinstance(part, cst.Name) and part.value in roots for part in descend(node.func.value))
+                ):
                     return True
     return False

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from oomlint.model.values import Frame
     from oomlint.syntax.walk import Scope
 
-_LIBRARIES: Final = frozenset({"torch", "pytorch_lightning", "lightning", "transformers", "torchvision", "accelerate", "torch_geometric", "timm", "monai", "fairseq", "dgl"})
+_LIBRARIES: Final = frozenset(
+    {"torch", "pytorch_lightning", "lightning", "transformers", "torchvision", "accelerate", "torch_geometric", "timm", "monai", "fairseq", "dgl"}
+)
 _MOST_FRAMES: Final = 4
 
 
@@ -131,7 +133,9 @@ def _speaks_of_torch(module: Module) -> bool:
                     return True
                 if effect.kind in {"from", "star"}:
                     statement = effect.statement if effect.kind == "from" else effect.node
-                    if isinstance(statement, cst.ImportFrom) and (statement.relative or names.dotted(statement.module).split(".")[0] in _LIBRARIES or effect.kind == "star"):
+                    if isinstance(statement, cst.ImportFrom) and (
+                        statement.relative or names.dotted(statement.module).split(".")[0] in _LIBRARIES or effect.kind == "star"
+                    ):
                         return True
                     if isinstance(statement, cst.ImportFrom) and module.project.locate(module.path, names.dotted(statement.module)) is not None:
                         return True
@@ -155,7 +159,11 @@ def _tests_parameters(scope: Scope, module: Module) -> bool:
             test = node.args[0].value
         if test is not None and any(isinstance(part, cst.Name) and part.value in own for part in descend(test)):
             return True
-    return any(isinstance(arg.value, cst.Name) and arg.value.value in own and arg.value.value in {"train", "training", "is_train", "mode", "phase", "split"} for call in scope.calls for arg in call.args)
+    return any(
+        isinstance(arg.value, cst.Name) and arg.value.value in own and arg.value.value in {"train", "training", "is_train", "mode", "phase", "split"}
+        for call in scope.calls
+        for arg in call.args
+    )
 
 
 def runs_of(project: Project) -> Runs:

@@ -57,7 +57,9 @@ def _is_list(found: StepList) -> bool:
         for effect in method.effects.get("self", ()):
             if effect.path == (("attr", found.name),) and effect.kind == "assign":
                 value = effect.value
-                return (isinstance(value, cst.List) and not value.elements) or (isinstance(value, cst.Call) and names.last_name(value.func) == "list" and not value.args)
+                return (isinstance(value, cst.List) and not value.elements) or (
+                    isinstance(value, cst.Call) and names.last_name(value.func) == "list" and not value.args
+                )
     return False
 
 
@@ -108,7 +110,9 @@ def _only_reduced(own: Scope, module: Module, name: str, project: Project) -> bo
         if not isinstance(call, cst.Call):
             return False
         found = [alt.value.name for alt in evaluator.values(call.func, frame)[:1] if isinstance(alt.value, External)]
-        if not found or not found[0].startswith(("torch.", "numpy.", "builtins.len", "builtins.sum", "builtins.zip", "builtins.enumerate", "builtins.max", "builtins.min", "sklearn.")):
+        if not found or not found[0].startswith(
+            ("torch.", "numpy.", "builtins.len", "builtins.sum", "builtins.zip", "builtins.enumerate", "builtins.max", "builtins.min", "sklearn.")
+        ):
             return False
     return True
 

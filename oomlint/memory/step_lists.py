@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
-STEP: Final = re.compile(r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$")
+STEP: Final = re.compile(
+    r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
+)
 _ONCE: Final = frozenset({"__init__", "setup", "prepare_data", "configure_optimizers", "configure_model", "on_fit_start", "__setstate__", "on_train_start"})
 _STAGES: Final = {"training": "train", "train": "train", "validation": "validation", "test": "test", "predict": "predict"}
 
@@ -101,7 +103,13 @@ def graphs_in_steps(project: Project, module: Module) -> list[Store]:
         record = runs.step(module, step)
         for store in record.stores:
             root = store.path[0]
-            if store.kind not in {"append", "extend"} or root != (0, names.self_name(step)) or store.module is not module or store.node in told or counted(store):
+            if (
+                store.kind not in {"append", "extend"}
+                or root != (0, names.self_name(step))
+                or store.module is not module
+                or store.node in told
+                or counted(store)
+            ):
                 continue
             if store.value.carries is not Graph.YES or store.mode is Mode.OFF or store.before.moved == "bounded":
                 continue

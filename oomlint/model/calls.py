@@ -42,13 +42,26 @@ class Calls:
         self._frames: dict[Scope, list[Frame]] = {}
         self._subclasses: dict[Scope, list[ClassRef]] = {}
         self._active: set[Scope] = set()
+        self._asking: set[Scope] = set()
+        self._circles = 0  # answers that were given in the middle of the same question: what rests on one is not kept
 
     def sites(self, module: Module, scope: Scope) -> list[Site]:
         """Calls of a function of the project, nearest file first. For ``__init__`` the calls of its class."""
         known = self._sites.get(scope)
         if known is not None:
             return known
-        self._sites[scope] = []
+        if scope in self._asking:
+            self._circles += 1
+            return []
+        self._asking.add(scope)
+        try:
+            found = self._sites_of(module, scope)
+        finally:
+            self._asking.discard(scope)
+        self._sites[scope] = found
+        return found
+
+    def _sites_of(self, module: Module, scope: Scope) -> list[Site]:
         found: list[Site] = []
         if isinstance(scope.node, cst.FunctionDef):
             of_class = scope.name == "__init__" and scope.parent is not None and scope.parent.is_class
@@ -59,7 +72,6 @@ class Calls:
                     found.extend(self._in(caller, name, scope))
                     if len(found) >= 2 * _MOST_FRAMES:
                         break
-        self._sites[scope] = found
         return found
 
     def _in(self, caller: Module, name: str, target: Scope) -> list[Site]:
@@ -119,7 +131,9 @@ class Calls:
         if known is not None:
             return known
         if scope in self._active or depth >= _DEEPEST:
+            self._circles += 1
             return [self.plain_frame(module, scope)]
+        circles = self._circles
         self._active.add(scope)
         try:
             found = self._frames_of(module, scope, depth)
@@ -127,7 +141,7 @@ class Calls:
             self._active.discard(scope)
         if not found:
             found = [self.plain_frame(module, scope)]
-        if depth == 0:
+        if depth == 0 and circles == self._circles:
             self._frames[scope] = found
         return found
 

@@ -46,10 +46,10 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
         known = self._memo.get(key)
         if known is not None:
             return known
+        if self.depth == 0:
+            self.spent = 0  # an outermost question: what earlier ones cost is over
         if key in self.active or self.depth > DEEPEST or self.spent > BUDGET:
             return [Alternative(UNKNOWN)]
-        if self.depth == 0:
-            self.spent = 0
         self.active.add(key)
         self.depth += 1
         self.spent += 1

@@ -176,7 +176,11 @@ class Flow(FlowCalls):
         iterable = self.value(node.iter, state)
         each = self.element_of(iterable)
         name, inner = _iterated(node.iter)
-        loader = iterable.loader if iterable.loader not in {None, NAMED} else (self.loader_of(inner, self.act.module, self.act.scope, self.act.frame) if LOADER_NAME.search(name) else None)
+        loader = (
+            iterable.loader
+            if iterable.loader not in {None, NAMED}
+            else (self.loader_of(inner, self.act.module, self.act.scope, self.act.frame) if LOADER_NAME.search(name) else None)
+        )
         named = iterable.loader is not None or (iterable.kind is not Kind.PLAIN and BATCHES_NAME.search(name) is not None)
         if named and iterable.kind in {Kind.UNKNOWN, Kind.OBJECT} and each.kind is Kind.UNKNOWN:
             each = batch()
@@ -295,7 +299,9 @@ class Flow(FlowCalls):
                 self.stored(node, state, "append", self._home_of(node.target, before, state), added.any(), shown, before)
                 path = self._home_of(node.target, before, state)
                 if path:
-                    state.env[path] = before.having(kind=Kind.PACK, inside=meet(before.inside, added.any()), tags=before.tags | frozenset({id(node)}), exact=False, home=path)
+                    state.env[path] = before.having(
+                        kind=Kind.PACK, inside=meet(before.inside, added.any()), tags=before.tags | frozenset({id(node)}), exact=False, home=path
+                    )
                 return
             self._accumulate(node, node.target, "augment", before, added, node.value, state)
             return
@@ -414,11 +420,7 @@ class Flow(FlowCalls):
 
     def _cut_of(self, expression: cst.BaseExpression, name: str) -> bool:
         """Whether an expression is a slice of the same name: ``x = x[-100:]``."""
-        return (
-            isinstance(expression, cst.Subscript)
-            and isinstance(expression.slice[0].slice, cst.Slice)
-            and names.last_name(expression.value) == name
-        )
+        return isinstance(expression, cst.Subscript) and isinstance(expression.slice[0].slice, cst.Slice) and names.last_name(expression.value) == name
 
     def _unpack(self, target: cst.Tuple | cst.List, held: Held, state: State, statement: cst.CSTNode) -> None:
         count = len(target.elements)
@@ -433,7 +435,7 @@ class Flow(FlowCalls):
             elif held.kind is Kind.OPAQUE:
                 part = held.having(home=())
             elif held.tensorlike:
-                part = held.having(view=True, home=())
+                part = held.having(home=())
             elif held.kind is Kind.PLAIN:
                 part = PLAIN
             elif held.kind is Kind.UNKNOWN:

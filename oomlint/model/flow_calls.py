@@ -41,10 +41,43 @@ _ADDS: Final = frozenset({"append", "add", "appendleft", "insert", "put"})
 _EMPTIES: Final = frozenset({"clear", "reset"})
 _TAKES: Final = frozenset({"pop", "popleft", "popitem"})
 _ASKS_GRADIENTS: Final = frozenset({"requires_grad_", "retain_grad", "register_hook"})
-_ITERATES: Final = frozenset({"builtins.enumerate", "builtins.zip", "tqdm.tqdm", "builtins.iter", "builtins.reversed", "itertools.islice", "builtins.sorted", "builtins.list", "builtins.tuple"})
-_PROGRESS: Final = frozenset({"tqdm", "trange", "track", "progress_bar", "prog", "ProgressBar", "Bar", "notebook_tqdm", "auto_tqdm", "iter", "log_every", "data_prefetcher", "DataPrefetcher", "MpDeviceLoader", "per_device_loader", "ParallelLoader"})
+_ITERATES: Final = frozenset(
+    {
+        "builtins.enumerate",
+        "builtins.zip",
+        "tqdm.tqdm",
+        "builtins.iter",
+        "builtins.reversed",
+        "itertools.islice",
+        "builtins.sorted",
+        "builtins.list",
+        "builtins.tuple",
+    }
+)
+_PROGRESS: Final = frozenset(
+    {
+        "tqdm",
+        "trange",
+        "track",
+        "progress_bar",
+        "prog",
+        "ProgressBar",
+        "Bar",
+        "notebook_tqdm",
+        "auto_tqdm",
+        "iter",
+        "log_every",
+        "data_prefetcher",
+        "DataPrefetcher",
+        "MpDeviceLoader",
+        "per_device_loader",
+        "ParallelLoader",
+    }
+)
 _DEEPEST_PARTS: Final = 6  # modules inside modules
-_GATHERS: Final = frozenset({"gather", "gather_for_metrics", "all_gather", "reduce", "reduce_tensor", "reduce_value", "reduce_mean", "all_reduce_mean", "distributed_concat"})
+_GATHERS: Final = frozenset(
+    {"gather", "gather_for_metrics", "all_gather", "reduce", "reduce_tensor", "reduce_value", "reduce_mean", "all_reduce_mean", "distributed_concat"}
+)
 _LIKE_FORWARD: Final = re.compile(r"^forward_|^extract_feat|^embed$|^get_\w*(features|embeddings?)$|^encode_(image|text|audio|video)s?$|^features$")
 _FREEZES: Final = ("freeze", "requires_grad", "toggle_grad")
 
@@ -234,7 +267,7 @@ class FlowCalls(FlowValues):
             if method is not None:
                 mode = self.gradients.decorated(method.scope, method.module) or mode
             if own:
-                self.went_forward(node, State(state.env, mode, state.evaluating), name, known=True, trainable=not module.frozen, plain=self._is_plain(this.cls))
+                self.went_forward(node, State(state.env, mode, state.evaluating), name, known=True, trainable=not module.frozen and self._trainable(this.cls), plain=self._is_plain(this.cls))
             if method is not None:
                 inner = self.output_of(method, self._params(method.scope, node, given), mode)
                 if method.scope in self.known.asking:
@@ -245,17 +278,74 @@ class FlowCalls(FlowValues):
                     return self._adopted(inner, loss)
                 return loss
         else:
-            self.went_forward(node, State(state.env, mode, state.evaluating), name, known=module.value is not None, trainable=not module.frozen, plain=module.value is not None and module.moved != "fast")
+            self.went_forward(
+                node,
+                State(state.env, mode, state.evaluating),
+                name,
+                known=module.value is not None,
+                trainable=not module.frozen,
+                plain=module.value is not None and module.moved != "fast",
+            )
         records = mode.records
+        if this is not None and not self._trainable(this.cls):
+            records = min(records, mixed(given).graph)
         if module.frozen and records is Graph.YES:
             # By its name, a module may be frozen; where it was frozen in sight, only what goes in brings a graph.
             records = mixed(given).graph if module.sure else max(mixed(given).graph, Graph.MAYBE)
         device = Device.ACCELERATOR if any(leaf.device is Device.ACCELERATOR for held in given for leaf in held.leaves()) else Device.UNKNOWN
-        fallback = Held(Kind.OPAQUE, records, device, Storage.OWN, Size.DENSE if not LOSS_NAME.search(name) else Size.SCALAR, sources=frozenset({id(node)}).union(*(held.all_sources for held in given)))
+        fallback = Held(
+            Kind.OPAQUE,
+            records,
+            device,
+            Storage.OWN,
+            Size.DENSE if not LOSS_NAME.search(name) else Size.SCALAR,
+            sources=frozenset({id(node)}).union(*(held.all_sources for held in given)),
+        )
         fallback = fallback.having(tags=frozenset().union(*(held.all_tags for held in given)) if given else frozenset())
         if inner is None or inner.kind in {Kind.UNKNOWN, Kind.OBJECT, Kind.MODULE, Kind.ITERABLE, Kind.PLAIN}:
             return fallback
         return self._trusted(inner, fallback)
+
+    def _trainable(self, cls: ClassRef, depth: int = 0) -> bool:
+        """Whether a class may have parameters; not where all that it makes is in sight and none of it has any."""
+        known = self.known.trainable.get(cls.scope)
+        if known is not None:
+            return known
+        self.known.trainable[cls.scope] = False
+        found = depth > _DEEPEST_PARTS
+        for base in self.evaluator.lineage(cls):
+            if not isinstance(base, ClassRef):
+                found = found or base.name not in {"torch.nn.Module", "builtins.object", "abc.ABC"}
+                continue
+            for scope in base.scope.children:
+                found = found or self._makes_parameters(base, scope, depth)
+        self.known.trainable[cls.scope] = found
+        return found
+
+    def _makes_parameters(self, base: ClassRef, scope: Scope, depth: int) -> bool:
+        own = {p.name.value for p in names.parameters(scope)}
+        for effect in scope.effects.get(names.self_name(scope) or "", ()):
+            if effect.kind == "assign" and isinstance(effect.value, cst.Name) and effect.value.value in own:
+                return True  # what somebody hands over may be a module
+        frame = self.evaluator.calls.plain_frame(base.module, scope)
+        for call in scope.calls:
+            if isinstance(call.func, cst.Attribute) and names.dotted(call.func).startswith(("self.register_buffer", "super")):
+                continue
+            found = self.evaluator.values(call.func, frame)[:2]
+            for alt in found:
+                value = alt.value
+                if isinstance(value, External):
+                    last = value.name.rpartition(".")[2]
+                    if value.name.startswith("torch.nn.") and last[:1].isupper() and not PARAMETERLESS.search(last):
+                        return True
+                    if not value.name.startswith(("torch.", "builtins.", "numpy.", "math.")):
+                        return True
+                elif isinstance(value, ClassRef):
+                    if value.scope is not base.scope and self._trainable(value, depth + 1):
+                        return True
+                elif not isinstance(value, FunctionRef | Instance | ExternalCall) and not isinstance(call.func, cst.Attribute):
+                    return True
+        return False
 
     def _is_plain(self, cls: ClassRef, depth: int = 0) -> bool:
         """Whether neither a class nor what it is made of has another path for inference."""
@@ -293,7 +383,8 @@ class FlowCalls(FlowValues):
             )
         if inner.kind is Kind.PLAIN:
             return inner
-        if inner.kind is Kind.UNKNOWN or (inner.tensorlike and inner.graph is Graph.MAYBE and fallback.graph is Graph.YES):
+        handed_back = inner.kind is Kind.OPAQUE and inner.graph is Graph.NO  # what went in, changed by somebody on the way
+        if inner.kind is Kind.UNKNOWN or handed_back or (inner.tensorlike and inner.graph is Graph.MAYBE and fallback.graph is Graph.YES):
             return fallback.having(size=inner.size if inner.size is not Size.UNKNOWN else fallback.size)
         if inner.tensorlike:
             device = fallback.device if inner.device is Device.UNKNOWN else inner.device
@@ -484,7 +575,9 @@ class FlowCalls(FlowValues):
         parts = args[0] if args else UNKNOWN
         inside = parts.any() if parts.kind is Kind.PACK else parts.each or parts
         if not inside.tensorlike:
-            return tensor(graph=Graph.MAYBE if inside.graph else Graph.NO, tags=parts.all_tags, sources=parts.all_sources, size=Size.UNKNOWN, device=Device.UNKNOWN)
+            return tensor(
+                graph=Graph.MAYBE if inside.graph else Graph.NO, tags=parts.all_tags, sources=parts.all_sources, size=Size.UNKNOWN, device=Device.UNKNOWN
+            )
         found = mixed([leaf for leaf in parts.leaves()] if parts.kind is Kind.PACK else [inside])
         size = Size.SMALL if inside.size is Size.SCALAR else inside.size
         return found.having(kind=Kind.TENSOR, tags=parts.all_tags, sources=parts.all_sources, size=size, storage=Storage.OWN, sure=True)
@@ -505,24 +598,56 @@ class FlowCalls(FlowValues):
                 return found.having(moved="volatile" if off else found.moved)
             keeps = last in {"as_tensor", "from_numpy"} and inner.tensorlike
             device = Device.ACCELERATOR if self._to_accelerator(node) else Device.UNKNOWN if not keeps else inner.device
-            return tensor(graph=graph, storage=inner.storage if keeps else Storage.OWN, size=inner.size, device=device, sources=frozenset({id(node)}) if graph else frozenset())
-        if last in {"zeros", "ones", "empty", "full", "rand", "randn", "zeros_like", "ones_like", "rand_like", "randn_like", "eye", "linspace", "full_like", "empty_like", "load"}:
+            return tensor(
+                graph=graph,
+                storage=inner.storage if keeps else Storage.OWN,
+                size=inner.size,
+                device=device,
+                sources=frozenset({id(node)}) if graph else frozenset(),
+            )
+        if last in {
+            "zeros",
+            "ones",
+            "empty",
+            "full",
+            "rand",
+            "randn",
+            "zeros_like",
+            "ones_like",
+            "rand_like",
+            "randn_like",
+            "eye",
+            "linspace",
+            "full_like",
+            "empty_like",
+            "load",
+        }:
             graph = Graph.YES if _flag(node, "requires_grad") else Graph.NO
             if last == "load":
                 return UNKNOWN
-            return tensor(graph=graph, device=Device.ACCELERATOR if self._to_accelerator(node) else Device.UNKNOWN, sources=frozenset({id(node)}) if graph else frozenset())
+            return tensor(
+                graph=graph,
+                device=Device.ACCELERATOR if self._to_accelerator(node) else Device.UNKNOWN,
+                sources=frozenset({id(node)}) if graph else frozenset(),
+            )
         if last in PAIRS:
             found = mixed(args[:1])
             index = found.having(graph=Graph.NO, sources=frozenset(), size=min(found.size, Size.SMALL), kind=Kind.TENSOR)
             dims = len(node.args) > 1 or any(arg.keyword is not None for arg in node.args)
-            values = found.having(kind=Kind.TENSOR, sure=True, size=Size.SMALL if last in {"max", "min", "median", "mode"} and found.size is Size.DENSE else found.size)
+            values = found.having(
+                kind=Kind.TENSOR, sure=True, size=Size.SMALL if last in {"max", "min", "median", "mode"} and found.size is Size.DENSE else found.size
+            )
             return pack([(0, values), (1, index), ("values", values), ("indices", index)]) if dims else values.having(size=Size.SCALAR)
         self._are_tensors(node, args)
         found = mixed(args)
-        if functional and (last.endswith("loss") or last in {"cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "nll_loss"}):
+        if functional and (
+            last.endswith("loss") or last in {"cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "nll_loss"}
+        ):
             reduced = not any(arg.keyword is not None and arg.keyword.value == "reduction" and constant_key(arg.value) == "none" for arg in node.args)
             if not found.tensorlike:
-                return tensor(graph=Graph.MAYBE if found.graph else Graph.NO, size=Size.SCALAR if reduced else Size.SMALL, tags=found.tags, sources=found.sources)
+                return tensor(
+                    graph=Graph.MAYBE if found.graph else Graph.NO, size=Size.SCALAR if reduced else Size.SMALL, tags=found.tags, sources=found.sources
+                )
             return found.having(kind=Kind.TENSOR, size=Size.SCALAR if reduced else Size.SMALL, sure=True)
         if not found.tensorlike:
             if found.kind is Kind.PLAIN and not args:
@@ -534,7 +659,24 @@ class FlowCalls(FlowValues):
             return args[0].having(kind=Kind.TENSOR, sure=True, view=args[0].view, home=())
         if last in {"sigmoid", "softmax"}:
             return found.having(kind=Kind.TENSOR, sure=True, moved="unit")
-        if last in {"relu", "softmax", "sigmoid", "log_softmax", "tanh", "normalize", "dropout", "interpolate", "clamp", "abs", "exp", "log", "sqrt", "square", "where", "clone"}:
+        if last in {
+            "relu",
+            "softmax",
+            "sigmoid",
+            "log_softmax",
+            "tanh",
+            "normalize",
+            "dropout",
+            "interpolate",
+            "clamp",
+            "abs",
+            "exp",
+            "log",
+            "sqrt",
+            "square",
+            "where",
+            "clone",
+        }:
             return found.having(kind=Kind.TENSOR, sure=True)
         del state
         return found.having(kind=Kind.TENSOR if functional else Kind.OPAQUE if last[:1].isupper() else Kind.TENSOR, sure=True)
@@ -616,17 +758,30 @@ class FlowCalls(FlowValues):
             self.used(node, state, "gradients")
             return base
         if method in {"detach", "detach_"}:
-            return base.having(graph=Graph.NO, sources=frozenset(), home=(), moved="detach", kind=Kind.TENSOR if base.kind is Kind.OPAQUE else base.kind, sure=True)
+            return base.having(
+                graph=Graph.NO, sources=frozenset(), home=(), moved="detach", kind=Kind.TENSOR if base.kind is Kind.OPAQUE else base.kind, sure=True
+            )
         if method not in {"items", "keys", "values", "get", "update", "copy", "pop", "append", "extend"} and isinstance(node.func, cst.Attribute):
             self.is_tensor(node.func.value, base)
-        proven = base.having(kind=Kind.TENSOR, sure=True) if base.kind is Kind.OPAQUE and method not in {"items", "keys", "values", "get", "update", "copy", "pop"} else base
+        proven = (
+            base.having(kind=Kind.TENSOR, sure=True)
+            if base.kind is Kind.OPAQUE and method not in {"items", "keys", "values", "get", "update", "copy", "pop"}
+            else base
+        )
+        if method == "update" and base.kind is Kind.OPAQUE and args:
+            if base.home:
+                added = args[0]
+                state.env[base.home] = base.having(graph=max(base.graph, added.carries), sources=base.sources | added.all_sources, tags=base.tags | added.all_tags)
+            return PLAIN
         if method in {"items", "keys", "values", "get", "pop", "copy"} and base.kind is Kind.OPAQUE:
             return self._opaque_mapping(node, method, base, args)
         if method in {"numpy", "__array__"}:
             return proven.having(kind=Kind.ARRAY, graph=Graph.NO, sources=frozenset(), home=(), device=Device.HOST)
         if method == "cpu":
             own = base.device is Device.ACCELERATOR
-            return proven.having(device=Device.HOST, storage=Storage.OWN if own else base.storage, view=base.view and not own, moved="cpu()" if base.graph else "", home=())
+            return proven.having(
+                device=Device.HOST, storage=Storage.OWN if own else base.storage, view=base.view and not own, moved="cpu()" if base.graph else "", home=()
+            )
         if method in TO_DEVICE:
             return proven.having(device=Device.ACCELERATOR, storage=Storage.OWN, view=False, home=())
         if method == "to":
@@ -637,22 +792,37 @@ class FlowCalls(FlowValues):
         if method in CASTS:
             integer = any("int" in self.code(arg.value) or "bool" in self.code(arg.value) for arg in node.args)
             if integer:
-                return proven.having(graph=Graph.NO, sources=frozenset(), size=min(base.size, Size.SMALL) if base.size is not Size.DENSE else base.size, storage=Storage.OWN, home=())
+                return proven.having(
+                    graph=Graph.NO,
+                    sources=frozenset(),
+                    size=min(base.size, Size.SMALL) if base.size is not Size.DENSE else base.size,
+                    storage=Storage.OWN,
+                    home=(),
+                )
             copies = method in {"astype", "double", "half"}
-            return proven.having(moved=f"{method}()" if base.graph else base.moved, storage=Storage.OWN if copies else base.storage, view=base.view and not copies, home=())
+            return proven.having(
+                moved=f"{method}()" if base.graph else base.moved, storage=Storage.OWN if copies else base.storage, view=base.view and not copies, home=()
+            )
         if method in SMALL_METHODS:
             size = Size.SMALL if method in {"argmax", "argmin", "unique", "bincount", "nonzero", "argsort"} or base.size is not Size.DENSE else base.size
             size = min(size, Size.SMALL) if method in {"eq", "ne", "ge", "gt", "le", "lt", "all", "any", "argmax", "argmin"} else min(size, base.size)
             return proven.having(graph=Graph.NO, sources=frozenset(), size=size, storage=Storage.OWN, view=False, home=(), moved="")
         if method in PAIRS:
             index = proven.having(graph=Graph.NO, sources=frozenset(), size=Size.SMALL, storage=Storage.OWN, view=False, moved="")
-            values = proven.having(size=Size.SMALL if method in {"max", "min", "median", "mode"} and base.size is Size.DENSE else base.size, storage=Storage.OWN, view=False, moved="")
+            values = proven.having(
+                size=Size.SMALL if method in {"max", "min", "median", "mode"} and base.size is Size.DENSE else base.size,
+                storage=Storage.OWN,
+                view=False,
+                moved="",
+            )
             if node.args:
                 return pack([(0, values), (1, index), ("values", values), ("indices", index)])
             return values.having(size=Size.SCALAR)
         if method in REDUCTIONS:
             dims = [arg for arg in node.args if arg.keyword is None or arg.keyword.value in {"dim", "axis"}]
-            return proven.having(size=Size.SCALAR if not dims else Size.UNKNOWN if base.size is Size.DENSE else base.size, storage=Storage.OWN, view=False, home=(), moved="")
+            return proven.having(
+                size=Size.SCALAR if not dims else Size.UNKNOWN if base.size is Size.DENSE else base.size, storage=Storage.OWN, view=False, home=(), moved=""
+            )
         if method in {"amax", "amin"}:
             return proven.having(size=Size.SCALAR if not node.args else Size.UNKNOWN, storage=Storage.OWN, view=False, home=(), moved="")
         if method in {"sigmoid", "softmax"}:
@@ -680,7 +850,9 @@ class FlowCalls(FlowValues):
             return proven.having(device=device, storage=Storage.OWN, view=False, home=())
         if device is Device.HOST:
             own = base.device is Device.ACCELERATOR
-            return proven.having(device=device, storage=Storage.OWN if own else base.storage, view=base.view and not own, moved="to('cpu')" if base.graph else "", home=())
+            return proven.having(
+                device=device, storage=Storage.OWN if own else base.storage, view=base.view and not own, moved="to('cpu')" if base.graph else "", home=()
+            )
         return proven.having(storage=Storage.UNKNOWN if base.storage is Storage.LOADER else base.storage, home=())
 
     @staticmethod
@@ -740,7 +912,12 @@ class FlowCalls(FlowValues):
     def _grow(self, path: Path, base: Held, added: Held, node: cst.CSTNode, state: State) -> None:
         if path:
             tagged = frozenset({id(node)})
-            state.env[path] = base.having(inside=meet(base.inside, added.having(home=())) if base.inside is not None else added.having(home=()), tags=base.tags | tagged, exact=False, kind=Kind.PACK)
+            state.env[path] = base.having(
+                inside=meet(base.inside, added.having(home=())) if base.inside is not None else added.having(home=()),
+                tags=base.tags | tagged,
+                exact=False,
+                kind=Kind.PACK,
+            )
 
     def _module_method(self, node: cst.Call, func: cst.Attribute, base: Held, args: list[Held], state: State) -> Held:
         method = func.attr.value
@@ -806,10 +983,32 @@ class FlowCalls(FlowValues):
             return args[0]
         if method in {"item", "tolist"}:
             return PLAIN
-        if method in {"numpy", "detach", "cpu", "cuda", "to", "float", "long", "clone", "argmax", "softmax", "squeeze", "view", "reshape", "mean", "sum", "size", "numel", "unsqueeze", "permute"}:
+        if method in {
+            "numpy",
+            "detach",
+            "cpu",
+            "cuda",
+            "to",
+            "float",
+            "long",
+            "clone",
+            "argmax",
+            "softmax",
+            "squeeze",
+            "view",
+            "reshape",
+            "mean",
+            "sum",
+            "size",
+            "numel",
+            "unsqueeze",
+            "permute",
+        }:
             if method == "sum" and node.args:
                 return self._tensor_method(node, method, base.having(kind=Kind.TENSOR), args, state)
             return self._tensor_method(node, method, base.having(kind=Kind.TENSOR, device=base.device, home=()), args, state)
+        if method in _ADDS - {"put", "add"} and args and base.home and base.kind is Kind.OBJECT and base.value is not None:
+            return UNKNOWN  # an object with an `append` of its own: a writer, a file
         if method in _ADDS - {"put", "add"} and args and base.home:
             self.stored(node, state, "append", base.home, args[-1], node.args[-1].value, base)
             if base.kind is not Kind.OBJECT:

@@ -100,6 +100,7 @@ class Known:
     outputs: dict[object, Held | None] = field(default_factory=dict)  # what `forward` of a class returns
     codes: dict[cst.CSTNode, str] = field(default_factory=dict)
     statics: dict[object, Held] = field(default_factory=dict)
+    trainable: dict[Scope, bool] = field(default_factory=dict)  # classes that may have parameters
     fast: dict[Scope, bool] = field(default_factory=dict)  # classes that hold layers with another path for inference
     asking: set[Scope] = field(default_factory=set)  # `forward` methods that ask for gradients themselves
 

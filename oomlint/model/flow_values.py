@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 _WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
 NAMED: Final = "named"  # stands for a loader that is one by its name alone
 _DEEPEST_STATIC: Final = 4
-_KEEPS_MODULE: Final = frozenset({"to", "cuda", "cpu", "eval", "train", "half", "float", "double", "requires_grad_", "apply", "compile", "bfloat16", "type", "share_memory"})
+_KEEPS_MODULE: Final = frozenset(
+    {"to", "cuda", "cpu", "eval", "train", "half", "float", "double", "requires_grad_", "apply", "compile", "bfloat16", "type", "share_memory"}
+)
 _WRAPS_MODULE: Final = frozenset(
     {
         "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.DataParallel", "torch.compile", "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
@@ -97,7 +99,9 @@ class FlowValues(Flowing):
             inner = state.copy()
             self._comprehension(node.for_in, inner)
             each = self.value(node.elt, inner)
-            return Held(Kind.PACK, inside=each, sure=True, moved="list") if not isinstance(node, cst.GeneratorExp) else Held(Kind.ITERABLE, each=each, inside=each)
+            return (
+                Held(Kind.PACK, inside=each, sure=True, moved="list") if not isinstance(node, cst.GeneratorExp) else Held(Kind.ITERABLE, each=each, inside=each)
+            )
         if isinstance(node, cst.DictComp):
             inner = state.copy()
             self._comprehension(node.for_in, inner)
@@ -167,9 +171,11 @@ class FlowValues(Flowing):
         effects = self.act.scope.effects.get(name)
         if not effects or name in self.act.scope.outer or name in self.act.scope.enclosing:
             return False
-        return all(effect.kind not in {"import", "from", "def", "class"} for effect in effects) and any(
-            not effect.path and effect.kind in {"assign", "for", "with"} for effect in effects
-        ) and not any(p.name.value == name for p in names.parameters(self.act.scope))
+        return (
+            all(effect.kind not in {"import", "from", "def", "class"} for effect in effects)
+            and any(not effect.path and effect.kind in {"assign", "for", "with"} for effect in effects)
+            and not any(p.name.value == name for p in names.parameters(self.act.scope))
+        )
 
     def member(self, base: Held, name: str) -> Held:
         """An attribute of an object, a class or a module of the project, or of a library."""
@@ -199,9 +205,15 @@ class FlowValues(Flowing):
 
     def _by_name(self, found: Held, node: cst.BaseExpression, home: Path) -> Held:
         """What the name of something unknown says of it, and where it lives."""
-        if found.kind is Kind.OBJECT and not isinstance(found.value, FunctionRef | ClassRef | External | ModuleRef) and LOADER_NAME.search(names.last_name(node)):
+        if (
+            found.kind is Kind.OBJECT
+            and not isinstance(found.value, FunctionRef | ClassRef | External | ModuleRef)
+            and LOADER_NAME.search(names.last_name(node))
+        ):
             found = found.having(kind=Kind.ITERABLE, each=_batch(), loader=NAMED)
-        elif found.kind is Kind.UNKNOWN or (isinstance(found.value, ExternalCall) and not found.value.name.startswith(("torch.", "torchmetrics.", "builtins."))):
+        elif found.kind is Kind.UNKNOWN or (
+            isinstance(found.value, ExternalCall) and not found.value.name.startswith(("torch.", "torchmetrics.", "builtins."))
+        ):
             word = names.last_name(node)
             if self.is_module_name(node) or MODULE_NAME.search(word):
                 found = module_of(frozen=FROZEN_NAME.search(word) is not None, home=found.home)
@@ -218,6 +230,8 @@ class FlowValues(Flowing):
         known = state.env.get(path) if path else None
         if known is not None:
             return known
+        if word in {"param_groups", "training", "lr"}:
+            return PLAIN
         if base.kind is Kind.PACK and (item := base.item(word)) is not None:
             return item
         if base.kind in {Kind.TENSOR, Kind.ARRAY}:
@@ -315,6 +329,7 @@ class FlowValues(Flowing):
             size = Size.UNKNOWN  # one column of each sample
         if drops and size is Size.SMALL:
             size = Size.SCALAR
+        whole = whole or all(isinstance(item, cst.Slice) and _trims(item) for item in indices)
         return base.having(view=base.view or (not whole and base.size in {Size.DENSE, Size.UNKNOWN}), size=size, home=())
 
     # -- operators and displays ----------------------------------------------------------------------------------------
@@ -463,9 +478,10 @@ class FlowValues(Flowing):
         """An object of a class of the project."""
         line = self.evaluator.lineage(value.cls)
         outside = [base.name for base in line if isinstance(base, External)]
-        if any(base.startswith(("torch.nn.", "torch_geometric.nn.", "transformers.")) and not base.endswith(("Trainer", "Config", "Arguments", "Tokenizer")) for base in outside) or any(
-            base.endswith(("LightningModule", "torch.nn.Module")) for base in outside
-        ):
+        if any(
+            base.startswith(("torch.nn.", "torch_geometric.nn.", "transformers.")) and not base.endswith(("Trainer", "Config", "Arguments", "Tokenizer"))
+            for base in outside
+        ) or any(base.endswith(("LightningModule", "torch.nn.Module")) for base in outside):
             return module_of(value=value, frozen=False)
         if "torch.autograd.Function" in outside:
             return Held(Kind.OBJECT, value=value)
@@ -488,7 +504,11 @@ class FlowValues(Flowing):
                 fast = FAST_PATH.search(frame.module.code(call)) is not None
                 return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved="fast" if fast else "")
         if name.startswith(TRAINABLE_FACTORIES):
-            if last.endswith(("Tokenizer", "TokenizerFast", "Config", "Processor", "FeatureExtractor", "Arguments", "Trainer", "Weights")) or "okenizer" in name or "schedule" in name.lower():
+            if (
+                last.endswith(("Tokenizer", "TokenizerFast", "Config", "Processor", "FeatureExtractor", "Arguments", "Trainer", "Weights"))
+                or "okenizer" in name
+                or "schedule" in name.lower()
+            ):
                 return Held(Kind.OBJECT, value=External(name))
             plain = name.startswith("torchvision.models.") and not FAST_PATH.search(name)
             return module_of(value=External(name) if plain else None, frozen=FROZEN_NAME.search(name) is not None)
@@ -513,7 +533,6 @@ class FlowValues(Flowing):
             return Held(Kind.ARRAY, sure=True, device=Device.HOST)
         return Held(Kind.OBJECT, value=ExternalCall(name, call, frame))
 
-
     def _made_by(self, factory: cst.BaseExpression, frame: Frame, depth: int) -> Held | None:
         """What the factory of a defaultdict makes."""
         if isinstance(factory, cst.Lambda):
@@ -525,6 +544,15 @@ class FlowValues(Flowing):
                 return PLAIN
         del depth
         return None
+
+
+def _trims(item: cst.Slice) -> bool:
+    """Whether a slice leaves out an element or two at an end: ``[:-1]``, ``[1:]``."""
+    if item.step is not None:
+        return False
+    if item.upper is None:
+        return isinstance(item.lower, cst.Integer) and len(item.lower.value) == 1
+    return item.lower is None and isinstance(item.upper, cst.UnaryOperation)
 
 
 def is_bounded(call: cst.Call) -> bool:

@@ -105,6 +105,8 @@ class Gradients:
             return self._bodies[scope]
         found: Mode | None = None
         for node in descend(scope.node):
+            if isinstance(node, cst.Attribute) and node.attr.value in {"requires_grad", "requires_grad_"}:
+                found = found or Mode.UNKNOWN  # what it does to the parameters, nobody can say for a call
             if isinstance(node, cst.Call):
                 word = names.last_name(node.func)
                 if word in _OFF or word in _SWITCH:
@@ -140,7 +142,11 @@ class Gradients:
                 for statement in block_of(above):
                     if statement is here or (isinstance(here, cst.SimpleStatementLine) and any(statement is small for small in here.body)):
                         break
-                    if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call) and names.last_name(statement.value.func) == "set_grad_enabled":
+                    if (
+                        isinstance(statement, cst.Expr)
+                        and isinstance(statement.value, cst.Call)
+                        and names.last_name(statement.value.func) == "set_grad_enabled"
+                    ):
                         before = self.switch(statement.value, frame)
                 if before is not None:
                     return before

@@ -14,7 +14,9 @@ PLAIN_METHODS: Final = frozenset(
 )
 PLAIN_ATTRIBUTES: Final = frozenset("shape dtype device ndim nbytes is_cuda requires_grad layout size grad_fn names is_leaf itemsize".split())
 # Results with no gradient: indices, comparisons, whole numbers.
-SMALL_METHODS: Final = frozenset("argmax argmin argsort eq ne ge gt le lt long int short byte nonzero bool isnan isinf isfinite all any bincount unique".split())
+SMALL_METHODS: Final = frozenset(
+    "argmax argmin argsort eq ne ge gt le lt long int short byte nonzero bool isnan isinf isfinite all any bincount unique".split()
+)
 SMALL_FUNCTIONS: Final = frozenset(
     "argmax argmin argsort eq ne ge gt le lt nonzero isnan isinf isfinite bincount unique equal allclose is_tensor randint randperm arange where_indices "
     "searchsorted bucketize histc count_nonzero".split(),
@@ -37,12 +39,16 @@ PARAMETERLESS: Final = re.compile(
     r"|Flatten|Unflatten|Identity|ZeroPad2d|ReflectionPad\dd|ReplicationPad\dd|ConstantPad\dd|CosineSimilarity|PairwiseDistance|Fold|Unfold)$",
 )
 # Layers whose numbers differ in the last bits (or more) without gradients: they take another path (torch 2.13, run).
-FAST_PATH: Final = re.compile(r"Transformer|MultiheadAttention|LSTM|vit_|swin|ViT|Swin|maxvit|scaled_dot_product|flash_attn|xformers|is_grad_enabled|checkpoint\(")
+FAST_PATH: Final = re.compile(
+    r"Transformer|MultiheadAttention|LSTM|vit_|swin|ViT|Swin|maxvit|scaled_dot_product|flash_attn|xformers|is_grad_enabled|checkpoint\("
+)
 LOSS_NAME: Final = re.compile(
     r"(^|_)(loss|losses|criterion|criterions|criteria|objective|nll|mse|bce|cross_entropy|kld|kl_div|l1|l2|elbo|penalty|regularizer|rmse|mae)(_|\d|$)"
     r"|loss(es|_?fn|_?func|_?f|er)?\d*$|[a-z]Loss|^Loss|Criterion",
 )
-SCALAR_NAME: Final = re.compile(r"loss(es)?\d*$|^loss|_loss_|(^|_)(nll|elbo|ppl|perplexity|kld|mse|bce|ce|acc|accuracy|correct|total|count|n|num)(_|\d|$)", re.IGNORECASE)
+SCALAR_NAME: Final = re.compile(
+    r"loss(es)?\d*$|^loss|_loss_|(^|_)(nll|elbo|ppl|perplexity|kld|mse|bce|ce|acc|accuracy|correct|total|count|n|num)(_|\d|$)", re.IGNORECASE
+)
 # By convention one small value a sample: labels, classes, identifiers (the catalogue, section 0).
 SMALL_NAME: Final = re.compile(
     r"(^|_)(labels?|lbls?|targets?|tgts?|y|ys|y_?true|y_?test|y_?val|class|classes|cls|ids?|idx|index|indices|indexes|split|lengths?|lens?|offsets?|mean|std|gt_?labels?|truths?"
@@ -65,13 +71,35 @@ FROZEN_NAME: Final = re.compile(
 )
 # What a loop over batches is called: a loader, or an iterator made of one.
 BATCHES_NAME: Final = re.compile(
-    LOADER_NAME.pattern + r"|^(?!(max|num|n|cur|total|epoch|start|end|last|log|save|print|eval|test|val)_iters?$)\w+_(iter|iterator|itr)$|^(batches|batch_gen|data_gen|generator)$",
+    LOADER_NAME.pattern
+    + r"|^(?!(max|num|n|cur|total|epoch|start|end|last|log|save|print|eval|test|val)_iters?$)\w+_(iter|iterator|itr)$|^(batches|batch_gen|data_gen|generator)$",
 )
-BACKWARD_NAME: Final = re.compile(r"backward|(^|_)back_?prop|optimi[sz]e(_|$)|^(loss_)?scaler$|_scaler$|apply_grad|update_params|train_on_batch|optim_step|step_optim")
+BACKWARD_NAME: Final = re.compile(
+    r"backward|(^|_)back_?prop|optimi[sz]e(_|$)|^(loss_)?scaler$|_scaler$|apply_grad|update_params|train_on_batch|optim_step|step_optim"
+)
 # Calls that take a tensor and let it go again.
-HARMLESS_CALL: Final = re.compile(r"^(print|len|isinstance|type|float|int|str|repr|format|round|info|debug|warning|log|write|set_postfix|set_description|add_scalar|add_scalars|isnan|assert_\w+)$")
+HARMLESS_CALL: Final = re.compile(
+    r"^(print|len|isinstance|type|float|int|str|repr|format|round|info|debug|warning|log|write|set_postfix|set_description|add_scalar|add_scalars|isnan|assert_\w+)$"
+)
 # Libraries whose functions give arrays or numbers of the host and keep nothing.
-HOST_LIBRARIES: Final = ("sklearn.", "scipy.", "pandas.", "cv2.", "PIL.", "skimage.", "nltk.", "json.", "csv.", "os.", "math.", "time.", "random.", "logging.", "re.", "statistics.")
+HOST_LIBRARIES: Final = (
+    "sklearn.",
+    "scipy.",
+    "pandas.",
+    "cv2.",
+    "PIL.",
+    "skimage.",
+    "nltk.",
+    "json.",
+    "csv.",
+    "os.",
+    "math.",
+    "time.",
+    "random.",
+    "logging.",
+    "re.",
+    "statistics.",
+)
 TRAINABLE_FACTORIES: Final = (
     "torchvision.models.", "timm.create_model", "timm.models.", "segmentation_models_pytorch.", "torch.hub.load", "torch.jit.load", "transformers.", "torch_geometric.nn.",
     "efficientnet_pytorch.", "pretrainedmodels.", "open_clip.", "monai.networks.", "diffusers.",

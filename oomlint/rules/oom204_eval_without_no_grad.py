@@ -124,6 +124,4 @@ class EvalWithoutNoGrad(Rule):
             call = found.forwards[0].node
             related = [module.place(call, "the forward pass")] if found.forwards[0].module is module else []
             severity = Severity.ERROR if found.keeps_graph else Severity.WARNING
-            yield self.finding(
-                place, message, severity=severity, confidence=found.confidence, related=related, fix=without_gradients(found, module, project)
-            )
+            yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=without_gradients(found, module, project))

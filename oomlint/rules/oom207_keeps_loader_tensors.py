@@ -105,7 +105,9 @@ class KeepsLoaderTensors(Rule):
                 f"`{target_of(store)}` keeps `{what_of(store)}` of every batch of {loop_of(growth)}: with workers each lies in `/dev/shm` and holds one file "
                 "descriptor, also as `.detach().cpu()` or `.numpy()`"
             )
-            mend = None if written_later(growth) else fix(growth, module, "keep a copy", copied(module), lambda held: Safety.SAFE if held.sure else Safety.UNSAFE)
+            mend = (
+                None if written_later(growth) else fix(growth, module, "keep a copy", copied(module), lambda held: Safety.SAFE if held.sure else Safety.UNSAFE)
+            )
             yield self.finding(
                 module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
             )

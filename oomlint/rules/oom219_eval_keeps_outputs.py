@@ -88,10 +88,7 @@ class EvalKeepsOutputs(Rule):
                 continue
             store = growth.store
             local = len(store.path) == 1
-            message = (
-                f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host: it grows with the number of samples"
-                + ("; local, so `del` before the return changes nothing" if local else "")
+            message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host: it grows with the number of samples" + (
+                "; local, so `del` before the return changes nothing" if local else ""
             )
-            yield self.finding(
-                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module)
-            )
+            yield self.finding(module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module))

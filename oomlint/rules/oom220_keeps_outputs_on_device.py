@@ -102,7 +102,9 @@ class KeepsOutputsOnDevice(Rule):
             if growth.code != self.code:
                 continue
             store = growth.store
-            message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the device: its memory grows with the number of samples"
+            message = (
+                f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the device: its memory grows with the number of samples"
+            )
             # In an evaluation the host would be what grows.
             mend = None if growth.facts.get("evaluation") else fix(growth, module, "keep it on the host", on_host(module), lambda _: Safety.UNSAFE)
             yield self.finding(
