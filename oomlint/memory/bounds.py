@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
 
 _COUNTER: Final = re.compile(
-    r"(^|_)(i|j|k|n|it|iter|idx|index|step|steps|batch|batch_idx|batch_i|batch_id|batch_num|count|counter|num|seen|shown|saved|total|kept|done|cnt|iteration|have|got|collected|num_\w+|n_\w+)(_|\d|$)"
+    r"(^|_)(i|j|k|n|it|iter|idx|index|step|steps|batch|batch_idx|batch_i|batch_id|batch_num|count|counter|num|seen|shown|saved|total|kept|done|cnt|iteration"
+    r"|have|got|collected|num_\w+|n_\w+)(_|\d|$)"
 )
 _TOTAL: Final = re.compile(r"(max|total|num|n)_?(train_|training_)?(steps?|iters?|iterations?|updates)|^steps$|epoch", re.IGNORECASE)
 _FEW: Final = 256  # samples
@@ -27,9 +28,7 @@ _FEW: Final = 256  # samples
 
 def bounded(store: Store, loop: Loop) -> bool:
     """Whether tests around the statement, or the end of the loop, keep the number of what it stores small."""
-    spots: list[tuple[Module, object, cst.CSTNode]] = [(store.module, store.scope, store.node)]
-    spots += [(via.module, None, via.call) for via in store.via]
-    for module, _, node in spots:
+    for module, node in _spots(store):
         scope = module.walk.scope_at(node)
         inside = set(module.walk.ancestors(loop.node)) | {loop.node} if module is loop.module and scope is loop.scope else set()
         for test, wanted in path_conditions(module.walk, scope, node):
@@ -40,10 +39,15 @@ def bounded(store: Store, loop: Loop) -> bool:
     return False
 
 
+def _spots(store: Store) -> list[tuple[Module, cst.CSTNode]]:
+    """The statement, and the calls that led to it."""
+    return [(store.module, store.node), *((via.module, via.call) for via in store.via)]
+
+
 def counted(store: Store) -> bool:
     """Whether a test around a statement of a method that is called for each batch says that it is done a few times only."""
-    spots = [(store.module, store.node), *((via.module, via.call) for via in store.via)]
-    return any(_limits(test, wanted=wanted) for module, node in spots for test, wanted in path_conditions(module.walk, module.walk.scope_at(node), node))
+    tests = [found for module, node in _spots(store) for found in path_conditions(module.walk, module.walk.scope_at(node), node)]
+    return any(_limits(test, wanted=wanted) for test, wanted in tests)
 
 
 def stops(loop: cst.For | cst.While) -> bool:
@@ -55,15 +59,10 @@ def stops(loop: cst.For | cst.While) -> bool:
             isinstance(node, cst.If)
             and any(isinstance(part, cst.Break) for part in block_of(node.body))
             and _limits(node.test, wanted=False)
-            and not _TOTAL.search(_words(node.test))
+            and not any(isinstance(part, cst.Name) and _TOTAL.search(part.value) for part in descend(node.test))
         ):
             return True
     return False
-
-
-def _words(test: cst.BaseExpression) -> str:
-    found = [node.value for node in descend(test) if isinstance(node, cst.Name)]
-    return next((word for word in found if _TOTAL.search(word)), "")
 
 
 def _limits(test: cst.BaseExpression, *, wanted: bool) -> bool:
@@ -100,6 +99,7 @@ def _limits(test: cst.BaseExpression, *, wanted: bool) -> bool:
 
 
 def _counts(node: cst.BaseExpression) -> bool:
+    """Whether an expression is a count: a length, a counter."""
     if isinstance(node, cst.Call):
         return names.last_name(node.func) == "len"
     if isinstance(node, cst.BinaryOperation):
@@ -126,6 +126,7 @@ def few_samples(loop: Loop, evaluator: Evaluator) -> bool:
 
 
 def _rows(value: object, evaluator: Evaluator) -> int | None:
+    """The length of a tensor that a library makes, where its shape is known."""
     if not isinstance(value, ExternalCall) or not value.name.startswith("torch.") or not value.call.args:
         return None
     first = value.call.args[0].value

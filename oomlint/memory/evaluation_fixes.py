@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Edit, Fix, Safety
-from oomlint.memory.buffers import has_backward, is_evaluation
 from oomlint.memory.growth_fixes import result_differentiated
+from oomlint.memory.phases import has_backward, is_evaluation
 from oomlint.memory.rewrites import import_edit, imported_as
 from oomlint.memory.runs import runs_of
 from oomlint.model.held import Mode
@@ -19,6 +19,7 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from oomlint.memory.evaluations import Evaluation
     from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
 
 _HARMLESS = re.compile(
     r"update|add|append|extend|log|eval|metric|score|compute|print|write|save|plot|draw|iou|dice|acc|format|set_|isnan|mean|sum|cat|stack|decode|softmax|argmax|numpy|to_|item|len",
@@ -34,7 +35,7 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
     records = runs.records(module, scope) if record.frame is not None and scope is record.frame.scope else [record]
     if any(has_backward(other, inner) for other in records for inner in other.loops if inner.node is loop.node):
         return None  # the same loop trains where it is called another way
-    if _differentiated(found, project) or result_differentiated(scope, module, project) or reads_mode(loop.scope.node):
+    if _differentiated(found, project) or result_differentiated(scope, module, project) or _reads_mode(loop.scope.node):
         return None
     name = imported_as(module, "torch")
     edits: list[Edit] = []
@@ -43,7 +44,7 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
             return None
         edits.append(import_edit(module, "import torch"))
         name = "torch"
-    elif any(name in inner.effects for inner in _inside(module, loop.node, scope)):
+    elif any(name in inner.effects for inner in _functions_around(scope)):
         return None  # another thing of that name
     known = all(event.known and event.plain for event in record.forwards if loop in event.loops)
     strange = [
@@ -68,7 +69,7 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
         line = text.starts[row - 1]
         lead = re.compile(r"[ \t]*").match(text.text, line)
         indent = lead.group() if lead else ""
-        if text.text[line + len(indent) :].startswith(("def ",)):
+        if text.text[line + len(indent) :].startswith("def "):
             edits.append(text.replaced(line, line, f"{indent}@{name}.no_grad()\n"))
             return Fix(safety, "record no graph in this function", tuple(edits))
     if node is not module.tree.module and scope.yields:
@@ -77,18 +78,18 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
     return Fix(safety, "record no graph in this loop", (*edits, *inner)) if inner else None
 
 
-def reads_mode(node: cst.CSTNode) -> bool:
+def _reads_mode(node: cst.CSTNode) -> bool:
     """Whether code asks whether gradients are recorded."""
     return any(isinstance(part, cst.Attribute) and part.attr.value in {"requires_grad", "grad_fn", "is_grad_enabled", "is_leaf"} for part in descend(node))
 
 
-def _inside(module: Module, node: cst.CSTNode, scope: object) -> list[object]:
-    del module, node
-    found = []
-    here = scope
-    while here is not None and getattr(here, "parent", None) is not None:
+def _functions_around(scope: Scope) -> list[Scope]:
+    """A scope and those around it, without the module's."""
+    found: list[Scope] = []
+    here: Scope | None = scope
+    while here is not None and here.parent is not None:
         found.append(here)
-        here = here.parent  # type: ignore[attr-defined]
+        here = here.parent
     return found
 
 
@@ -96,10 +97,9 @@ def _differentiated(found: Evaluation, project: Project) -> bool:
     """Whether a caller computes gradients of what the function returns."""
     runs = runs_of(project)
     frame = found.record.frame
-    if frame is None or frame.scope.parent is None:
-        sources = {id(event.node) for event in found.forwards}
-        return any(event.sources & sources for event in found.record.backwards)
     sources = {id(event.node) for event in found.forwards}
+    if frame is None or frame.scope.parent is None:
+        return any(event.sources & sources for event in found.record.backwards)
     for site in runs.evaluator.calls.sites(frame.module, frame.scope)[:6]:
         for other in runs.records(site.module, site.scope):
             if any(event.sources & sources for event in other.backwards):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from oomlint.finding import Confidence
-from oomlint.memory.buffers import EVALUATION, buffers_of, is_evaluation, wants_gradients, words_around
+from oomlint.memory.buffers import buffers_of
 from oomlint.memory.iteration import LoaderLike, is_test
+from oomlint.memory.phases import is_evaluation, named_evaluation, wants_gradients
 from oomlint.memory.runs import runs_of
 from oomlint.model.held import Mode
 
 if TYPE_CHECKING:
+    import libcst as cst
+
     from oomlint.memory.buffers import Growth
     from oomlint.model.events import Forward, Loop, Record
     from oomlint.model.project import Module, Project
@@ -27,7 +28,7 @@ class Evaluation:
     record: Record
     forwards: tuple[Forward, ...]
     confidence: Confidence
-    growths: tuple[Growth, ...]  # what keeps the graph of its steps
+    growths: tuple[Growth, ...] = ()  # what keeps the graph of its steps
 
     @property
     def keeps_graph(self) -> bool:
@@ -62,7 +63,7 @@ class Evaluations:
             if any(other is not found and other.loop.node in above for other in inside):
                 continue
             kept = tuple(g for g in growths if g.loop.node is found.loop.node and g.code in {"OOM201", "OOM202", "OOM203", "OOM205"})
-            out.append(Evaluation(found.loop, found.record, found.forwards, found.confidence, kept))
+            out.append(replace(found, growths=kept))
         return out
 
     def _judge(self, loop: Loop, record: Record) -> Evaluation | None:
@@ -77,14 +78,15 @@ class Evaluations:
         live = [event for event in live if not any(via.call in {f.node for f in inside if f.mode is not Mode.ON} for via in event.via)]
         if not live or wants_gradients(record, loop) or self._caller_switches_off(record):
             return None
-        if any(use.what.startswith("given to") and _trains(use.what) and loop in use.loops for use in record.uses):
+        if any(_trains(use.what) and loop in use.loops for use in record.uses):
             return None
-        sure = loop.evaluating is True and any(EVALUATION.search(word) for word in words_around(record, loop))
+        sure = loop.evaluating is True and named_evaluation(record, loop)
         known = isinstance(loop.loader, LoaderLike) and any(event.known for event in live)
         confidence = Confidence.HIGH if sure and known else Confidence.MEDIUM
-        return Evaluation(loop, record, tuple(live), confidence, ())
+        return Evaluation(loop, record, tuple(live), confidence)
 
     def _caller_switches_off(self, record: Record) -> bool:
+        """Whether some call of the function stands where nothing is recorded."""
         frame = record.frame
         if frame is None or frame.scope.parent is None:
             return False
@@ -93,8 +95,9 @@ class Evaluations:
 
 
 def _trains(what: str) -> bool:
+    """Whether the function that a value was given to trains by its name."""
     word = what.rpartition(" ")[2].lower()
-    return any(part in word for part in ("backward", "optim", "train", "update_param"))
+    return what.startswith("given to") and any(part in word for part in ("backward", "optim", "train", "update_param"))
 
 
 def evaluations_of(project: Project) -> Evaluations:

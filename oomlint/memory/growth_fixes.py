@@ -102,7 +102,7 @@ def on_host(module: Module) -> Mend:
 
 def stays_detached(growth: Growth, project: Project) -> bool:
     """Whether nothing can tell what is stored from the same without its graph: nobody asks for the graph, shows it, or differentiates the result."""
-    if reads_graph(growth.stores) or any(store.scope.yields for store in growth.stores):
+    if _reads_graph(growth.stores) or any(store.scope.yields for store in growth.stores):
         return False
     for store in growth.stores:
         for loop in store.loops:
@@ -124,21 +124,10 @@ def _shown(store: Store) -> bool:
     if not isinstance(target, cst.Name):
         return False
     scope = store.module.walk.scope_at(store.node)
-    for call in scope.calls:
-        if names.last_name(call.func) in {"print", "str", "repr", "info", "write"}:
-            for arg in call.args:
-                if isinstance(arg.value, cst.Name) and arg.value.value == target.value:
-                    return True
-                if isinstance(arg.value, cst.FormattedString):
-                    for part in arg.value.parts:
-                        if (
-                            isinstance(part, cst.FormattedStringExpression)
-                            and part.format_spec is None
-                            and isinstance(part.expression, cst.Name)
-                            and part.expression.value == target.value
-                        ):
-                            return True
-    return False
+    shown = [arg.value for call in scope.calls if names.last_name(call.func) in {"print", "str", "repr", "info", "write"} for arg in call.args]
+    parts = [part for text in shown if isinstance(text, cst.FormattedString) for part in text.parts]
+    shown += [part.expression for part in parts if isinstance(part, cst.FormattedStringExpression) and part.format_spec is None]
+    return any(isinstance(node, cst.Name) and node.value == target.value for node in shown)
 
 
 def result_differentiated(scope: Scope, module: Module, project: Project) -> bool:
@@ -178,21 +167,40 @@ def result_differentiated(scope: Scope, module: Module, project: Project) -> boo
 
 
 def _differentiated_above(scope: Scope, module: Module, project: Project) -> bool:
-    for site in runs_of(project).evaluator.calls.sites(module, scope)[:4]:
-        if any(names.last_name(call.func) in _DIFFERENTIATES for call in site.scope.calls):
-            return True
-    return False
+    """Whether a function that calls this one computes gradients."""
+    sites = runs_of(project).evaluator.calls.sites(module, scope)[:4]
+    return any(names.last_name(call.func) in _DIFFERENTIATES for site in sites for call in site.scope.calls)
 
 
 def _mentions(node: cst.CSTNode, words: set[str]) -> bool:
+    """Whether one of several names stands in a piece of code."""
     return any(isinstance(part, cst.Name) and part.value in words for part in descend(node))
 
 
 def fix(growth: Growth, module: Module, message: str, mend: Mend, safety: Callable[[Held], Safety]) -> Fix | None:
     """The fix that mends every statement of a growth; ``None`` where one of them cannot be mended in place."""
+    return _mended(growth.stores, module, message, mend, safety)
+
+
+def detach_fix(growth: Growth, module: Module, project: Project, message: str) -> Fix | None:
+    """The fix that stores everything without its graph; ``None`` where somebody could tell."""
+    return fix(growth, module, message, detached(module), safe_if_sure) if stays_detached(growth, project) else None
+
+
+def store_fix(store: Store, module: Module) -> Fix | None:
+    """The same for one statement outside of any loop: a step that a framework calls for each batch."""
+    return None if _reads_graph([store]) else _mended([store], module, "keep it without its graph", detached(module), safe_if_sure)
+
+
+def safe_if_sure(held: Held) -> Safety:
+    """A method is safe to add to what is a tensor or array for certain."""
+    return Safety.SAFE if held.sure else Safety.UNSAFE
+
+
+def _mended(stores: Iterable[Store], module: Module, message: str, mend: Mend, safety: Callable[[Held], Safety]) -> Fix | None:
     edits: list[Edit] = []
     worst = Safety.SAFE
-    for store in growth.stores:
+    for store in stores:
         if store.module is not module or store.via or store.kind == "extend" or store.expression is None:
             return None
         fresh: list[Edit] = []
@@ -207,23 +215,6 @@ def fix(growth: Growth, module: Module, message: str, mend: Mend, safety: Callab
             return None
         edits += fresh
     return Fix(worst, message, tuple(edits)) if edits else None
-
-
-def store_fix(store: Store, module: Module) -> Fix | None:
-    """The same for one statement outside of any loop: a step that a framework calls for each batch."""
-    if store.module is not module or store.via or store.kind == "extend" or store.expression is None or reads_graph([store]):
-        return None
-    edits: list[Edit] = []
-    worst = Safety.SAFE
-    mend = detached(module)
-    for node, held in parts(store.expression, store.value):
-        found = mend(node, held)
-        if found is None:
-            return None
-        if found and not held.sure:
-            worst = Safety.UNSAFE
-        edits += found
-    return Fix(worst, "keep it without its graph", tuple(edits)) if edits else None
 
 
 def meter_fix(growth: Growth, module: Module, message: str) -> Fix | None:
@@ -244,14 +235,14 @@ def meter_fix(growth: Growth, module: Module, message: str) -> Fix | None:
     return Fix(Safety.SAFE, message, tuple(edits)) if edits else None
 
 
-def reads_graph(stores: Iterable[Store]) -> bool:
+def _reads_graph(stores: Iterable[Store]) -> bool:
     """Whether something in the functions asks for the graph itself: then a value without it is another value."""
     for store in stores:
         for scope in {store.scope, *(loop.scope for loop in store.loops)}:
             for node in descend(scope.node):
                 if isinstance(node, cst.Attribute) and node.attr.value in _READS_GRAPH and names.dotted(node.value) != "self":
                     above = store.module.walk.parents.get(node)
-                    if not (isinstance(above, cst.AssignTarget)):
+                    if not isinstance(above, cst.AssignTarget):
                         return True
     return False
 
@@ -264,20 +255,20 @@ def written_later(growth: Growth) -> bool:
             return True
         roots = {node.value for node in descend(expression) if isinstance(node, cst.Name)}
         roots |= {root[1] for root in store.path[:1] if isinstance(root, tuple) and root[1] != "self"}
-        for node in descend(growth.loop.node.body):
-            if isinstance(node, cst.AugAssign) and any(isinstance(part, cst.Name) and part.value in roots for part in descend(node.target)):
-                return True
-            if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Subscript):
-                if any(isinstance(part, cst.Name) and part.value in roots for part in descend(node.target.value)):
-                    return True
-            if isinstance(node, cst.Arg) and node.keyword is not None and node.keyword.value == "out" and _mentions(node.value, roots | {"out"}):
-                return True
-            if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-                word = node.func.attr.value
-                if (
-                    word.endswith("_")
-                    and not word.startswith("_")
-                    and any(isinstance(part, cst.Name) and part.value in roots for part in descend(node.func.value))
-                ):
-                    return True
+        if any(_writes(node, roots) for node in descend(growth.loop.node.body)):
+            return True
+    return False
+
+
+def _writes(node: cst.CSTNode, roots: set[str]) -> bool:
+    """Whether a node changes what one of several names stands for in place."""
+    if isinstance(node, cst.AugAssign):
+        return _mentions(node.target, roots)
+    if isinstance(node, cst.AssignTarget):
+        return isinstance(node.target, cst.Subscript) and _mentions(node.target.value, roots)
+    if isinstance(node, cst.Arg):
+        return node.keyword is not None and node.keyword.value == "out" and _mentions(node.value, roots | {"out"})
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        word = node.func.attr.value
+        return word.endswith("_") and not word.startswith("_") and _mentions(node.func.value, roots)
     return False

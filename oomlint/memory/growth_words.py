@@ -47,7 +47,7 @@ def kept(growth: Growth) -> str:
 
 
 def related(growth: Growth, module: Module) -> list[Place]:
-    """The loop's other statements, and the loader where it is known."""
+    """The loop's other statements of the same rule, and what it keeps besides."""
     found = [module.place(other_node(store, module), "here, too") for store in growth.stores[1:]]
     beside = growth.facts.get("beside")
     if isinstance(beside, list):

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Edit, Fix, Safety
-from oomlint.memory.buffers import buffers_of, list_metric
+from oomlint.memory.buffers import buffers_of
 from oomlint.memory.growth_fixes import suffixed
 from oomlint.memory.growth_words import kept
+from oomlint.memory.metric_states import list_metric
 from oomlint.memory.runs import runs_of
 from oomlint.memory.step_lists import steps_of
 from oomlint.model.held import Graph, Held, Kind, Mode
@@ -46,7 +47,7 @@ def fed_with_graph(project: Project, module: Module) -> Iterator[Fed]:
             continue
         record = runs_of(project).step(module, step)
         for store in record.stores:
-            if store.kind == "metric" and list_metric(store) and store.value.carries is Graph.YES and store.mode is not Mode.OFF and store.module is module:
+            if store.kind == "metric" and list_metric(store) and store.value.carries is Graph.YES and store.mode is not Mode.OFF:
                 if any(id(store.node) in event.tags for event in record.backwards) or id(store.node) in record.returned.all_tags:
                     continue
                 found = _fed(store, module, "the nodes of every step stay until the metric is reset", Confidence.HIGH)
@@ -63,6 +64,7 @@ def _fed(store: Store, module: Module, words: str, confidence: Confidence) -> Fe
 
 
 def _fix(call: cst.Call, value: Held, module: Module) -> Fix | None:
+    """``.detach()`` on each argument that carries a graph."""
     held = [value] if len(call.args) == 1 else [item for _, item in value.items]
     if len(held) != len(call.args):
         return None

@@ -25,6 +25,11 @@ _OPTIMIZER = re.compile(r"opt|scaler", re.IGNORECASE)
 _MADE = re.compile(r"\.from_pretrained$|^torch\.nn\.[A-Z]|^torchvision\.models\.|^timm\.create_model$")
 _DEVICE = re.compile(r"cuda|device|gpu|is_available|\bmps\b|\bxpu\b", re.IGNORECASE)
 _COUNTER = re.compile(r"%|<|>|epoch|step|iter|rank|memory|batch", re.IGNORECASE)
+# What rules look for by a library's name, apart from classes; and where it is given another name: `self.read = torch.load`.
+_ASKED = frozenset({"load", "collect", "empty_cache", "init_process_group", "initialize"})
+_ALIAS = re.compile(rb"(?:\.|[=:] ?)(?:load|collect|empty_cache|init_process_group|initialize)\b(?! *[(=])")
+_BOUND = re.compile(rb"(\w+)[\"']? *[=:]")
+_BUILDERS = frozenset({"parameters", "named_parameters"})
 
 
 def batch_loop(project: Project, node: cst.CSTNode, module: Module, scope: Scope) -> cst.For | cst.While | None:
@@ -110,11 +115,41 @@ def is_module(project: Project, node: cst.BaseExpression, module: Module, scope:
 
 def library_name(project: Project, node: cst.BaseExpression, module: Module, scope: Scope) -> str:
     """The qualified name of what a library gives, as ``torch.cuda.empty_cache``; empty where it is something else."""
+    if not _may_be_asked_for(project, node, module):
+        return ""
     evaluator = evaluator_of(project)
     for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope)):
         if isinstance(alt.value, External):
             return names.canonical(alt.value.name)
     return ""
+
+
+def _may_be_asked_for(project: Project, node: cst.BaseExpression, module: Module) -> bool:
+    """Whether a method can be one of the functions and classes that a rule asks for, by its name: to follow each `x.append` to its end is not cheap."""
+    if not isinstance(node, cst.Attribute):
+        return True
+    word = node.attr.value
+    if word in _ASKED or word[:1].isupper() or word in _other_names(project):
+        return True
+    # The class of an optimizer has any name: `self.kind(model.parameters())`.
+    call = module.walk.parents.get(node)
+    return isinstance(call, cst.Call) and any(
+        isinstance(part, cst.Call) and names.last_name(part.func) in _BUILDERS for arg in call.args for part in descend(arg.value)
+    )
+
+
+def _other_names(project: Project) -> frozenset[str]:
+    """Names that the files of the project give to such functions."""
+    known = project.memo.get("other names of functions")
+    if known is None:
+        found: set[str] = set()
+        for path in project.files():
+            data = project.raw(path)
+            for match in _ALIAS.finditer(data):
+                line = data[data.rfind(b"\n", 0, match.start()) + 1 : match.end()]
+                found.update(word.decode() for word in _BOUND.findall(line))
+        known = project.memo["other names of functions"] = frozenset(found)
+    return known  # type: ignore[return-value]
 
 
 def project_function(project: Project, node: cst.BaseExpression, module: Module, scope: Scope) -> FunctionRef | None:

@@ -13,7 +13,7 @@ from oomlint.model.flow import Flow
 from oomlint.model.flow_state import Known
 from oomlint.model.gradients import Gradients
 from oomlint.model.values import ClassRef, External
-from oomlint.scout import LOADER_NAME, STEP_NAME
+from oomlint.scout import NO_ROOTS, words_of
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
+    from oomlint.scout import Words
     from oomlint.syntax.walk import Scope
 
 _LIBRARIES: Final = frozenset(
@@ -39,15 +40,22 @@ class Runs:
         self._known = Known()
         self._steps: dict[object, Record] = {}
         self._records: dict[Scope, list[Record]] = {}
+        self._roots: dict[str, list[Scope]] = {}
+        self._speaking: dict[str, bool] = {}
 
     def of(self, module: Module) -> list[Record]:
         """Records of all functions of a module that may go through batches."""
-        speaks = _speaks_of_torch(module)
-        found: list[Record] = []
-        for scope in module.walk.scopes:
-            if self._is_root(scope, module, speaks=speaks):
-                found.extend(self.records(module, scope))
-        return found
+        roots = self._roots.get(module.path)
+        if roots is None:
+            roots = self._roots[module.path] = self._roots_of(module)
+        return [record for scope in roots for record in self.records(module, scope)]
+
+    def _roots_of(self, module: Module) -> list[Scope]:
+        looping = [scope for scope in module.walk.scopes if scope.loops and not isinstance(scope.node, cst.ClassDef | cst.Lambda) and scope.name not in NO_ROOTS]
+        words = words_of(module.source.text)
+        if not looping or not (words.loaders or words.steps):
+            return []
+        return [scope for scope in looping if self._is_root(scope, module, words)]
 
     def records(self, module: Module, scope: Scope) -> list[Record]:
         """Records of one function, one for each way of calling it that matters."""
@@ -104,21 +112,20 @@ class Runs:
             here = layer.frame
         return None
 
-    def _is_root(self, scope: Scope, module: Module, *, speaks: bool) -> bool:
-        if isinstance(scope.node, cst.ClassDef | cst.Lambda) or scope.name in {"forward", "__getitem__", "__init__", "__len__", "collate_fn"}:
-            return False
-        loops = [node for node in descend(scope.suite, into_scopes=False) if isinstance(node, cst.For | cst.While)]
-        if not loops:
-            return False
-        words = {names.last_name(node) for node in descend(scope.node, into_scopes=False) if isinstance(node, cst.Name | cst.Attribute)}
-        words |= {p.name.value for p in names.parameters(scope)}
-        if any(LOADER_NAME.search(word) or "oader" in word for word in words):
+    def _is_root(self, scope: Scope, module: Module, words: Words) -> bool:
+        """Whether a function with a loop names a loader, or steps in its loop; what is cheap to know is asked first."""
+        if words.loaders and _names_one_of(words.loaders, scope):
             return True
-        if not speaks:
+        if not any(names.last_name(call.func) in words.steps for call in scope.calls) or not any(_may_go_through_batches(loop, words) for loop in scope.loops):
             return False
-        if scope.parent is not None and scope.parent.is_class and self._is_module(module, scope.parent):
-            return False
-        return any(_may_go_through_batches(loop, module) for loop in loops)
+        method = scope.parent is not None and scope.parent.is_class
+        return self._speaks_of_torch(module) and not (method and scope.parent is not None and self._is_module(module, scope.parent))
+
+    def _speaks_of_torch(self, module: Module) -> bool:
+        known = self._speaking.get(module.path)
+        if known is None:
+            known = self._speaking[module.path] = _speaks_of_torch(module)
+        return known
 
     def _is_module(self, module: Module, cls: Scope) -> bool:
         line = self.evaluator.lineage(ClassRef(module, cls))
@@ -142,9 +149,14 @@ def _speaks_of_torch(module: Module) -> bool:
     return False
 
 
-def _may_go_through_batches(loop: cst.For | cst.While, module: Module) -> bool:
-    del module
-    return any(isinstance(node, cst.Call) and STEP_NAME.search(names.last_name(node.func)) for node in descend(loop.body, into_scopes=False))
+def _names_one_of(words: frozenset[str], scope: Scope) -> bool:
+    if any(p.name.value in words for p in names.parameters(scope)):
+        return True
+    return any(isinstance(node, cst.Name) and node.value in words for node in descend(scope.node, into_scopes=False))
+
+
+def _may_go_through_batches(loop: cst.For | cst.While, words: Words) -> bool:
+    return any(isinstance(node, cst.Call) and names.last_name(node.func) in words.steps for node in descend(loop.body, into_scopes=False))
 
 
 def _tests_parameters(scope: Scope, module: Module) -> bool:

@@ -43,7 +43,7 @@ class StepList:
     others: tuple[StepList, ...] = ()  # further lists that the same method fills
 
 
-def is_lightning(project: Project, cls: ClassRef) -> bool:
+def _is_lightning(project: Project, cls: ClassRef) -> bool:
     """Whether a class is a Lightning module."""
     evaluator = runs_of(project).evaluator
     return any(
@@ -57,7 +57,7 @@ def steps_of(project: Project, module: Module) -> Iterator[tuple[ClassRef, Scope
     for scope in module.walk.scopes:
         if scope.is_class and any(STEP.match(child.name) for child in scope.children):
             cls = ClassRef(module, scope)
-            if is_lightning(project, cls):
+            if _is_lightning(project, cls):
                 for child in scope.children:
                     if STEP.match(child.name) and isinstance(child.node, cst.FunctionDef):
                         yield cls, child
@@ -123,19 +123,17 @@ def graphs_in_steps(project: Project, module: Module) -> list[Store]:
 def _used_for_loss(cls: ClassRef, store: Store) -> bool:
     """Whether another method computes gradients of what is collected."""
     name = store.path[1] if len(store.path) > 1 else ""
-    for method in cls.scope.children:
-        if method.is_function and any(names.last_name(call.func) in {"backward", "manual_backward", "grad"} for call in method.calls):
-            if any(isinstance(node, cst.Attribute) and node.attr.value == name for node in descend(method.suite)):
-                return True
-    return False
+    return any(
+        method.is_function
+        and any(names.last_name(call.func) in {"backward", "manual_backward", "grad"} for call in method.calls)
+        and any(isinstance(node, cst.Attribute) and node.attr.value == name for node in descend(method.suite))
+        for method in cls.scope.children
+    )
 
 
 def _matters(store: Store) -> bool:
     """Whether what is added is more than a number."""
-    leaves = list(store.value.leaves())
-    if any(leaf.tensorlike for leaf in leaves):
-        return any(leaf.tensorlike and (leaf.size is not Size.SCALAR or leaf.graph is Graph.YES or leaf.kind is Kind.TENSOR) for leaf in leaves)
-    return False
+    return any(leaf.tensorlike and (leaf.size is not Size.SCALAR or leaf.graph is Graph.YES or leaf.kind is Kind.TENSOR) for leaf in store.value.leaves())
 
 
 def _emptied(project: Project, cls: ClassRef, name: str) -> bool:
@@ -163,6 +161,7 @@ def _emptied(project: Project, cls: ClassRef, name: str) -> bool:
 
 
 def _fresh(node: cst.BaseExpression | None) -> bool:
+    """Whether an expression is a new container."""
     return isinstance(node, cst.List | cst.Dict) or (isinstance(node, cst.Call) and names.last_name(node.func) in {"list", "dict", "defaultdict", "deque"})
 
 

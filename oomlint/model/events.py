@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """A loop while it runs: what it goes through, and how things stood when it began."""
+    """A loop while it runs: what it goes through, and whether the model was in evaluation when it began."""
 
     node: cst.For | cst.While
     module: Module
@@ -25,9 +25,7 @@ class Loop:
     name: str  # how the iterated thing is called
     loader: object = None  # what memory/ said of the iterated expression, where it is a loader
     named: bool = False  # whether its name says that it gives batches
-    mode: Mode = Mode.ON
     evaluating: bool | None = None  # `.eval()` was called before, `.train()` was, or nobody knows
-    depth: int = 0  # calls between the root and the loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,8 @@ class Event:
 class Store(Event):
     """A value was put into something that lives at ``path``.
 
-    ``kind`` is "append", "extend", "item", "augment", "concat". ``value`` is what was added, ``expression`` its code. ``before`` is what was there.
+    ``kind`` is "append", "extend", "item", "augment", "concat" or "metric": a library's metric was given a batch. ``value`` is what was added,
+    ``expression`` its code, ``before`` what was there.
     """
 
     kind: str = "append"
@@ -65,12 +64,19 @@ class Store(Event):
     value: Held = field(default_factory=Held)
     expression: cst.BaseExpression | None = None
     before: Held = field(default_factory=Held)
-    frame: Frame | None = None
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of attributes, and constant keys, on the way to where it was put."""
+        return tuple(part for part in self.path[1:] if isinstance(part, str) and part != "*")
 
 
 @dataclass(slots=True, eq=False)
 class Reset(Event):
-    """What lives at ``path`` was made anew or emptied; ``once`` counts the loops around a test that lets it happen the first time only, ``bound`` where it is cut to a length."""
+    """What lives at ``path`` was made anew or emptied.
+
+    ``once`` counts the loops around a test that lets it happen the first time only, 0 without one; ``bound`` says that only a part was taken out.
+    """
 
     path: Path = ()
     once: int = 0
@@ -117,7 +123,6 @@ class Record:
     loops: list[Loop] = field(default_factory=list)
     made: dict[int, tuple[Loop, ...]] = field(default_factory=dict)  # activation number -> loops around its call
     returned: Held = field(default_factory=Held)
-    entry: Mode = Mode.ON
     frame: Frame | None = None
     proven: set[tuple[Scope, str]] = field(default_factory=set)  # expressions that are used as only tensors can be
     complete: bool = True  # False where the budget ran out

@@ -11,14 +11,14 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
-from oomlint.model.gradients import Gradients
 from oomlint.model.held import UNKNOWN, Held, Kind, Mode, Path, meet
 from oomlint.model.values import Instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from oomlint.model.evaluate import Evaluator
+    from oomlint.model.gradients import Gradients
     from oomlint.model.project import Module
     from oomlint.model.values import Frame, FunctionRef
     from oomlint.syntax.walk import Scope
@@ -32,8 +32,8 @@ DEEPEST: Final = 5  # calls inside calls
 _MODULE_CALLS: Final = frozenset(
     "eval train parameters named_parameters state_dict load_state_dict zero_grad requires_grad_ modules named_modules register_forward_hook".split(),
 )
+_COUNTED: Final = re.compile(r"^[\w.]+\s*==\s*[01]$|\bfirst")
 _IS_NEW: Final = re.compile(r"\bis None\b|\bnot in\b|^not \w|hasattr|== None|== \[\]|len\(.*\)\s*(==\s*0|<\s*1)\b")
-_WRAPPERS: Final = frozenset({"DataParallel", "DistributedDataParallel", "DDP", "Adam", "AdamW", "SGD", "RMSprop"})
 
 
 @dataclass(slots=True)
@@ -106,7 +106,10 @@ class Known:
 
 
 class Flowing(ABC):
-    """One run: the record, the activation, and what one part asks of another."""
+    """One run: the record, the activation, and what a part asks of those that build on it.
+
+    The parts are a chain of classes, from definitions and values up to the statements of ``flow.py``; each asks those before it by inheritance.
+    """
 
     def __init__(self, evaluator: Evaluator, gradients: Gradients, loader_of: LoaderOf, known: Known) -> None:
         self.evaluator = evaluator
@@ -124,11 +127,7 @@ class Flowing(ABC):
         self.act: Activation
         self.stack: list[Scope] = []
 
-    # -- parts ---------------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def value(self, node: cst.BaseExpression, state: State) -> Held:
-        """What an expression holds."""
+    # -- what later parts answer ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def call(self, node: cst.Call, state: State) -> Held:
@@ -143,20 +142,12 @@ class Flowing(ABC):
         """Run a function of the project in place."""
 
     @abstractmethod
-    def output_of(self, method: FunctionRef, given: dict[str, Held], mode: Mode) -> Held | None:
-        """What `forward` of a class returns in a mode."""
+    def unknown_call(self, node: cst.Call, written: str, args: list[Held], state: State) -> Held:
+        """A call that nobody can follow."""
 
     @abstractmethod
-    def static(self, node: cst.BaseExpression, frame: Frame, depth: int = 0) -> Held:
-        """What an expression is wherever it stands, by its definition: a module, an object, a constant."""
-
-    @abstractmethod
-    def method_call(self, node: cst.Call, func: cst.Attribute, base: Held, state: State) -> Held:
-        """What a method call gives, and what it does."""
-
-    @abstractmethod
-    def external(self, name: str, node: cst.Call, args: list[Held], state: State) -> Held:
-        """What a library's function gives."""
+    def block(self, statements: Sequence[cst.CSTNode], state: State | None) -> State | None:
+        """Run statements one after the other; ``None`` where control does not come out at the end."""
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -170,25 +161,20 @@ class Flowing(ABC):
         """Note that a value was put somewhere."""
         self.noted += 1
         if self.recording and path and (self.act.loops or self.every):
-            module, scope, loops, via, mode, tests = self._around(state)
-            self.record.stores.append(
-                Store(node, module, scope, loops, via, mode, tests, kind, path, value, expression, before, self.act.frame),
-            )
+            self.record.stores.append(Store(node, *self._around(state), kind, path, value, expression, before))
 
     def was_reset(self, node: cst.CSTNode, state: State, path: Path, *, bound: bool = False) -> None:
         """Note that a path was made anew."""
         self.noted += path[0] != (self.act.number, path[-1]) if path else 0
         if self.recording and path and self.act.loops:
-            module, scope, loops, via, mode, tests = self._around(state)
-            self.record.resets.append(Reset(node, module, scope, loops, via, mode, tests, path, self._only_once(path), bound))
+            self.record.resets.append(Reset(node, *self._around(state), path, self._only_once(path), bound))
 
     def _only_once(self, path: Path) -> int:
         """How many loops stand around a test that asks if the path is there yet: `if x is None`, `if k not in d`, `if i == 0`; 0 where there is none."""
         words = {str(part[1]) if isinstance(part, tuple) else str(part) for part in path}
         for depth, guard in self.act.guards:
             code = self.code(guard)
-            counted = re.search(r"^[\w.]+\s*==\s*[01]$|\bfirst", code)
-            if counted or (_IS_NEW.search(code) and any(word in code for word in words)):
+            if _COUNTED.search(code) or (_IS_NEW.search(code) and any(word in code for word in words)):
                 return depth
         return 0
 
@@ -213,11 +199,6 @@ class Flowing(ABC):
             self.record.uses.append(Use(node, *self._around(state), what, held))
 
     # -- small change --------------------------------------------------------------------------------------------------
-
-    def is_tensor(self, node: cst.BaseExpression, held: Held) -> None:
-        """Note that an element of a batch is used as only a tensor can be."""
-        if held.kind is Kind.OPAQUE and isinstance(node, cst.Name | cst.Subscript | cst.Attribute):
-            self.record.proven.add((self.act.scope, self.code(node).strip()))
 
     def is_module_name(self, node: cst.BaseExpression) -> bool:
         """Whether the file treats the expression as a module: asks for its parameters, puts it into evaluation."""
@@ -264,3 +245,8 @@ def instance_of(held: Held) -> Instance | None:
 def module_of(**fields: object) -> Held:
     """A module."""
     return Held(Kind.MODULE).having(**fields)
+
+
+def flag(node: cst.Call, name: str) -> bool:
+    """Whether a keyword argument is there and not literally False."""
+    return any(arg.keyword is not None and arg.keyword.value == name and names.dotted(arg.value) not in {"False", "None"} for arg in node.args)

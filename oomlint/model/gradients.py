@@ -194,16 +194,12 @@ class Gradients:
     def callers(self, module: Module, scope: Scope, depth: int = 0) -> list[Mode]:
         """The modes at the calls of a function, those of the base class's method of that name included."""
         calls = self.evaluator.calls
-        found: list[Mode] = []
         targets = [(module, scope)]
         if scope.parent is not None and scope.parent.is_class:
-            for base in self.evaluator.lineage(ClassRef(module, scope.parent))[1:]:
-                if isinstance(base, ClassRef) and (own := base.scope.child(scope.name)) is not None:
-                    targets.append((base.module, own))
-        for where, target in targets:
-            for site in calls.sites(where, target)[:6]:
-                found.append(self.at(site.call, calls.plain_frame(site.module, site.scope), depth + 1))
-        return found
+            above = [base for base in self.evaluator.lineage(ClassRef(module, scope.parent))[1:] if isinstance(base, ClassRef)]
+            targets += [(base.module, own) for base in above if (own := base.scope.child(scope.name)) is not None]
+        sites = [site for where, target in targets for site in calls.sites(where, target)[:6]]
+        return [self.at(site.call, calls.plain_frame(site.module, site.scope), depth + 1) for site in sites]
 
     def _hook(self, cls: ClassRef, name: str) -> Mode | None:
         """What a framework does around a method that nobody in the project calls."""

@@ -183,7 +183,11 @@ class Held:
             return self.having(items=items, inside=self.inside.unrecorded(depth + 1) if self.inside is not None else None)
         if self.graph is Graph.NO and not self.sources:
             return self
-        return self.having(graph=Graph.NO, sources=NONE, moved="")
+        return self.without_graph(moved="")
+
+    def without_graph(self, **changes: object) -> Held:
+        """The same, itself off any graph."""
+        return self.having(graph=Graph.NO, sources=NONE, **changes)
 
     def with_item(self, key: object, held: Held) -> Held:
         """The container with one element set."""
@@ -275,6 +279,11 @@ def meet_all(parts: Iterable[Held]) -> Held:
     for part in parts:
         found = part if found is None else meet(found, part)
     return found or UNKNOWN
+
+
+def tags_of(parts: Iterable[Held]) -> Ids:
+    """Tags of several values."""
+    return NONE.union(*(held.all_tags for held in parts))
 
 
 def mixed(parts: Iterable[Held]) -> Held:

@@ -28,8 +28,6 @@ VIEWS: Final = frozenset(
     "view reshape squeeze unsqueeze permute transpose t expand flatten unflatten narrow select chunk split unbind view_as expand_as swapaxes ravel "
     "contiguous detach_as diagonal unfold movedim swapdims".split(),
 )
-SAME: Final = frozenset("contiguous to_tensor requires_grad_ retain_grad pin_memory_ share_memory_ coalesce refine_names rename".split())
-TO_HOST: Final = frozenset({"cpu"})
 TO_DEVICE: Final = frozenset({"cuda", "xpu", "npu", "mps", "hpu"})
 CASTS: Final = frozenset({"float", "double", "half", "bfloat16", "type", "astype", "type_as"})
 # Loss functions and other modules without parameters, by the end or the whole of their class name.
@@ -82,25 +80,9 @@ HARMLESS_CALL: Final = re.compile(
     r"^(print|len|isinstance|type|float|int|str|repr|format|round|info|debug|warning|log|write|set_postfix|set_description|add_scalar|add_scalars|isnan|assert_\w+)$"
 )
 # Libraries whose functions give arrays or numbers of the host and keep nothing.
-HOST_LIBRARIES: Final = (
-    "sklearn.",
-    "scipy.",
-    "pandas.",
-    "cv2.",
-    "PIL.",
-    "skimage.",
-    "nltk.",
-    "json.",
-    "csv.",
-    "os.",
-    "math.",
-    "time.",
-    "random.",
-    "logging.",
-    "re.",
-    "statistics.",
+HOST_LIBRARIES: Final = tuple("sklearn. scipy. pandas. cv2. PIL. skimage. nltk. json. csv. os. math. time. random. logging. re. statistics.".split())
+# Libraries and functions that make networks with parameters.
+TRAINABLE_FACTORIES: Final = tuple(
+    "torchvision.models. timm.create_model timm.models. segmentation_models_pytorch. torch.hub.load torch.jit.load transformers. torch_geometric.nn. "
+    "efficientnet_pytorch. pretrainedmodels. open_clip. monai.networks. diffusers.".split()
 )
-TRAINABLE_FACTORIES: Final = (
-    "torchvision.models.", "timm.create_model", "timm.models.", "segmentation_models_pytorch.", "torch.hub.load", "torch.jit.load", "transformers.", "torch_geometric.nn.",
-    "efficientnet_pytorch.", "pretrainedmodels.", "open_clip.", "monai.networks.", "diffusers.",
-)  # fmt: skip

@@ -8,12 +8,13 @@ import libcst as cst
 
 from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.memory.iteration import is_test, loader_like
+from oomlint.memory.loader_words import may_be_loader
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model.names import last_name
 from oomlint.model.values import External
 from oomlint.rule import Rule
 from oomlint.syntax.edits import replace
-from oomlint.syntax.walk import block_of, descend
+from oomlint.syntax.walk import block_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +89,8 @@ class LoaderMaterialised(Rule):
             written = last_name(call.func)
             if written not in {"list", "tuple", "sorted"} or len(call.args) == 0 or not isinstance(call.func, cst.Name):
                 continue
+            if not may_be_loader(call.args[0].value, module, scope):
+                continue
             if not any(
                 isinstance(a.value, External) and a.value.name == f"builtins.{written}"
                 for a in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))
@@ -95,7 +98,8 @@ class LoaderMaterialised(Rule):
                 continue
             yield from self._whole(module, project, call, call.args[0].value, scope)
         for scope in module.walk.scopes:
-            yield from self._loops(module, project, scope)
+            if not isinstance(scope.node, cst.Lambda):
+                yield from self._loops(module, project, scope)
 
     def _whole(self, module: Module, project: Project, node: cst.BaseExpression | cst.For, iterated: cst.BaseExpression, scope: Scope) -> Iterator[Finding]:
         like = loader_like(project, iterated, module, scope)
@@ -115,18 +119,17 @@ class LoaderMaterialised(Rule):
 
     def _loops(self, module: Module, project: Project, scope: Scope) -> Iterator[Finding]:
         """Comprehensions and loops that keep each whole batch."""
-        if isinstance(scope.node, cst.Lambda):
-            return
-        for node in descend(scope.suite, into_scopes=False):
-            if isinstance(node, cst.ListComp):
-                loop = node.for_in
-                whole = isinstance(loop.target, cst.Name) and isinstance(node.elt, cst.Name) and node.elt.value == loop.target.value
-                if whole and not loop.ifs and loop.inner_for_in is None:
-                    yield from self._whole(module, project, node, loop.iter, scope)
-            elif isinstance(node, cst.For) and isinstance(node.target, cst.Name):
-                for statement in block_of(node.body):
-                    if isinstance(statement, cst.Expr) and self._appends(statement.value, node.target.value) and len(block_of(node.body)) == 1:
-                        yield from self._whole(module, project, node, node.iter, scope)
+        for row in scope.rows:
+            part = row.for_in
+            whole = isinstance(part.target, cst.Name) and isinstance(row.elt, cst.Name) and row.elt.value == part.target.value
+            if whole and not part.ifs and part.inner_for_in is None and may_be_loader(part.iter, module, scope):
+                yield from self._whole(module, project, row, part.iter, scope)
+        for loop in scope.loops:
+            if isinstance(loop, cst.For) and isinstance(loop.target, cst.Name):
+                statements = block_of(loop.body)
+                appends = len(statements) == 1 and isinstance(statements[0], cst.Expr) and self._appends(statements[0].value, loop.target.value)
+                if appends and may_be_loader(loop.iter, module, scope):
+                    yield from self._whole(module, project, loop, loop.iter, scope)
 
     @staticmethod
     def _appends(node: cst.BaseExpression, batch: str) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.growth_fixes import detached, fix, stays_detached
+from oomlint.memory.growth_fixes import detach_fix
 from oomlint.memory.growth_words import kept, loop_of, related, target_of, what_of
 from oomlint.rule import Rule
 
@@ -108,9 +108,7 @@ class LossAccumulatesGraph(Rule):
                 continue
             store = growth.store
             message = f"`{target_of(store)}` adds up `{what_of(store)}` with its graph over {loop_of(growth)}: {kept(growth)}"
-            mend = None
-            if stays_detached(growth, project):
-                mend = fix(growth, module, "add it up without its graph", detached(module), lambda held: Safety.SAFE if held.sure else Safety.UNSAFE)
+            mend = detach_fix(growth, module, project, "add it up without its graph")
             yield self.finding(
                 module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
             )

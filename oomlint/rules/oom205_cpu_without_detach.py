@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.growth_fixes import detached, fix, stays_detached
+from oomlint.memory.growth_fixes import detach_fix
 from oomlint.memory.growth_words import kept, loop_of, related, target_of, what_of
 from oomlint.rule import Rule
 
@@ -101,10 +101,11 @@ class CpuWithoutDetach(Rule):
             if growth.code != self.code:
                 continue
             store = growth.store
-            message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host, but with its graph on the device: {kept(growth)}"
-            mend = None
-            if stays_detached(growth, project):
-                mend = fix(growth, module, "keep it without its graph", detached(module), lambda held: Safety.SAFE if held.sure else Safety.UNSAFE)
+            message = (
+                f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host, "
+                f"but with its graph on the device: {kept(growth)}"
+            )
+            mend = detach_fix(growth, module, project, "keep it without its graph")
             yield self.finding(
                 module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
             )

@@ -107,6 +107,7 @@ class StepListNeverCleared(Rule):
             graph = ", with its graph" if found.graph else ""
             names = " and ".join(f"`self.{one.name}`" for one in (found, *found.others))
             owner = found.cls.scope.name
-            message = f"{names} {'get' if found.others else 'gets'} more with every batch{graph}, and no method of `{owner}` empties {'them' if found.others else 'it'}: growth in every epoch"
+            grows, them = ("get", "them") if found.others else ("gets", "it")
+            message = f"{names} {grows} more with every batch{graph}, and no method of `{owner}` empties {them}: growth in every epoch"
             related = [module.place(one.store.node, "here, too") for one in found.others]
             yield self.finding(module.place(found.store.node), message, confidence=Confidence.HIGH, related=related, fix=clearing(found, module, project))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.growth_fixes import copied, fix, written_later
+from oomlint.memory.growth_fixes import copied, fix, safe_if_sure, written_later
 from oomlint.memory.growth_words import loop_of, related, target_of, what_of
 from oomlint.rule import Rule
 
@@ -105,9 +105,7 @@ class KeepsLoaderTensors(Rule):
                 f"`{target_of(store)}` keeps `{what_of(store)}` of every batch of {loop_of(growth)}: with workers each lies in `/dev/shm` and holds one file "
                 "descriptor, also as `.detach().cpu()` or `.numpy()`"
             )
-            mend = (
-                None if written_later(growth) else fix(growth, module, "keep a copy", copied(module), lambda held: Safety.SAFE if held.sure else Safety.UNSAFE)
-            )
+            mend = None if written_later(growth) else fix(growth, module, "keep a copy", copied(module), safe_if_sure)
             yield self.finding(
                 module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
             )

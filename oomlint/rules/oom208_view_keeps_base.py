@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.growth_fixes import copied, fix, written_later
+from oomlint.memory.growth_fixes import copied, fix, safe_if_sure, written_later
 from oomlint.memory.growth_words import loop_of, related, target_of, what_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from oomlint.finding import Finding
     from oomlint.model.held import Held
@@ -95,12 +95,13 @@ class ViewKeepsBase(Rule):
                 continue
             store = growth.store
             message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)}: a view, which holds all of the tensor it is a part of"
-            later = written_later(growth)
-            mend = fix(growth, module, "keep a copy of the part", copied(module), _safety(later=later))
+            safety = _never if written_later(growth) else safe_if_sure
+            mend = fix(growth, module, "keep a copy of the part", copied(module), safety)
             yield self.finding(
                 module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
             )
 
 
-def _safety(*, later: bool) -> Callable[[Held], Safety]:
-    return lambda held: Safety.SAFE if held.sure and not later else Safety.UNSAFE
+def _never(_: Held) -> Safety:
+    """Where what is kept is written to later, a copy is another thing than a view."""
+    return Safety.UNSAFE

@@ -65,6 +65,9 @@ class Scope:
     outer: set[str] = field(default_factory=set)  # names declared global
     enclosing: set[str] = field(default_factory=set)  # names declared nonlocal
     children: list[Scope] = field(default_factory=list)
+    loops: list[cst.For | cst.While] = field(default_factory=list)
+    rows: list[cst.ListComp] = field(default_factory=list)
+    tries: list[cst.Try] = field(default_factory=list)
 
     @property
     def is_function(self) -> bool:
@@ -315,7 +318,20 @@ class Walk:
         self._target(node.target, scope, statement, "assign", node.value)
 
     def _for(self, node: cst.For, scope: Scope, statement: cst.CSTNode) -> None:
+        scope.loops.append(node)
         self._target(node.target, scope, statement, "for", node.iter)
+
+    def _while(self, node: cst.While, scope: Scope, statement: cst.CSTNode) -> None:
+        del self, statement
+        scope.loops.append(node)
+
+    def _row(self, node: cst.ListComp, scope: Scope, statement: cst.CSTNode) -> None:
+        del self, statement
+        scope.rows.append(node)
+
+    def _try(self, node: cst.Try, scope: Scope, statement: cst.CSTNode) -> None:
+        del self, statement
+        scope.tries.append(node)
 
     def _with_item(self, node: cst.WithItem, scope: Scope, statement: cst.CSTNode) -> None:
         if node.asname is not None:
@@ -444,6 +460,9 @@ _HANDLERS: dict[type, Callable[[Walk, Any, Scope, cst.CSTNode], Scope | None]] =
     cst.AugAssign: Walk._aug_assign,  # noqa: SLF001
     cst.NamedExpr: Walk._named,  # noqa: SLF001
     cst.For: Walk._for,  # noqa: SLF001
+    cst.While: Walk._while,  # noqa: SLF001
+    cst.ListComp: Walk._row,  # noqa: SLF001
+    cst.Try: Walk._try,  # noqa: SLF001
     cst.WithItem: Walk._with_item,  # noqa: SLF001
     cst.ExceptHandler: Walk._except,  # noqa: SLF001
     cst.Del: Walk._del,  # noqa: SLF001

@@ -1,0 +1,131 @@
+"""The loops over batches in which a buffer grows: it is not made anew in them, and each batch adds to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.buffer_readers import mentions
+from oomlint.memory.iteration import is_epoch_loop
+from oomlint.model import names
+from oomlint.model.held import Kind
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.model.events import Loop, Record, Reset, Store
+
+
+def growing_loops(store: Store, record: Record) -> list[Loop]:
+    """The loops over batches during which the target is not made anew, the outermost first."""
+    root = store.path[0]
+    made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
+    found: list[Loop] = []
+    for loop in store.loops:
+        if loop in made or not _is_batches(loop, record):
+            continue
+        if any(_renews(reset, store, loop) for reset in record.resets):
+            continue
+        found.append(loop)
+    return found
+
+
+def _renews(reset: Reset, store: Store, loop: Loop) -> bool:
+    """Whether each round of a loop makes the target anew, ahead of the loops over batches inside it."""
+    if loop not in reset.loops or reset.once > reset.loops.index(loop) or reset.bound or reset.tests:
+        return False
+    if reset.node is store.node:
+        return False
+    inner = reset.loops[reset.loops.index(loop) + 1 :]
+    if any(other.named for other in inner):
+        return False
+    return reset.path == store.path[: len(reset.path)]
+
+
+def is_flushed(store: Store, record: Record, loops: list[Loop]) -> bool:
+    """Whether the target is emptied or cut now and then."""
+    return any(
+        (reset.path == store.path[: len(reset.path)] or store.path == reset.path[: len(store.path)])
+        and any(loop in reset.loops and reset.once <= reset.loops.index(loop) for loop in loops)
+        and reset.node is not store.node
+        for reset in record.resets
+    )
+
+
+def _is_batches(loop: Loop, record: Record) -> bool:
+    """Whether each round is a batch: by what the loop goes through, or by the backward pass that it makes of its own forward pass."""
+    if loop.named:
+        return True
+    if isinstance(loop.node, cst.For) and not _counts_steps(loop):
+        return False
+    if is_epoch_loop(loop.node, loop.module) and any(
+        other.named and other is not loop and loop.node in other.module.walk.ancestors(other.node) for other in record.loops
+    ):
+        return False
+    inner = [other for other in record.loops if other is not loop and loop.node in set(other.module.walk.ancestors(other.node))]
+    forwards = {id(event.node): event for event in record.forwards}
+    for event in record.backwards:
+        if loop not in event.loops or not event.known:
+            continue
+        if any(other in event.loops and (other.named or _counts_steps(other)) for other in inner):
+            return False
+        made = [forwards[source] for source in event.sources if source in forwards]
+        if made and any(loop in forward.loops for forward in made):
+            return True
+    return False
+
+
+def _counts_steps(loop: Loop) -> bool:
+    """Whether a loop counts."""
+    return loop.name in {"range", "trange", "xrange", "count"}
+
+
+def has_new_key(store: Store, loop: Loop) -> bool:
+    """Whether the key of ``d[k] = v`` differs from batch to batch."""
+    statement = store.node
+    if not isinstance(statement, cst.Assign):
+        return False
+    target = statement.targets[0].target
+    if not isinstance(target, cst.Subscript) or not isinstance(target.slice[0].slice, cst.Index):
+        return False
+    if store.before.kind is not Kind.PACK or store.before.moved == "list":
+        return False
+    roots = {node.value for node in descend(target.slice[0].slice.value) if isinstance(node, cst.Name)}
+    derived = _bound_by(loop.node)
+    walk, scope = store.module.walk, store.scope
+    if scope is not loop.scope:
+        return bool(roots)
+    if roots & derived:
+        return True
+    for _ in range(3):
+        for name, effects in scope.effects.items():
+            if name != "self" and any(
+                e.value is not None and not e.path and e.kind in {"assign", "for"} and mentions(e.value, derived) and loop.node in walk.ancestors(e.statement)
+                for e in effects
+            ):
+                derived.add(name)
+    for name in roots:
+        for effect in scope.effects.get(name, ()):
+            if loop.node not in walk.ancestors(effect.statement):
+                continue
+            if effect.kind == "augment":
+                return True
+            if effect.kind == "for" and effect.value is not None:
+                written = effect.value
+                if not mentions(written, derived):
+                    continue
+                if isinstance(written, cst.Call):
+                    word = names.last_name(written.func)
+                    if word in {"items", "keys", "range"} or (word == "enumerate" and effect.index[:1] == (0,)):
+                        continue
+                return True
+            if effect.kind == "assign" and effect.value is not None and mentions(effect.value, derived):
+                return True
+    return False
+
+
+def _bound_by(loop: cst.For | cst.While) -> set[str]:
+    """Names that a loop sets in each round."""
+    if not isinstance(loop, cst.For):
+        return set()
+    return {node.value for node in descend(loop.target) if isinstance(node, cst.Name)}

@@ -1,0 +1,59 @@
+"""Which metrics of torchmetrics store the very tensors that they are given."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.values import ExternalCall
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.model.events import Store
+
+# Metrics that store what they are given (torchmetrics 1.9, run): the others count, or change their input under no_grad first.
+_LIST_METRICS: Final = re.compile(r"^(CatMetric|SpearmanCorrCoef|CosineSimilarity|CalibrationError|BinaryCalibrationError|MeanAveragePrecision|Retrieval\w+)$")
+# Curves store what they are given only for two classes, and only probabilities: logits are made into some under no_grad.
+_CURVES: Final = re.compile(
+    r"^(Binary)?(AUROC|AveragePrecision|ROC|PrecisionRecallCurve|PrecisionAtFixedRecall|RecallAtFixedPrecision|SpecificityAtSensitivity)$"
+)
+_UNIT_NAME: Final = re.compile(r"prob|score|sigmoid|softmax|confiden", re.IGNORECASE)
+
+
+def list_metric(store: Store) -> bool:
+    """Whether a torchmetrics object keeps what it is handed here."""
+    value = store.before.value
+    if not isinstance(value, ExternalCall):
+        return False
+    unit = any(leaf.moved == "unit" for leaf in store.value.leaves())
+    if isinstance(store.node, cst.Call) and store.node.args:
+        unit = unit or _UNIT_NAME.search(store.module.code(store.node.args[0].value)) is not None
+    return _keeps_all(value.name, value.call, unit=unit)
+
+
+def _keeps_all(name: str, call: cst.Call, *, unit: bool) -> bool:
+    """Whether a metric that is made like this stores its input; ``unit`` says that it is given probabilities."""
+    last = name.rpartition(".")[2]
+    if last == "MetricCollection":
+        inner = [node for arg in call.args for node in descend(arg.value) if isinstance(node, cst.Call)]
+        return any(_keeps_all(names.last_name(node.func), node, unit=unit) for node in inner)
+    curve = _CURVES.match(last)
+    if not curve and not _LIST_METRICS.match(last):
+        return False
+    given = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
+    positional = [arg.value for arg in call.args if arg.keyword is None]
+    for word in ("thresholds", "compute_on_cpu"):
+        if word in given and names.dotted(given[word]) not in {"None", "False"}:
+            return False
+    if not curve:
+        return True
+    if not curve.group(1):
+        task = given.get("task", positional[0] if positional else None)
+        if not isinstance(task, cst.SimpleString) or task.raw_value != "binary":
+            return False
+    elif positional and curve.group(2) in {"AveragePrecision", "ROC", "PrecisionRecallCurve"}:
+        return False  # thresholds come first
+    return unit

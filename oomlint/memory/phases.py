@@ -1,0 +1,68 @@
+"""What a loop over batches is for: training, an evaluation, or an evaluation that needs gradients."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.model.events import Loop, Record
+
+# Names of functions, classes and loaders that evaluate, in snake_case and in CamelCase.
+_EVALUATION: Final = re.compile(
+    r"(^|_)(val|valid|validate|validation|validating|eval|evaluate|evaluation|evaluator|evaluating|test|testing|tester|infer|inference|predict|prediction|predictions|dev)(_|$|\d)"
+    r"|(^|[a-z])(Val|Valid|Validate|Validation|Validator|Eval|Evaluate|Evaluation|Evaluator|Test|Tester|Infer|Inference|Predict|Predictor)([A-Z]|$)",
+)
+_TRAINING: Final = re.compile(r"(^|_)(train|training|trn|fit)(_|$|\d)", re.IGNORECASE)
+_ATTACKS: Final = re.compile(
+    r"attack|adversar|perturb|grad_?cam|saliency|attribut|explain|captum|(^|_)(fgsm|pgd|tta|tent|cw|ig)(_|$)|influence|adapt|fine_?tune|meta", re.IGNORECASE
+)
+
+
+def _words_around(record: Record, loop: Loop) -> list[str]:
+    """Names that tell what a loop is for: its loader, its function, the functions that lead to it, with their classes."""
+    found = [loop.name, loop.scope.name]
+    frame = record.frame
+    for _ in range(3):
+        if frame is None:
+            break
+        found.append(frame.scope.name)
+        if frame.scope.parent is not None and frame.scope.parent.is_class:
+            found.append(frame.scope.parent.name)
+        frame = frame.bound[-1].frame if frame.bound else None
+    return found
+
+
+def named_evaluation(record: Record, loop: Loop) -> bool:
+    """Whether a name around a loop says that it evaluates."""
+    return any(_EVALUATION.search(word) for word in _words_around(record, loop))
+
+
+def has_backward(record: Record, loop: Loop) -> bool:
+    """Whether gradients are computed in a loop."""
+    return any(loop in event.loops for event in record.backwards)
+
+
+def is_evaluation(record: Record, loop: Loop) -> bool:
+    """Whether a loop only looks at what a model gives."""
+    if has_backward(record, loop) or any(use.what == "step" and loop in use.loops for use in record.uses):
+        return False
+    if loop.evaluating is not None:
+        return loop.evaluating
+    if _TRAINING.search(loop.name) or (_TRAINING.search(loop.scope.name) and not _EVALUATION.search(loop.name)):
+        return False
+    return named_evaluation(record, loop)
+
+
+def wants_gradients(record: Record, loop: Loop) -> bool:
+    """Whether an evaluation needs gradients: an attack, a saliency map, adaptation at test time."""
+    if any(use.what == "gradients" and loop in use.loops for use in record.uses):
+        return True
+    if any(_ATTACKS.search(word) for word in _words_around(record, loop)):
+        return True
+    return any(isinstance(node, cst.Call) and _ATTACKS.search(names.last_name(node.func)) for node in descend(loop.node.body))

@@ -1,0 +1,247 @@
+"""What assignments bind, and what they add to: names, attributes, elements, running sums."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.flow_calls import FlowCalls
+from oomlint.model.flow_values import named_size
+from oomlint.model.held import PLAIN, UNKNOWN, Held, Kind, meet, mixed
+from oomlint.model.values import Instance
+from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, descend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oomlint.model.flow_state import State
+    from oomlint.model.held import Path
+
+
+class FlowBindings(FlowCalls):
+    """Binds targets."""
+
+    def assign(self, target: cst.BaseExpression, held: Held, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode) -> None:
+        """Bind a target."""
+        if isinstance(target, cst.Tuple | cst.List):
+            self._unpack(target, held, state, statement)
+            return
+        if isinstance(target, cst.StarredElement):
+            self.assign(target.value, Held(Kind.PACK, inside=held), state, None, statement)
+            return
+        if isinstance(target, cst.Name):
+            path = self.act.path(target.value)
+            bound = expression is not None and _cuts(expression, target.value)
+            if bound or not isinstance(statement, cst.For | cst.CompFor):
+                self.was_reset(statement, state, path, bound=bound)
+            self._put(path, named_size(target.value, held), state)
+        elif isinstance(target, cst.Attribute):
+            base = self.value(target.value, state)
+            if base.home:
+                self._assign_attribute(target, base, held, state, expression, statement)
+        elif isinstance(target, cst.Subscript):
+            base = self.value(target.value, state)
+            if base.home:
+                self._assign_element(target, base, held, state, expression, statement)
+
+    def _assign_attribute(
+        self, target: cst.Attribute, base: Held, held: Held, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode
+    ) -> None:
+        word = target.attr.value
+        path = (*base.home, word)
+        self.was_reset(statement, state, path, bound=expression is not None and _cuts(expression, word))
+        self._put(path, named_size(word, held), state)
+        if word == "requires_grad" and (base.kind is Kind.OBJECT or (expression is not None and names.dotted(expression) != "False")):
+            self.used(statement, state, "gradients")
+
+    def _assign_element(
+        self, target: cst.Subscript, base: Held, held: Held, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode
+    ) -> None:
+        if base.tensorlike:
+            # Writing into a tensor that was there before.
+            state.env[base.home] = mixed([base, held]).having(kind=base.kind, home=base.home, tags=base.tags | held.tags)
+            return
+        key = _key_of(target)
+        path = (*base.home, key)
+        if isinstance(target.slice[0].slice, cst.Slice):
+            self.was_reset(statement, state, base.home, bound=True)
+        elif key == "*":
+            self.stored(statement, state, "item", base.home, held, expression, base)
+        else:
+            self.was_reset(statement, state, path)
+        named = named_size(key, held) if isinstance(key, str) and key != "*" else held
+        self._put(path, named, state)
+        self._note_in_container(path, named.having(tags=named.tags | {id(statement)}) if key == "*" else named, state)
+
+    @staticmethod
+    def _put(path: Path, held: Held, state: State) -> None:
+        """Bind a path, and forget the parts of the object that it replaces."""
+        size = len(path)
+        for other in [other for other in state.env if len(other) > size and other[:size] == path]:
+            del state.env[other]
+        state.env[path] = held if held.home else held.having(home=path)
+
+    def _unpack(self, target: cst.Tuple | cst.List, held: Held, state: State, statement: cst.CSTNode) -> None:
+        count = len(target.elements)
+        for number, element in enumerate(target.elements):
+            if isinstance(element, cst.StarredElement):
+                self.assign(element.value, Held(Kind.PACK, inside=held.any() if held.kind is Kind.PACK else self.element_of(held)), state, None, statement)
+                continue
+            part: Held | None = None
+            if held.kind is Kind.PACK:
+                known = [item for key, item in held.items if isinstance(key, int)]
+                part = known[number] if held.exact and len(known) == count else held.item(number) or held.inside
+            elif held.tensorlike:
+                part = held.having(home=())
+            elif held.kind is Kind.PLAIN:
+                part = PLAIN
+            elif held.kind is Kind.UNKNOWN:
+                part = UNKNOWN.having(graph=held.graph, sources=held.sources, tags=held.tags)
+            self.assign(element.value, part or UNKNOWN, state, None, statement)
+
+    def delete(self, node: cst.Del, state: State) -> None:
+        """Run a ``del``."""
+        targets = [e.value for e in node.target.elements] if isinstance(node.target, cst.Tuple) else [node.target]
+        for target in targets:
+            if isinstance(target, cst.Subscript):
+                base = self.value(target.value, state)
+                self.was_reset(node, state, base.home, bound=True)
+            elif isinstance(target, cst.Name):
+                state.env.pop(self.act.path(target.value), None)
+
+    # -- what adds to itself -------------------------------------------------------------------------------------------
+
+    def assignment(self, node: cst.Assign, state: State) -> None:
+        """Run ``x = y``."""
+        for target in node.targets:
+            if self._adds_to_itself(node, target.target, state):
+                return
+        held = self.value(node.value, state)
+        for target in node.targets:
+            self.assign(target.target, held, state, node.value, node)
+
+    def _adds_to_itself(self, node: cst.Assign, target: cst.BaseExpression, state: State) -> bool:
+        """``acc = acc + e``, ``acc = a * acc + b * e``: a running sum, or a list that gets longer."""
+        value = node.value
+        if not isinstance(target, cst.Name | cst.Attribute | cst.Subscript):
+            return False
+        if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add | cst.Subtract):
+            return False
+        code = self.code(target)
+        own: list[cst.BaseExpression] = []
+        others: list[cst.BaseExpression] = []
+        for part in _summands(value):
+            (own if self._mentions(part, code) else others).append(part)
+        if len(own) != 1 or not others or not _is_scaled(own[0], code, self.code):
+            return False
+        before = self.value(target, state)
+        parts = [self.value(part, state) for part in others]
+        added = mixed(parts) if len(parts) > 1 else parts[0]
+        kind = "concat" if before.kind is Kind.PACK else "augment"
+        self._accumulate(node, target, kind, before, added, others[0] if len(others) == 1 else None, state)
+        return True
+
+    def _mentions(self, node: cst.CSTNode, code: str) -> bool:
+        """Whether a name, attribute or element that is written like this stands in an expression."""
+        if code not in self.code(node):
+            return False
+        return any(isinstance(part, cst.Name | cst.Attribute | cst.Subscript) and self.code(part) == code for part in descend(node))
+
+    def augment(self, node: cst.AugAssign, state: State) -> None:
+        """Run ``x += y`` and its like."""
+        before = self.value(node.target, state)
+        added = self.value(node.value, state)
+        if isinstance(node.operator, cst.AddAssign | cst.SubtractAssign):
+            if added.kind is Kind.PACK and (before.kind in {Kind.PACK, Kind.UNKNOWN}):
+                shown = node.value if isinstance(node.value, cst.List | cst.Tuple) else None
+                path = self._home_of(node.target, before, state)
+                self.stored(node, state, "append", path, added.any(), shown, before)
+                if path:
+                    state.env[path] = before.having(
+                        kind=Kind.PACK, inside=meet(before.inside, added.any()), tags=before.tags | {id(node)}, exact=False, home=path
+                    )
+                return
+            self._accumulate(node, node.target, "augment", before, added, node.value, state)
+            return
+        self.assign(node.target, mixed([before, added]), state, None, node)
+
+    def _accumulate(
+        self, node: cst.CSTNode, target: cst.BaseExpression, kind: str, before: Held, added: Held, expression: cst.BaseExpression | None, state: State
+    ) -> None:
+        """Note that a value was added to what a target holds."""
+        path = self._home_of(target, before, state)
+        this = before.value if before.kind is Kind.OBJECT and isinstance(before.value, Instance) else None
+        if this is not None:
+            method = self.evaluator.method(this, "__iadd__") or self.evaluator.method(this, "__add__")
+            if method is not None and expression is not None:
+                self.run_function(method, cst.Call(expression), [], {names.parameters(method.scope)[-1].name.value: added}, before.home, state)
+            return
+        self.stored(node, state, kind, path, added, expression, before)
+        total = mixed([before, added]) if before.kind is not Kind.UNKNOWN else added.having(sure=False)
+        if before.kind is Kind.PLAIN and added.tensorlike:
+            total = added
+        tags = before.all_tags | added.all_tags | {id(node)}
+        self._bind(target, total.having(tags=tags, home=(), moved=""), state, path)
+
+    def _home_of(self, target: cst.BaseExpression, before: Held, state: State) -> Path:
+        """Where what a target holds lives."""
+        if isinstance(target, cst.Name):
+            path = self.act.path(target.value)
+            if path in state.env or target.value in self.act.scope.effects:
+                home = before.home
+                return home if home and before.kind in {Kind.PACK, Kind.OBJECT} else path
+            return before.home or path
+        if isinstance(target, cst.Attribute):
+            base = self.value(target.value, state)
+            return (*base.home, target.attr.value) if base.home else ()
+        if isinstance(target, cst.Subscript):
+            base = self.value(target.value, state)
+            key = _key_of(target)
+            return (*base.home, key) if base.home else ()
+        return ()
+
+    def _bind(self, target: cst.BaseExpression, held: Held, state: State, path: Path) -> None:
+        if not path:
+            return
+        state.env[path] = held if held.home else held.having(home=path)
+        if isinstance(target, cst.Subscript):
+            self._note_in_container(path, held, state)
+
+    def _note_in_container(self, path: Path, held: Held, state: State) -> None:
+        """What a container holds, where an element of it was set."""
+        outer = state.env.get(path[:-1])
+        if outer is not None and outer.kind is Kind.PACK:
+            key = path[-1]
+            state.env[path[:-1]] = (
+                outer.with_item(key, held.having(home=())) if key != "*" else outer.having(inside=meet(outer.inside, held.having(home=())), exact=False)
+            )
+
+
+def _cuts(expression: cst.BaseExpression, name: str) -> bool:
+    """Whether an expression is a slice of the same name: ``x = x[-100:]``."""
+    return isinstance(expression, cst.Subscript) and isinstance(expression.slice[0].slice, cst.Slice) and names.last_name(expression.value) == name
+
+
+def _summands(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add | cst.Subtract):
+        return [*_summands(node.left), *_summands(node.right)]
+    return [node]
+
+
+def _is_scaled(node: cst.BaseExpression, code: str, render: Callable[[cst.CSTNode], str]) -> bool:
+    """Whether a summand is the accumulator itself, or a multiple of it."""
+    if render(node) == code:
+        return True
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply | cst.Divide):
+        return _is_scaled(node.left, code, render) or _is_scaled(node.right, code, render)
+    return False
+
+
+def _key_of(target: cst.Subscript) -> object:
+    """The constant key of an element, or ``*``."""
+    if len(target.slice) != 1 or not isinstance(target.slice[0].slice, cst.Index):
+        return "*"
+    key = constant_key(target.slice[0].slice.value)
+    return key if key is not UNKNOWN_KEY and isinstance(key, str | int) else "*"

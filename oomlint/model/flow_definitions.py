@@ -1,0 +1,221 @@
+"""What expressions are by their definition alone, wherever they stand: modules, loaders, metrics, objects, constants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.flow_state import Flowing, module_of
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, tensor
+from oomlint.model.torch_tables import FAST_PATH, FROZEN_NAME, PARAMETERLESS, TRAINABLE_FACTORIES
+from oomlint.model.values import Alternative, ClassRef, Const, Display, Each, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from oomlint.model.values import Alternatives, Frame, Value
+
+_DEEPEST_STATIC: Final = 4
+_MOST_ELEMENTS: Final = 6  # of a display that are looked at
+_METRICS: Final = ("torchmetrics.", "torcheval.")
+_KEEPS_MODULE: Final = frozenset("to cuda cpu eval train half float double requires_grad_ apply compile bfloat16 type share_memory".split())
+_WRAPS_MODULE: Final = frozenset(
+    "torch.nn.DataParallel torch.nn.parallel.DistributedDataParallel torch.nn.parallel.DataParallel torch.nn.SyncBatchNorm.convert_sync_batchnorm "
+    "apex.parallel.DistributedDataParallel torch.compile torch.jit.script torch.jit.trace copy.deepcopy "
+    "torch.nn.utils.weight_norm torch.nn.utils.spectral_norm".split()
+)
+
+
+class FlowDefinitions(Flowing):
+    """Says what things are made as."""
+
+    def static(self, node: cst.BaseExpression, frame: Frame, depth: int = 0) -> Held:
+        """What an expression is wherever it stands, by its definition: a module, an object, a constant."""
+        if depth > _DEEPEST_STATIC:
+            return UNKNOWN
+        key = (node, frame)
+        known = self.known.statics.get(key)
+        if known is not None:
+            return known
+        found = _likeliest(self._classified(alt.value, node, frame, depth) for alt in self.evaluator.values(node, frame)[:4])
+        if depth == 0:
+            self.known.statics[key] = found
+        return found
+
+    def member(self, base: Held, name: str) -> Held:
+        """An attribute of an object, a class or a module of the project, or of a library."""
+        value = base.value
+        if not isinstance(value, Instance | ClassRef | ModuleRef | External):
+            return UNKNOWN
+        key = (value, name)
+        known = self.known.statics.get(key)
+        if known is not None:
+            return known
+        self.known.statics[key] = UNKNOWN
+        found = _likeliest(self._classified(alt.value, None, self.act.frame, 0) for alt in self.members(value, name)[:4])
+        self.known.statics[key] = found
+        return found
+
+    def members(self, value: Value, name: str) -> Alternatives:
+        """What an attribute of a resolved thing can be."""
+        if isinstance(value, Instance):
+            return self.evaluator.attribute(value, name, ())
+        if isinstance(value, External):
+            return [Alternative(External(names.canonical(f"{value.name}.{name}")))]
+        return self.evaluator.into_value(value, (("attr", name),))
+
+    def _classified(self, value: Value, node: cst.BaseExpression | None, frame: Frame, depth: int) -> Held | None:
+        """What the evaluator's answer is in terms of memory; ``None`` where it says nothing."""
+        if isinstance(value, Const):
+            # None says only that something is filled in later.
+            return PLAIN.having(value=value) if value.value is not None else None
+        if isinstance(value, Instance):
+            return self.object_of(value)
+        if isinstance(value, FunctionRef | ClassRef | External | Partial | ModuleRef):
+            return Held(Kind.OBJECT, value=value)
+        if isinstance(value, ExternalCall):
+            return self.made_outside(names.canonical(value.name), value.call, value.frame, depth)
+        if isinstance(value, Display):
+            return self._displayed(value.node, value.frame, depth)
+        if isinstance(value, Written) and value.node is not None and value.frame is not None and (value.node is not node or value.frame is not frame):
+            return self._written(value.node, value.frame, depth)
+        if isinstance(value, Each):
+            return None
+        if isinstance(node, cst.Call):
+            return self._written(node, frame, depth)
+        return None
+
+    def _displayed(self, display: cst.BaseExpression, frame: Frame, depth: int) -> Held:
+        """A list, tuple, set or dictionary, by the first of its elements."""
+        if isinstance(display, cst.List | cst.Tuple | cst.Set):
+            parts = [self.static(e.value, frame, depth + 1) for e in display.elements[:_MOST_ELEMENTS] if isinstance(e, cst.Element)]
+            kinds = {part.kind for part in parts}
+            if kinds == {Kind.MODULE}:
+                return Held(Kind.PACK, inside=parts[0], sure=True)
+            return Held(Kind.PACK, inside=PLAIN if kinds and kinds <= {Kind.PLAIN} else meet_all(parts) if parts else None, sure=True, moved="list")
+        if isinstance(display, cst.ListComp | cst.SetComp):
+            return Held(Kind.PACK, inside=self.static(display.elt, frame, depth + 1), sure=True)
+        if isinstance(display, cst.DictComp):
+            return Held(Kind.PACK, inside=self.static(display.value, frame, depth + 1), sure=True)
+        if isinstance(display, cst.Dict):
+            values = [self.static(e.value, frame, depth + 1) for e in display.elements[:_MOST_ELEMENTS] if isinstance(e, cst.DictElement)]
+            if values and all(is_metric(held) or held.kind in {Kind.MODULE, Kind.OBJECT} for held in values):
+                return Held(Kind.PACK, inside=meet_all(values), sure=True)
+        return Held(Kind.PACK, sure=True)
+
+    def _written(self, node: cst.BaseExpression, frame: Frame, depth: int) -> Held | None:
+        """An expression that the evaluator leaves as it is: a module that was moved, wrapped or put into evaluation."""
+        if not isinstance(node, cst.Call):
+            return None
+        func = node.func
+        if isinstance(func, cst.Attribute):
+            if func.attr.value in _KEEPS_MODULE:
+                base = self.static(func.value, frame, depth + 1)
+                if base.kind is Kind.MODULE or is_metric(base):
+                    return base
+                return module_of() if func.attr.value == "eval" and not node.args else None
+            if func.attr.value == "clone":
+                base = self.static(func.value, frame, depth + 1)
+                return base if is_metric(base) else None
+            if func.attr.value in {"prepare", "setup", "initialize"} and node.args:
+                found = self.static(node.args[0].value, frame, depth + 1)
+                return found if found.kind is Kind.MODULE and len(node.args) == 1 else None
+        return None
+
+    def object_of(self, value: Instance) -> Held:
+        """An object of a class of the project."""
+        line = self.evaluator.lineage(value.cls)
+        outside = [base.name for base in line if isinstance(base, External)]
+        if any(
+            base.startswith(("torch.nn.", "torch_geometric.nn.", "transformers.")) and not base.endswith(("Trainer", "Config", "Arguments", "Tokenizer"))
+            for base in outside
+        ) or any(base.endswith(("LightningModule", "torch.nn.Module")) for base in outside):
+            return module_of(value=value)
+        if "torch.autograd.Function" in outside:
+            return Held(Kind.OBJECT, value=value)
+        return Held(Kind.OBJECT, value=value, sure=True)
+
+    def made_outside(self, name: str, call: cst.Call, frame: Frame, depth: int = 0) -> Held:
+        """What a library made: a module, a loader, something else."""
+        last = name.rpartition(".")[2]
+        if name in _WRAPS_MODULE and call.args:
+            base = self.static(call.args[0].value, frame, depth + 1)
+            return base if base.kind is Kind.MODULE else module_of() if not name.startswith("copy") else UNKNOWN
+        if name.startswith("torch.nn.") and not name.startswith(("torch.nn.functional.", "torch.nn.init.", "torch.nn.utils.")):
+            if last in {"ModuleDict", "ModuleList"} and call.args:
+                inside = self.static(call.args[0].value, frame, depth + 1).inside
+                if inside is not None and is_metric(inside):
+                    return Held(Kind.PACK, inside=inside, sure=True)
+            if last == "Parameter":
+                return tensor(graph=Graph.YES, sources=frozenset({id(call)}), size=Size.UNKNOWN)
+            if last[:1].isupper():
+                fast = FAST_PATH.search(frame.module.code(call)) is not None
+                return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved="fast" if fast else "")
+        if name.startswith(TRAINABLE_FACTORIES):
+            if (
+                last.endswith(("Tokenizer", "TokenizerFast", "Config", "Processor", "FeatureExtractor", "Arguments", "Trainer", "Weights"))
+                or "okenizer" in name
+                or "schedule" in name.lower()
+            ):
+                return Held(Kind.OBJECT, value=External(name))
+            plain = name.startswith("torchvision.models.") and not FAST_PATH.search(name)
+            return module_of(value=External(name) if plain else None, frozen=FROZEN_NAME.search(name) is not None)
+        if name.startswith("torch.optim."):
+            return Held(Kind.OBJECT, value=External(name))
+        loader = self.loader_of(call, frame.module, frame.scope, frame) if "oader" in name else None
+        if loader is not None:
+            return Held(Kind.ITERABLE, loader=loader, each=batch())
+        if name.startswith(_METRICS):
+            return Held(Kind.OBJECT, value=ExternalCall(name, call, frame))
+        if name == "torch.device":
+            return PLAIN
+        if name in {"torch.tensor", "torch.zeros", "torch.ones", "torch.empty", "torch.rand", "torch.randn", "torch.FloatTensor"}:
+            return tensor(device=Device.UNKNOWN)
+        if name.startswith("collections.deque") or last == "deque":
+            return Held(Kind.PACK, sure=True, moved="bounded" if is_bounded(call) else "")
+        if name == "collections.defaultdict" and call.args:
+            return Held(Kind.PACK, sure=True, inside=self._made_by(call.args[0].value, frame))
+        if name in {"builtins.list", "builtins.dict", "builtins.set", "collections.defaultdict", "collections.OrderedDict", "builtins.tuple"}:
+            return Held(Kind.PACK, sure=True)
+        if name.startswith("numpy.") and last in {"zeros", "empty", "ones", "full", "array"}:
+            return Held(Kind.ARRAY, sure=True, device=Device.HOST)
+        return Held(Kind.OBJECT, value=ExternalCall(name, call, frame))
+
+    def _made_by(self, factory: cst.BaseExpression, frame: Frame) -> Held | None:
+        """What the factory of a defaultdict makes."""
+        if isinstance(factory, cst.Lambda):
+            return None
+        for alt in self.evaluator.values(factory, frame)[:2]:
+            if isinstance(alt.value, ClassRef):
+                return self.object_of(Instance(alt.value, None))
+            if isinstance(alt.value, External) and alt.value.name in {"builtins.float", "builtins.int"}:
+                return PLAIN
+        return None
+
+
+def _likeliest(parts: Iterable[Held | None]) -> Held:
+    """The first of several values that says something; a plain value only where none says more."""
+    found = UNKNOWN
+    for held in parts:
+        if held is not None and (found.kind is Kind.UNKNOWN or (found.kind is Kind.PLAIN and held.kind is not Kind.UNKNOWN)):
+            found = held
+    return found
+
+
+def is_bounded(call: cst.Call) -> bool:
+    """Whether a ``deque`` has a greatest length."""
+    if len([arg for arg in call.args if arg.keyword is None]) > 1:
+        return True
+    return any(arg.keyword is not None and arg.keyword.value == "maxlen" and names.dotted(arg.value) != "None" for arg in call.args)
+
+
+def is_metric(held: Held) -> bool:
+    """Whether a value is a metric of a library."""
+    return held.kind is Kind.OBJECT and isinstance(held.value, ExternalCall) and held.value.name.startswith(_METRICS)
+
+
+def batch() -> Held:
+    """What a loader gives: nobody knows its structure, but its tensors are the workers'."""
+    return Held(Kind.OPAQUE, storage=Storage.LOADER, device=Device.HOST)

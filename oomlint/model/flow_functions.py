@@ -1,0 +1,171 @@
+"""Functions of the project, run in place: their arguments, their activation, what they return."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.events import Via
+from oomlint.model.flow_libraries import FlowLibraries
+from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, State
+from oomlint.model.held import NOWHERE, PLAIN, UNKNOWN, Graph, Held, Kind, pack, tags_of
+from oomlint.model.values import Bound, Frame, Instance
+from oomlint.syntax.walk import block_of
+
+if TYPE_CHECKING:
+    from oomlint.model.held import Mode, Path
+    from oomlint.model.values import ClassRef, FunctionRef
+    from oomlint.syntax.walk import Scope
+
+
+class FlowFunctions(FlowLibraries):
+    """Runs functions of the project."""
+
+    def call_function(self, function: FunctionRef, node: cst.Call, args: list[Held], this: Path, state: State) -> Held:
+        """What a call of a function of the project gives; of an unknown result, what goes in may come out."""
+        found = self.run_function(function, node, args, bound_arguments(function.scope, node, args), this, state)
+        if found.kind is Kind.UNKNOWN:
+            live = any(held.carries for held in args)
+            return found.having(graph=max(found.graph, Graph.MAYBE if live else Graph.NO), tags=found.tags | tags_of(args))
+        return found
+
+    def run_function(self, function: FunctionRef, node: cst.Call, args: list[Held], params: dict[str, Held], this: Path, state: State) -> Held:
+        """Run a function in place: what it stores and which mode it sets is seen as it is."""
+        scope = function.scope
+        if scope in self.stack or len(self.stack) > DEEPEST or self.spent > self.limit:
+            return UNKNOWN
+        outer = self.act
+        receiver = function.this
+        frame = Frame(function.module, scope, (Bound(tuple(node.args), outer.frame, node),), receiver, self._enclosing(function))
+        self.numbers += 1
+        via = Via(outer.module, node, this, tuple(zip(node.args, args, strict=True)))
+        act = Activation(self.numbers, frame, outer.loops, (*outer.via, via), this, tests=outer.tests, guards=outer.guards)
+        self.record.made[self.numbers] = outer.loops
+        act.params = dict(params)
+        own = names.self_name(scope)
+        if own is not None:
+            held = self.object_of(receiver) if receiver is not None else Held(Kind.OBJECT)
+            act.params[own] = held.having(home=this)
+        self.act = act
+        self.stack.append(scope)
+        before = state.mode
+        try:
+            if isinstance(scope.node, cst.Lambda):
+                return self.value(scope.node.body, state)
+            mode = self.gradients.decorated(scope, function.module)
+            if mode is not None:
+                state.mode = mode
+            act.params.update(_defaults(scope, act.params))
+            after = self.block(function.module.walk.body(scope), state.copy())
+            if after is not None:
+                state.env.update({path: held for path, held in after.env.items() if path and not (isinstance(path[0], tuple) and path[0][0] == act.number)})
+                if after.evaluating is not state.evaluating:
+                    state.evaluating = after.evaluating
+            if scope.yields:
+                each = act.yielded or UNKNOWN
+                return Held(Kind.ITERABLE, each=each, tags=each.tags)
+            found = act.returned if act.returned is not None else PLAIN
+            if after is not None and act.returned is not None and not isinstance(block_of(scope.node.body)[-1], cst.Return):
+                return found
+            local = bool(found.home) and isinstance(found.home[0], tuple) and found.home[0][0] == act.number
+            return found.having(home=NOWHERE) if local else found
+        finally:
+            state.mode = before
+            self.act = outer
+            self.stack.pop()
+
+    def output_of(self, method: FunctionRef, given: dict[str, Held], mode: Mode) -> Held | None:
+        """What `forward` of a class returns in a mode; learnt once for each shape of arguments, apart from what is going on."""
+        shape = tuple(sorted((name, held.kind.value, int(held.carries)) for name, held in given.items()))
+        cls = method.this.cls if method.this is not None else None
+        key = (method.scope, cls, mode, shape)
+        if key in self.known.outputs:
+            return self.known.outputs[key]
+        self.known.outputs[key] = None  # a module that calls itself
+        if len(self.stack) > DEEPEST or method.scope in self.stack:
+            return None
+        inner = type(self)(self.evaluator, self.gradients, self.loader_of, self.known)
+        inner.recording = False
+        frame = Frame(method.module, method.scope, None, method.this)
+        inner.act = Activation(0, frame, (), ())
+        own = names.self_name(method.scope)
+        inner.act.params = {name: held.having(home=NOWHERE, tags=frozenset(), sources=frozenset()) for name, held in given.items()}
+        inner.act.this = inner.act.path(own or "self")
+        if own is not None and method.this is not None:
+            inner.act.params[own] = self.object_of(method.this).having(home=inner.act.this)
+        inner.stack = [*self.stack, method.scope]
+        inner.limit = FORWARD_BUDGET
+        inner.act.params.update(_defaults(method.scope, inner.act.params))
+        mode = self.gradients.decorated(method.scope, method.module) or mode
+        inner.block(method.module.walk.body(method.scope), State({}, mode))
+        found = inner.act.returned
+        if inner.asks:
+            self.known.asking.add(method.scope)
+        if method.scope.yields or inner.spent > inner.limit:
+            found = None
+        self.known.outputs[key] = found
+        return found
+
+    def construct(self, cls: ClassRef, node: cst.Call) -> Held:
+        """A new object of a class of the project."""
+        value = Instance(cls, (Bound(tuple(node.args), self.act.frame, node),), node, self.act.frame)
+        return self.object_of(value)
+
+    def _enclosing(self, function: FunctionRef) -> Frame | None:
+        """The frame of the function that a closure stands in, where that one is running."""
+        parent = function.scope.parent
+        here: Frame | None = self.act.frame
+        while here is not None and parent is not None and parent.is_function:
+            if here.scope is parent:
+                return here
+            here = here.outer
+        return None
+
+
+def _defaults(scope: Scope, given: dict[str, Held]) -> dict[str, Held]:
+    """What the parameters hold that a call leaves out, where their defaults are constants."""
+    found: dict[str, Held] = {}
+    for param in names.parameters(scope):
+        default = param.default
+        if default is None or param.name.value in given:
+            continue
+        if isinstance(default, cst.Integer | cst.Float | cst.SimpleString) or names.dotted(default) in {"None", "True", "False"}:
+            found[param.name.value] = PLAIN
+    return found
+
+
+def bound_arguments(scope: Scope, node: cst.Call, args: list[Held]) -> dict[str, Held]:
+    """Arguments by the names of the parameters."""
+    if not isinstance(scope.node, cst.FunctionDef | cst.Lambda):
+        return {}
+    params: dict[str, Held] = {}
+    own = scope.node.params
+    free = [p.name.value for p in (*own.posonly_params, *own.params)]
+    if names.is_method(scope):
+        free = free[1:]
+    rest: list[Held] = []
+    named: list[tuple[object, Held]] = []
+    for arg, held in zip(node.args, args, strict=True):
+        if arg.star == "*":
+            spread = [item for _, item in held.items] if held.kind is Kind.PACK and held.exact else []
+            if not spread and held.kind in {Kind.OPAQUE, Kind.PACK}:
+                spread = [held.any() if held.kind is Kind.PACK else held.having(home=NOWHERE)] * len(free)
+            params.update(zip(free, spread, strict=False))
+            free = free[len(spread) :]
+        elif arg.star:
+            continue
+        elif arg.keyword is not None:
+            params[arg.keyword.value] = held
+            named.append((arg.keyword.value, held))
+        elif free:
+            params[free.pop(0)] = held
+        else:
+            rest.append(held)
+    if isinstance(own.star_arg, cst.Param):
+        params[own.star_arg.name.value] = pack(enumerate(rest))
+    if isinstance(own.star_kwarg, cst.Param):
+        known = {p.name.value for p in names.parameters(scope)}
+        params[own.star_kwarg.name.value] = pack((key, held) for key, held in named if key not in known)
+    return params

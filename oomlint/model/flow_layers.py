@@ -1,0 +1,95 @@
+"""What modules of the project are made of: parameters, and layers that take another path for inference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.flow_functions import FlowFunctions
+from oomlint.model.torch_tables import FAST_PATH, PARAMETERLESS
+from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
+
+if TYPE_CHECKING:
+    from oomlint.syntax.walk import Scope
+
+_DEEPEST_PARTS: Final = 6  # modules inside modules
+
+
+class FlowLayers(FlowFunctions):
+    """Looks into classes."""
+
+    def trainable(self, cls: ClassRef, depth: int = 0) -> bool:
+        """Whether a class may have parameters; not where all that it makes is in sight and none of it has any."""
+        known = self.known.trainable.get(cls.scope)
+        if known is not None:
+            return known
+        self.known.trainable[cls.scope] = False
+        found = depth > _DEEPEST_PARTS
+        for base in self.evaluator.lineage(cls):
+            if not isinstance(base, ClassRef):
+                found = found or base.name not in {"torch.nn.Module", "builtins.object", "abc.ABC"}
+                continue
+            for scope in base.scope.children:
+                found = found or self._makes_parameters(base, scope, depth)
+        self.known.trainable[cls.scope] = found
+        return found
+
+    def _makes_parameters(self, base: ClassRef, scope: Scope, depth: int) -> bool:
+        own = {p.name.value for p in names.parameters(scope)}
+        for effect in scope.effects.get(names.self_name(scope) or "", ()):
+            if effect.kind == "assign" and isinstance(effect.value, cst.Name) and effect.value.value in own:
+                return True  # what somebody hands over may be a module
+        frame = self.evaluator.calls.plain_frame(base.module, scope)
+        for call in scope.calls:
+            if isinstance(call.func, cst.Attribute) and names.dotted(call.func).startswith(("self.register_buffer", "super")):
+                continue
+            found = self.evaluator.values(call.func, frame)[:2]
+            for alt in found:
+                value = alt.value
+                if isinstance(value, External):
+                    last = value.name.rpartition(".")[2]
+                    if value.name.startswith("torch.nn.") and last[:1].isupper() and not PARAMETERLESS.search(last):
+                        return True
+                    if not value.name.startswith(("torch.", "builtins.", "numpy.", "math.")):
+                        return True
+                elif isinstance(value, ClassRef):
+                    if value.scope is not base.scope and self.trainable(value, depth + 1):
+                        return True
+                elif not isinstance(value, FunctionRef | Instance | ExternalCall) and not isinstance(call.func, cst.Attribute):
+                    return True
+        return False
+
+    def is_plain(self, cls: ClassRef, depth: int = 0) -> bool:
+        """Whether neither a class nor what it is made of has another path for inference."""
+        known = self.known.fast.get(cls.scope)
+        if known is not None:
+            return not known
+        self.known.fast[cls.scope] = False
+        fast = depth > _DEEPEST_PARTS
+        for base in self.evaluator.lineage(cls):
+            if not isinstance(base, ClassRef):
+                fast = fast or not (base.name.startswith(("torch.nn.Module", "builtins.", "abc.")) or base.name.endswith("LightningModule"))
+                continue
+            fast = fast or FAST_PATH.search(base.module.code(base.scope.node)) is not None
+            for scope in base.scope.children:
+                for call in scope.calls if not fast else ():
+                    if isinstance(call.func, cst.Name | cst.Attribute):
+                        for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(base.module, scope))[:1]:
+                            if isinstance(alt.value, ClassRef) and alt.value.scope is not cls.scope:
+                                fast = fast or not self.is_plain(alt.value, depth + 1)
+        self.known.fast[cls.scope] = fast
+        return not fast
+
+    def has_parameters(self, this: Instance) -> bool:
+        """Whether a class of the project makes parameters or layers of its own."""
+        for base in self.evaluator.lineage(this.cls):
+            if not isinstance(base, ClassRef):
+                continue
+            for scope in base.scope.children:
+                for call in scope.calls:
+                    last = names.last_name(call.func)
+                    if last == "Parameter" or (last in {"Linear", "Conv2d", "Embedding", "Conv1d", "Conv3d", "LSTM", "GRU"}):
+                        return True
+        return False

@@ -1,0 +1,225 @@
+"""What functions of torch, numpy and Python give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.flow_state import flag
+from oomlint.model.flow_values import FlowValues
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, mixed, pack, tags_of, tensor
+from oomlint.model.torch_tables import HOST_LIBRARIES, PAIRS, REDUCTIONS, SMALL_FUNCTIONS, VIEWS
+from oomlint.model.values import Const, ExternalCall
+from oomlint.syntax.walk import constant_key
+
+if TYPE_CHECKING:
+    from oomlint.model.flow_state import State
+
+# Functions that go through what they are given, element by element.
+_HANDS_ON: Final = frozenset({"rich.progress.track", "itertools.islice", "fastprogress.progress_bar"})
+_JOINS: Final = frozenset({"torch.cat", "torch.stack", "torch.vstack", "torch.hstack", "torch.concat", "torch.concatenate", "torch.nn.utils.rnn.pad_sequence"})
+_NEW: Final = frozenset("zeros ones empty full rand randn zeros_like ones_like rand_like randn_like eye linspace full_like empty_like".split())
+
+
+class FlowLibraries(FlowValues):
+    """Follows calls of libraries."""
+
+    def external(self, name: str, node: cst.Call, args: list[Held], state: State) -> Held:
+        """What a library's function gives, and what it does."""
+        last = name.rpartition(".")[2]
+        if name.endswith(".set_grad_enabled"):
+            state.mode = self.gradients.switch(node, self.act.frame)
+            return PLAIN
+        if name in {"torch.autograd.grad", "torch.autograd.backward"}:
+            self.went_backward(node, state, meet_all(args[:1]), retain=flag(node, "retain_graph") or flag(node, "create_graph"))
+            self.used(node, state, "gradients")
+            return Held(Kind.PACK, inside=tensor(graph=Graph.MAYBE)) if last == "grad" else PLAIN
+        if name == "torch.is_grad_enabled":
+            self.used(node, state, "gradients")
+            return PLAIN
+        if name.startswith(("torch.distributions.", "torch.nn.utils.rnn.pack_")):
+            found = mixed(args)
+            return UNKNOWN.having(graph=found.graph, sources=found.sources, tags=found.tags)
+        if name.startswith(("torch.nn.utils.clip_grad", "torch.manual_seed", "torch.cuda.", "torch.save", "torch.distributed.")):
+            return tensor(size=Size.SCALAR, device=Device.UNKNOWN) if "clip_grad" in name else PLAIN
+        if name.startswith("builtins."):
+            return self._builtin(last, node, args)
+        if name.startswith(("tqdm.", "itertools.cycle", "itertools.chain")) or name in _HANDS_ON:
+            return args[0] if args else UNKNOWN
+        if name.startswith("copy."):
+            return args[0].having(home=()) if args else UNKNOWN
+        if name in _JOINS:
+            return _together(args)
+        made = self.made_outside(name, node, self.act.frame)
+        if made.kind is Kind.MODULE and not name.startswith("torch.nn.Sequential"):
+            made = next((held for held in args if held.kind is Kind.MODULE), made)  # what it wraps
+        if made.kind in {Kind.MODULE, Kind.ITERABLE, Kind.PACK}:
+            return made
+        if name.startswith("torch."):
+            return self._torch(name, last, node, args)
+        if name.startswith("numpy."):
+            return _numpy(last, args)
+        if name.startswith(("torchmetrics.functional", "torch_scatter.", "einops.", "torchvision.", "kornia.", "torch_sparse.", "pytorch3d.")):
+            return mixed(args)
+        if name.startswith(HOST_LIBRARIES):
+            return UNKNOWN.having(size=Size.UNKNOWN, device=Device.HOST)
+        if made.kind is Kind.OBJECT:
+            live = [held for held in args if held.carries]
+            if live:
+                self.used(node, state, f"given to {last}", live[0])
+            return made.having(tags=tags_of(args))
+        return self.unknown_call(node, last, args, state)
+
+    def _builtin(self, last: str, node: cst.Call, args: list[Held]) -> Held:
+        if last == "enumerate" and args:
+            return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, self.element_of(args[0]))]), loader=args[0].loader, tags=args[0].tags)
+        if last == "zip" and args:
+            loader = next((held.loader for held in args if held.loader is not None), None)
+            return Held(Kind.ITERABLE, each=pack([(n, self.element_of(held)) for n, held in enumerate(args)]), loader=loader)
+        if last in {"iter", "reversed"} and args:
+            return args[0]
+        if last == "next" and args:
+            return args[0].each or UNKNOWN
+        if last in {"list", "tuple", "sorted", "set"}:
+            if not args:
+                return Held(Kind.PACK, sure=True, exact=True, moved="list" if last == "list" else "")
+            if args[0].kind is Kind.PACK:
+                return args[0].having(home=())
+            return Held(Kind.PACK, inside=self.element_of(args[0]), sure=True, tags=args[0].tags)
+        if last in {"dict", "defaultdict"}:
+            parts: list[tuple[object, Held]] = [(arg.keyword.value, held) for arg, held in zip(node.args, args, strict=True) if arg.keyword is not None]
+            return pack(parts).having(exact=False)
+        if last == "sum" and args:
+            inner = args[0].any() if args[0].kind is Kind.PACK else self.element_of(args[0])
+            return mixed([inner]).having(size=inner.size) if inner.kind is not Kind.UNKNOWN else UNKNOWN.having(tags=args[0].all_tags, graph=inner.graph)
+        if last in {"max", "min", "abs", "pow"}:
+            return meet_all(args) if args else UNKNOWN
+        if last == "map" and len(args) > 1:
+            return Held(Kind.ITERABLE, each=UNKNOWN)
+        if last == "range":
+            return Held(Kind.ITERABLE, each=PLAIN)
+        if last == "getattr":
+            return UNKNOWN
+        if last == "super":
+            return Held(Kind.OBJECT, home=self.act.this)
+        return PLAIN
+
+    def _torch(self, name: str, last: str, node: cst.Call, args: list[Held]) -> Held:
+        if last in {"no_grad", "enable_grad", "inference_mode"}:
+            return UNKNOWN
+        functional = name.startswith("torch.nn.functional.")
+        if last in SMALL_FUNCTIONS:
+            found = mixed(args)
+            return tensor(size=min(found.size, Size.SMALL) if found.tensorlike else Size.SMALL, device=found.device)
+        if last in {"as_tensor", "tensor", "from_numpy", "FloatTensor", "LongTensor", "Tensor", "Variable", "as_strided"}:
+            inner = args[0] if args else UNKNOWN
+            graph = Graph.YES if flag(node, "requires_grad") else Graph.NO
+            if last == "Variable":
+                off = any(arg.keyword is not None and arg.keyword.value == "volatile" for arg in node.args)
+                found = inner if inner.tensorlike else tensor(device=Device.UNKNOWN, size=inner.size)
+                return found.having(moved="volatile" if off else found.moved)
+            keeps = last in {"as_tensor", "from_numpy"} and inner.tensorlike
+            device = Device.ACCELERATOR if self._to_accelerator(node) else Device.UNKNOWN if not keeps else inner.device
+            return tensor(
+                graph=graph,
+                storage=inner.storage if keeps else Storage.OWN,
+                size=inner.size,
+                device=device,
+                sources=frozenset({id(node)}) if graph else frozenset(),
+            )
+        if last == "load":
+            return UNKNOWN
+        if last in _NEW:
+            graph = Graph.YES if flag(node, "requires_grad") else Graph.NO
+            return tensor(
+                graph=graph,
+                device=Device.ACCELERATOR if self._to_accelerator(node) else Device.UNKNOWN,
+                sources=frozenset({id(node)}) if graph else frozenset(),
+            )
+        if last in PAIRS:
+            found = mixed(args[:1])
+            index = found.without_graph(size=min(found.size, Size.SMALL), kind=Kind.TENSOR)
+            dims = len(node.args) > 1 or any(arg.keyword is not None for arg in node.args)
+            values = found.having(
+                kind=Kind.TENSOR, sure=True, size=Size.SMALL if last in {"max", "min", "median", "mode"} and found.size is Size.DENSE else found.size
+            )
+            return pack([(0, values), (1, index), ("values", values), ("indices", index)]) if dims else values.having(size=Size.SCALAR)
+        self.note_tensors(node, args)
+        found = mixed(args)
+        if functional and (
+            last.endswith("loss") or last in {"cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "nll_loss"}
+        ):
+            reduced = not any(arg.keyword is not None and arg.keyword.value == "reduction" and constant_key(arg.value) == "none" for arg in node.args)
+            if not found.tensorlike:
+                return tensor(
+                    graph=Graph.MAYBE if found.graph else Graph.NO, size=Size.SCALAR if reduced else Size.SMALL, tags=found.tags, sources=found.sources
+                )
+            return found.having(kind=Kind.TENSOR, size=Size.SCALAR if reduced else Size.SMALL, sure=True)
+        if not found.tensorlike:
+            if found.kind is Kind.PLAIN and not args:
+                return UNKNOWN
+            return tensor(graph=Graph.MAYBE if found.graph else Graph.NO, tags=found.tags, sources=found.sources, device=Device.UNKNOWN)
+        if last in REDUCTIONS:
+            return found.having(kind=Kind.TENSOR, sure=True, size=Size.SCALAR if len(node.args) == 1 else Size.UNKNOWN)
+        if last in VIEWS and args and args[0].tensorlike:
+            return args[0].having(kind=Kind.TENSOR, sure=True, view=args[0].view, home=())
+        if last in {"sigmoid", "softmax"}:
+            return found.having(kind=Kind.TENSOR, sure=True, moved="unit")
+        return found.having(kind=Kind.OPAQUE if last[:1].isupper() and not functional else Kind.TENSOR, sure=True)
+
+    def _to_accelerator(self, node: cst.Call) -> bool:
+        for arg in node.args:
+            if arg.keyword is not None and arg.keyword.value == "device":
+                return self.device_of(arg.value) is Device.ACCELERATOR
+        return False
+
+    def device_of(self, node: cst.BaseExpression) -> Device:
+        """Where `.to(node)` puts a tensor; UNKNOWN where the argument is no device."""
+        word = names.dotted(node)
+        code = self.code(node)
+        if isinstance(node, cst.SimpleString):
+            return Device.HOST if "cpu" in code else Device.ACCELERATOR
+        if "dtype" in code or word.startswith("torch."):
+            return Device.UNKNOWN
+        found = [alt.value for alt in self.evaluator.values(node, self.act.frame)[:4]]
+        for value in found:
+            spot = value.value if isinstance(value, Const) else None
+            if isinstance(value, ExternalCall) and value.name == "torch.device" and value.call.args:
+                inner = [alt.value.value for alt in self.evaluator.values(value.call.args[0].value, value.frame) if isinstance(alt.value, Const)]
+                words = [str(text) for text in inner]
+                if words and all(text.startswith("cpu") for text in words):
+                    return Device.HOST
+                return Device.ACCELERATOR
+            if isinstance(spot, str) and len(found) == 1:
+                return Device.HOST if spot.startswith("cpu") else Device.ACCELERATOR
+        if "cpu" in code.lower():
+            return Device.HOST
+        if any(part in code.lower() for part in ("device", "cuda", "gpu", "rank", "dev")) or isinstance(node, cst.Integer):
+            return Device.ACCELERATOR
+        return Device.UNKNOWN
+
+
+def _together(args: list[Held]) -> Held:
+    parts = args[0] if args else UNKNOWN
+    inside = parts.any() if parts.kind is Kind.PACK else parts.each or parts
+    if not inside.tensorlike:
+        return tensor(graph=Graph.MAYBE if inside.graph else Graph.NO, tags=parts.all_tags, sources=parts.all_sources, size=Size.UNKNOWN, device=Device.UNKNOWN)
+    found = mixed(list(parts.leaves()) if parts.kind is Kind.PACK else [inside])
+    size = Size.SMALL if inside.size is Size.SCALAR else inside.size
+    return found.having(kind=Kind.TENSOR, tags=parts.all_tags, sources=parts.all_sources, size=size, storage=Storage.OWN, sure=True)
+
+
+def _numpy(last: str, args: list[Held]) -> Held:
+    found = mixed([leaf for held in args for leaf in held.leaves()])
+    tags = tags_of(args)
+    size = found.size if found.tensorlike else Size.UNKNOWN
+    if last in {"mean", "sum", "std", "float32", "float64", "int64", "isnan", "max", "min", "median", "sqrt", "log", "exp"} and len(args) == 1:
+        return Held(Kind.ARRAY, size=Size.SCALAR, device=Device.HOST, tags=tags)
+    if last in {"argmax", "argmin", "argsort", "unique", "bincount", "equal", "nonzero"}:
+        size = min(size, Size.SMALL)
+    keeps = last in {"asarray", "squeeze", "reshape", "ravel", "transpose", "expand_dims"} and found.tensorlike
+    storage = args[0].storage if keeps and args else Storage.OWN
+    view = args[0].view if keeps and args else False
+    return Held(Kind.ARRAY, Graph.NO, Device.HOST, storage, size, sure=True, view=view, tags=tags)

@@ -1,0 +1,307 @@
+"""What methods give and do: those of tensors, batches and containers, and those of things that nobody knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.flow_definitions import batch
+from oomlint.model.flow_modules import FlowModules
+from oomlint.model.flow_state import flag, module_of
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Held, Kind, Size, Storage, meet, mixed, pack
+from oomlint.model.torch_tables import (
+    CASTS,
+    FROZEN_NAME,
+    LOSS_NAME,
+    MODULE_NAME,
+    PAIRS,
+    PLAIN_METHODS,
+    REDUCTIONS,
+    SMALL_METHODS,
+    TO_DEVICE,
+    VIEWS,
+)
+from oomlint.syntax.walk import constant_key
+
+if TYPE_CHECKING:
+    from oomlint.model.flow_state import State
+    from oomlint.model.held import Path
+
+_APPENDS: Final = frozenset({"append", "appendleft", "insert"})
+_ADDS: Final = _APPENDS | {"add", "put"}
+_EMPTIES: Final = frozenset({"clear", "reset"})
+_TAKES: Final = frozenset({"pop", "popleft", "popitem"})
+_ASKS_GRADIENTS: Final = frozenset({"requires_grad_", "retain_grad", "register_hook"})
+# What an unknown thing that has such a method is taken for.
+_OF_TENSORS: Final = frozenset(
+    "numpy detach cpu cuda to float long clone argmax softmax squeeze view reshape mean sum size numel unsqueeze permute".split(),
+)
+_FREEZES: Final = ("freeze", "requires_grad", "toggle_grad")
+
+
+class FlowMethods(FlowModules):
+    """Follows method calls."""
+
+    def method_call(self, node: cst.Call, func: cst.Attribute, base: Held, state: State) -> Held:
+        """What a method call gives, and what it does."""
+        method = func.attr.value
+        args = self.arguments(node, state)
+        if base.kind is Kind.MODULE:
+            return self.module_method(node, func, base, args, state)
+        if base.kind is Kind.PACK:
+            return self._pack_method(node, method, base, args, state)
+        if base.kind is Kind.ITERABLE:
+            return self._iterable_method(method, base)
+        if base.kind is Kind.PLAIN:
+            return PLAIN
+        return self._tensor_method(node, method, base, args, state)
+
+    def _iterable_method(self, method: str, base: Held) -> Held:
+        if method in {"next", "__next__"}:
+            return base.each or UNKNOWN
+        if method in {"__iter__", "log_every"}:
+            return base
+        if method in {"items", "enumerate"}:
+            return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, self.element_of(base))]), loader=base.loader)
+        return UNKNOWN
+
+    # -- tensors and batches -------------------------------------------------------------------------------------------
+
+    def _tensor_method(self, node: cst.Call, method: str, base: Held, args: list[Held], state: State) -> Held:
+        if method == "backward":
+            self.went_backward(node, state, base, retain=flag(node, "retain_graph") or flag(node, "create_graph"))
+            return PLAIN
+        if method in PLAIN_METHODS:
+            return PLAIN
+        if method in _ASKS_GRADIENTS and not (method == "requires_grad_" and args and names.dotted(node.args[0].value) == "False"):
+            self.used(node, state, "gradients")
+            return base
+        if method in {"detach", "detach_"}:
+            return base.without_graph(home=(), moved="detach", kind=Kind.TENSOR if base.kind is Kind.OPAQUE else base.kind, sure=True)
+        if method not in {"items", "keys", "values", "get", "update", "copy", "pop", "append", "extend"} and isinstance(node.func, cst.Attribute):
+            self.note_tensor(node.func.value, base)
+        proven = (
+            base.having(kind=Kind.TENSOR, sure=True)
+            if base.kind is Kind.OPAQUE and method not in {"items", "keys", "values", "get", "update", "copy", "pop"}
+            else base
+        )
+        if method == "update" and base.kind is Kind.OPAQUE and args:
+            if base.home:
+                added = args[0]
+                state.env[base.home] = base.having(
+                    graph=max(base.graph, added.carries), sources=base.sources | added.all_sources, tags=base.tags | added.all_tags
+                )
+            return PLAIN
+        if method in {"items", "keys", "values", "get", "pop", "copy"} and base.kind is Kind.OPAQUE:
+            return _of_batch(method, base)
+        if method in {"numpy", "__array__"}:
+            return proven.without_graph(kind=Kind.ARRAY, home=(), device=Device.HOST)
+        if method == "cpu":
+            return _on_host(base, proven, "cpu()")
+        if method in TO_DEVICE:
+            return proven.having(device=Device.ACCELERATOR, storage=Storage.OWN, view=False, home=())
+        if method == "to":
+            return self._to(node, base, proven)
+        if method in {"clone", "copy", "contiguous", "pin_memory"}:
+            own = method != "contiguous"
+            return proven.having(storage=Storage.OWN if own else base.storage, view=base.view and not own, home=())
+        if method in CASTS:
+            integer = any("int" in self.code(arg.value) or "bool" in self.code(arg.value) for arg in node.args)
+            if integer:
+                return proven.without_graph(
+                    size=min(base.size, Size.SMALL) if base.size is not Size.DENSE else base.size,
+                    storage=Storage.OWN,
+                    home=(),
+                )
+            copies = method in {"astype", "double", "half"}
+            return proven.having(
+                moved=f"{method}()" if base.graph else base.moved, storage=Storage.OWN if copies else base.storage, view=base.view and not copies, home=()
+            )
+        if method in SMALL_METHODS:
+            size: Size = Size.SMALL if method in {"argmax", "argmin", "unique", "bincount", "nonzero", "argsort"} or base.size is not Size.DENSE else base.size
+            size = min(size, Size.SMALL) if method in {"eq", "ne", "ge", "gt", "le", "lt", "all", "any", "argmax", "argmin"} else min(size, base.size)
+            return proven.without_graph(size=size, storage=Storage.OWN, view=False, home=(), moved="")
+        if method in PAIRS:
+            index = proven.without_graph(size=Size.SMALL, storage=Storage.OWN, view=False, moved="")
+            values = proven.having(
+                size=Size.SMALL if method in {"max", "min", "median", "mode"} and base.size is Size.DENSE else base.size,
+                storage=Storage.OWN,
+                view=False,
+                moved="",
+            )
+            if node.args:
+                return pack([(0, values), (1, index), ("values", values), ("indices", index)])
+            return values.having(size=Size.SCALAR)
+        if method in REDUCTIONS:
+            dims = [arg for arg in node.args if arg.keyword is None or arg.keyword.value in {"dim", "axis"}]
+            return proven.having(
+                size=Size.SCALAR if not dims else Size.UNKNOWN if base.size is Size.DENSE else base.size, storage=Storage.OWN, view=False, home=(), moved=""
+            )
+        if method in {"amax", "amin"}:
+            return proven.having(size=Size.SCALAR if not node.args else Size.UNKNOWN, storage=Storage.OWN, view=False, home=(), moved="")
+        if method in {"sigmoid", "softmax"}:
+            return proven.having(storage=Storage.OWN, view=False, home=(), moved="unit")
+        if method in VIEWS:
+            parts = method in {"chunk", "split", "unbind"}
+            part = base.size is Size.DENSE
+            found = proven.having(home=(), view=base.view or (part and method in {"narrow", "select"}), moved=base.moved)
+            return Held(Kind.PACK, inside=found.having(view=base.view or part), sure=True) if parts else found
+        if method.endswith("_") and not method.startswith("_"):
+            return mixed([proven, *args]).having(kind=proven.kind, storage=base.storage, home=base.home)
+        if method in {"append", "extend"} and base.kind is Kind.OPAQUE:
+            return PLAIN
+        found = mixed([proven, *args])
+        return found.having(kind=proven.kind, home=(), sure=proven.sure)
+
+    def _to(self, node: cst.Call, base: Held, proven: Held) -> Held:
+        device = Device.UNKNOWN
+        for arg in node.args:
+            if arg.keyword is None or arg.keyword.value == "device":
+                device = self.device_of(arg.value)
+                if device is not Device.UNKNOWN:
+                    break
+        if device is Device.ACCELERATOR:
+            return proven.having(device=device, storage=Storage.OWN, view=False, home=())
+        if device is Device.HOST:
+            return _on_host(base, proven, "to('cpu')")
+        return proven.having(storage=Storage.UNKNOWN if base.storage is Storage.LOADER else base.storage, home=())
+
+    # -- containers ----------------------------------------------------------------------------------------------------
+
+    def _pack_method(self, node: cst.Call, method: str, base: Held, args: list[Held], state: State) -> Held:
+        path = base.home
+        if method in _ADDS and args:
+            added = args[-1]
+            if base.moved == "bounded":
+                return PLAIN
+            self.stored(node, state, "append", path, added, node.args[-1].value, base)
+            self._grow(path, base, added, node, state)
+            return PLAIN
+        if method == "extend" and args:
+            if base.moved == "bounded":
+                return PLAIN
+            added = args[0].any() if args[0].kind is Kind.PACK else self.element_of(args[0])
+            self.stored(node, state, "extend", path, added, node.args[0].value, base)
+            self._grow(path, base, added, node, state)
+            return PLAIN
+        if method in _EMPTIES:
+            self.was_reset(node, state, path)
+            if path:
+                state.env[path] = Held(Kind.PACK, home=path, sure=True)
+            return PLAIN
+        if method in _TAKES:
+            self.was_reset(node, state, path, bound=True)
+            return base.any()
+        if method == "update" and args:
+            self._grow(path, base, args[0].any() if args[0].kind is Kind.PACK else args[0], node, state)
+            return PLAIN
+        if method == "items":
+            each = pack([(0, PLAIN), (1, base.any().having(home=(*path, "*") if path else ()))])
+            known = tuple((n, pack([(0, PLAIN), (1, held)])) for n, (_, held) in enumerate(base.items)) if base.exact else ()
+            return Held(Kind.ITERABLE, each=each, tags=base.tags, items=known, exact=bool(known))
+        if method == "values":
+            return Held(Kind.ITERABLE, each=base.any().having(home=(*path, "*") if path else ()), tags=base.tags)
+        if method == "keys":
+            return Held(Kind.ITERABLE, each=PLAIN)
+        if method in {"get", "setdefault"} and node.args:
+            key = constant_key(node.args[0].value)
+            default = args[1] if len(args) > 1 else PLAIN
+            item = base.item(key)
+            found = item if item is not None else base.any() if (base.inside is not None or base.items) else default
+            return found.having(home=(*path, key if isinstance(key, str | int) else "*")) if path else found
+        if method == "copy":
+            return base.having(home=())
+        return PLAIN if method in {"count", "index", "remove", "sort", "reverse"} else UNKNOWN
+
+    def _grow(self, path: Path, base: Held, added: Held, node: cst.CSTNode, state: State) -> None:
+        """Note in a container what a statement adds to it."""
+        if path:
+            inside = added.having(home=())
+            state.env[path] = base.having(
+                inside=meet(base.inside, inside) if base.inside is not None else inside,
+                tags=base.tags | {id(node)},
+                exact=False,
+                kind=Kind.PACK,
+            )
+
+    # -- unknown things ------------------------------------------------------------------------------------------------
+
+    def method_of_unknown(self, node: cst.Call, func: cst.Attribute, base: Held, args: list[Held], state: State) -> Held:
+        """A method of something that nobody knows: what its name says."""
+        method = func.attr.value
+        word = names.last_name(func.value)
+        if method in {"backward", "manual_backward"}:
+            self.went_backward(node, state, args[0] if args and not (base.graph or base.sources) else mixed([base, *args]), retain=flag(node, "retain_graph"))
+            return PLAIN
+        if method == "scale" and args:
+            return args[0]
+        if method in {"item", "tolist"}:
+            return PLAIN
+        if method in _OF_TENSORS:
+            return self._tensor_method(node, method, base.having(kind=Kind.TENSOR, home=()), args, state)
+        if method in _APPENDS and args and base.home and base.kind is Kind.OBJECT and base.value is not None:
+            return UNKNOWN  # an object with an `append` of its own: a writer, a file
+        if method in _APPENDS and args and base.home:
+            self.stored(node, state, "append", base.home, args[-1], node.args[-1].value, base)
+            if base.kind is not Kind.OBJECT:
+                self._grow(base.home, base, args[-1], node, state)
+            return PLAIN
+        if method == "extend" and args and base.home and base.kind is not Kind.OBJECT:
+            added = args[0].any() if args[0].kind is Kind.PACK else self.element_of(args[0])
+            self.stored(node, state, "extend", base.home, added, node.args[0].value, base)
+            self._grow(base.home, base, added, node, state)
+            return PLAIN
+        if method in _EMPTIES:
+            self.was_reset(node, state, base.home)
+            if base.home:
+                for path in [path for path in state.env if path[: len(base.home)] == base.home and path != base.home]:
+                    del state.env[path]
+            return PLAIN
+        if method in _TAKES and base.home:
+            self.was_reset(node, state, base.home, bound=True)
+            return UNKNOWN
+        if method in {"eval", "train"} and not node.args:
+            state.evaluating = method == "eval"
+            return base
+        if method == "items":
+            return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, base.having(home=(*base.home, "*") if base.home else ()))]))
+        if method == "values" and not node.args:
+            return Held(Kind.ITERABLE, each=base.having(home=(*base.home, "*") if base.home else ()))
+        if method in {"get", "setdefault"} and base.home and node.args:
+            key = constant_key(node.args[0].value)
+            path = (*base.home, key if isinstance(key, str | int) else "*")
+            return state.env.get(path) or (args[1] if method == "setdefault" and len(args) > 1 else UNKNOWN).having(home=path)
+        if method in {"next", "__next__"}:
+            return base.each or batch() if base.kind is Kind.ITERABLE else UNKNOWN
+        if LOSS_NAME.search(method):
+            return self.loss_of(args)
+        if method == "forward":
+            return self.forward(node, module_of(frozen=FROZEN_NAME.search(word) is not None), state, args)
+        code = names.dotted(func)
+        if self.is_module_name(func) or (code.startswith("self.") and MODULE_NAME.search(method)):
+            return self.forward(node, module_of(frozen=FROZEN_NAME.search(method) is not None), state, args)
+        if method == "step" and any(word.lower().startswith(start) for start in ("opt", "trainer", "accelerator", "scaler")):
+            self.used(node, state, "step")
+            return UNKNOWN
+        if method.startswith(_FREEZES):
+            return UNKNOWN
+        return self.unknown_call(node, method, args, state)
+
+
+def _of_batch(method: str, base: Held) -> Held:
+    """What ``items``, ``get`` and their like give of a batch of unknown structure."""
+    part = base.having(home=())
+    if method == "items":
+        return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, part)]))
+    if method == "values":
+        return Held(Kind.ITERABLE, each=part)
+    return PLAIN if method == "keys" else part
+
+
+def _on_host(base: Held, proven: Held, written: str) -> Held:
+    """A tensor on the host: a copy of its own only where it lay on the device."""
+    own = base.device is Device.ACCELERATOR
+    storage = Storage.OWN if own else base.storage
+    return proven.having(device=Device.HOST, storage=storage, view=base.view and not own, moved=written if base.graph else "", home=())

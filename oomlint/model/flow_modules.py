@@ -1,0 +1,217 @@
+"""What calls of modules give and do: forward passes, losses, metrics, methods of modules."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.flow_definitions import is_metric
+from oomlint.model.flow_functions import bound_arguments
+from oomlint.model.flow_layers import FlowLayers
+from oomlint.model.flow_state import State, flag, instance_of, module_of
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Mode, Size, Storage, meet_all, mixed, pack, tags_of, tensor
+from oomlint.model.torch_tables import FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS
+from oomlint.model.values import External
+
+_DEEPEST_RESULT: Final = 3  # containers inside containers that `forward` returns
+_LIKE_FORWARD: Final = re.compile(r"^forward_|^extract_feat|^embed$|^get_\w*(features|embeddings?)$|^encode_(image|text|audio|video)s?$|^features$")
+
+
+class FlowModules(FlowLayers):
+    """Follows calls of modules."""
+
+    # -- forward -------------------------------------------------------------------------------------------------------
+
+    def forward(self, node: cst.Call, module: Held, state: State, args: list[Held] | None = None) -> Held:
+        """A module's call: its output carries a graph where the mode records one."""
+        given = self.arguments(node, state) if args is None else args
+        value = module.value
+        name = names.last_name(node.func) if not isinstance(node.func, cst.Call) else "module"
+        if name in {"forward", "__call__"} and isinstance(node.func, cst.Attribute):
+            name = names.last_name(node.func.value)
+        last = value.name.rpartition(".")[2] if isinstance(value, External) else ""
+        if PARAMETERLESS.search(last):
+            self.note_tensors(node, given)
+            found = mixed([held for held in given if held.kind is not Kind.OBJECT])
+            if not found.tensorlike:
+                return found if found.kind is not Kind.PLAIN else UNKNOWN
+            return found.having(kind=Kind.TENSOR, size=Size.SCALAR if last.endswith("Loss") else found.size, sure=True)
+        this = instance_of(module)
+        self.note_tensors(node, given)
+        if this is None and LOSS_NAME.search(name) and not MODULE_NAME.search(name):
+            return self.loss_of(given)
+        mode = state.mode
+        if any(leaf.moved == "volatile" for held in given for leaf in held.leaves()):
+            mode = Mode.OFF  # code of before 0.4, whose author meant it so
+        inner: Held | None = None
+        own = True
+        if this is not None:
+            own = not LOSS_NAME.search(this.cls.scope.name) or self.has_parameters(this)
+            method = self.evaluator.method(this, "forward")
+            if method is not None:
+                mode = self.gradients.decorated(method.scope, method.module) or mode
+            if own:
+                self.went_forward(
+                    node,
+                    State(state.env, mode, state.evaluating),
+                    name,
+                    known=True,
+                    trainable=not module.frozen and self.trainable(this.cls),
+                    plain=self.is_plain(this.cls),
+                )
+            if method is not None:
+                inner = self.output_of(method, bound_arguments(method.scope, node, given), mode)
+                if method.scope in self.known.asking:
+                    self.used(node, state, "gradients")
+            if not own:
+                loss = self.loss_of(given)
+                if inner is not None and inner.kind is not Kind.UNKNOWN:
+                    return self._adopted(inner, loss)
+                return loss
+        else:
+            self.went_forward(
+                node,
+                State(state.env, mode, state.evaluating),
+                name,
+                known=module.value is not None,
+                trainable=not module.frozen,
+                plain=module.value is not None and module.moved != "fast",
+            )
+        records = mode.records
+        if this is not None and not self.trainable(this.cls):
+            records = min(records, mixed(given).graph)
+        if module.frozen and records is Graph.YES:
+            # By its name, a module may be frozen; where it was frozen in sight, only what goes in brings a graph.
+            records = mixed(given).graph if module.sure else max(mixed(given).graph, Graph.MAYBE)
+        device = Device.ACCELERATOR if any(leaf.device is Device.ACCELERATOR for held in given for leaf in held.leaves()) else Device.UNKNOWN
+        fallback = Held(
+            Kind.OPAQUE,
+            records,
+            device,
+            Storage.OWN,
+            Size.DENSE if not LOSS_NAME.search(name) else Size.SCALAR,
+            sources=frozenset({id(node)}).union(*(held.all_sources for held in given)),
+            tags=tags_of(given),
+        )
+        if inner is None or inner.kind in {Kind.UNKNOWN, Kind.OBJECT, Kind.MODULE, Kind.ITERABLE, Kind.PLAIN}:
+            return fallback
+        return self._trusted(inner, fallback)
+
+    def _trusted(self, inner: Held, fallback: Held, depth: int = 0) -> Held:
+        """What `forward` returns, where that could be followed; what could not be carries a graph like any output."""
+        if inner.kind is Kind.PACK and depth < _DEEPEST_RESULT:
+            return inner.having(
+                items=tuple((key, self._trusted(held, fallback, depth + 1)) for key, held in inner.items),
+                inside=self._trusted(inner.inside, fallback, depth + 1) if inner.inside is not None else None,
+                home=(),
+            )
+        if inner.kind is Kind.PLAIN:
+            return inner
+        handed_back = inner.kind is Kind.OPAQUE and inner.graph is Graph.NO  # what went in, changed by somebody on the way
+        if inner.kind is Kind.UNKNOWN or handed_back or (inner.tensorlike and inner.graph is Graph.MAYBE and fallback.graph is Graph.YES):
+            return fallback.having(size=inner.size if inner.size is not Size.UNKNOWN else fallback.size)
+        if inner.tensorlike:
+            device = fallback.device if inner.device is Device.UNKNOWN else inner.device
+            size = inner.size if inner.size is not Size.UNKNOWN else Size.DENSE
+            return inner.having(device=device, size=size, home=(), sources=fallback.sources if inner.graph else frozenset(), tags=fallback.tags)
+        return inner
+
+    def _adopted(self, inner: Held, loss: Held, depth: int = 0) -> Held:
+        """What a loss without parameters returns, with the graph of what went in."""
+        if inner.kind is Kind.PACK and depth < _DEEPEST_RESULT:
+            items = tuple((key, self._adopted(held, loss, depth + 1)) for key, held in inner.items)
+            return inner.having(items=items, inside=self._adopted(inner.inside, loss, depth + 1) if inner.inside is not None else None, home=())
+        if inner.graph is Graph.NO and inner.kind is not Kind.UNKNOWN:
+            return inner.having(tags=loss.tags, home=())
+        if inner.kind is Kind.UNKNOWN:
+            return loss if loss.tensorlike else inner.having(tags=loss.tags, sources=loss.sources)
+        return inner.having(graph=inner.graph if loss.graph is Graph.YES else loss.graph, sources=loss.sources, tags=loss.tags, home=())
+
+    @staticmethod
+    def loss_of(args: list[Held]) -> Held:
+        """A criterion: one number, with the graph of what goes in."""
+        parts = [held for held in args if held.kind not in {Kind.OBJECT, Kind.MODULE}]
+        found = mixed(parts)
+        if not found.tensorlike:
+            return found if found.kind is not Kind.PLAIN else UNKNOWN
+        return found.having(kind=Kind.TENSOR, size=Size.SCALAR, moved="", sure=found.sure and all(part.kind is not Kind.UNKNOWN for part in parts[:1]))
+
+    # -- methods -------------------------------------------------------------------------------------------------------
+
+    def module_method(self, node: cst.Call, func: cst.Attribute, base: Held, args: list[Held], state: State) -> Held:
+        """What a method of a module gives, and what it does."""
+        method = func.attr.value
+        metric = self.metric_call(node, func, base, args, state)
+        if metric is not None:
+            return metric
+        if method in {"forward", "__call__"}:
+            return self.forward(node, base, state, args)
+        if method in {"eval", "train"}:
+            off = method == "train" and bool(node.args) and names.dotted(node.args[0].value) == "False"
+            told = not node.args or names.dotted(node.args[0].value) in {"True", "False"}
+            if told and not base.frozen:
+                state.evaluating = method == "eval" or off
+            elif not told:
+                state.evaluating = None
+            return base
+        if method == "requires_grad_":
+            frozen = bool(node.args) and names.dotted(node.args[0].value) == "False"
+            found = base.having(frozen=frozen)
+            if base.home:
+                state.env[base.home] = found
+            return found
+        if method in {"to", "cuda", "cpu", "half", "float", "double", "bfloat16", "apply", "compile", "share_memory", "type"}:
+            return base
+        if method in {"backward", "manual_backward"} and args:
+            self.went_backward(node, state, args[0], retain=flag(node, "retain_graph"))
+            return PLAIN
+        if method in {"zero_grad", "load_state_dict", "log", "log_dict", "save_hyperparameters", "print", "save_pretrained"}:
+            return PLAIN
+        if method in {"parameters", "named_parameters", "buffers", "modules", "named_modules", "children", "state_dict", "named_children"}:
+            return UNKNOWN
+        this = instance_of(base)
+        if this is not None:
+            own = self.evaluator.method(this, method)
+            if own is not None:
+                return self.call_function(own, node, args, base.home, state)
+            held = self.member(base, method)
+            if held.kind is Kind.MODULE:
+                return self.forward(node, held, state, args)
+        known = state.env.get((*base.home, method)) if base.home else None
+        if known is not None and known.kind is Kind.MODULE:
+            return self.forward(node, known, state, args)
+        if LOSS_NAME.search(method):
+            return self.loss_of(args)
+        if MODULE_NAME.search(method):
+            return self.forward(node, module_of(frozen=FROZEN_NAME.search(method) is not None), state, args)
+        if _LIKE_FORWARD.search(method):
+            return self.forward(node, module_of(frozen=base.frozen, sure=base.sure), state, args)
+        if method == "generate":
+            return Held(Kind.OPAQUE, size=Size.SMALL, device=Device.UNKNOWN)  # Hugging Face and its like generate without gradients
+        self.used(node, state, f"module.{method}")
+        return UNKNOWN.having(graph=Graph.MAYBE, tags=tags_of(args))
+
+    def metric_call(self, node: cst.Call, func: cst.BaseExpression, base: Held, args: list[Held], state: State) -> Held | None:
+        """A metric of a library: `update` and the call itself hand it a batch."""
+        held = base
+        method = names.last_name(func)
+        if isinstance(func, cst.Name):
+            held, method = self.value(func, state), "__call__"
+        elif isinstance(func, cst.Attribute) and not is_metric(base):
+            held, method = state.env.get((*base.home, method), UNKNOWN) if base.home else UNKNOWN, "__call__"
+            if held.kind is Kind.UNKNOWN:
+                held = self.member(base, names.last_name(func))
+        if not is_metric(held):
+            return None
+        if method in {"to", "cuda", "cpu", "clone", "eval", "train", "set_dtype"}:
+            return held
+        if method == "reset":
+            self.was_reset(node, state, held.home)
+            return PLAIN
+        if method in {"update", "forward", "__call__"}:
+            self.stored(node, state, "metric", held.home or (("metric", id(node)),), meet_all(args) if len(args) == 1 else pack(enumerate(args)), None, held)
+            return tensor(graph=Graph.MAYBE, size=Size.SCALAR, tags=frozenset({id(node)})) if method != "update" else PLAIN
+        return UNKNOWN
