@@ -11,6 +11,10 @@ import re
 import sys
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 # Words without which no rule of the family has anything to say.
 _WORDS = re.compile(
@@ -22,12 +26,46 @@ LOADER_NAME = re.compile(
     r"|^(batches|minibatches|mini_batches|batch_iterator|data_iterator|epoch_iterator|epoch_itr|eval_dataloader)$|[a-z]Loader$|[a-z]DataLoader$|[a-z]_loader_",
 )
 # Calls in the body of a loop that trains.
-STEP_NAME = re.compile(r"^(backward|step|manual_backward)$|train|_step|optimi|update|(^|_)fit|^learn", re.IGNORECASE)
+_STEP_NAME = re.compile(r"^(backward|step|manual_backward)$|(?<!pre)train|pretrain(?!ed)|_step|optimi|update|(^|_)fit|^learn", re.IGNORECASE)
+# Functions that are run by others, or for each sample: not looked at by themselves.
+NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__", "collate_fn"})
+_WORD = re.compile(r"[^\W\d]\w*")
 _TORCH_WORD = re.compile(r"torch|lightning|transformers|accelerate|monai|timm|fairseq|\bdgl\b|^\s*from \.", re.MULTILINE)
-_STEP_METHOD = re.compile(r"^(training|validation|test|predict)_step|^on_\w+_batch_(start|end)$")
-_WORKER_WORD = re.compile(r"work|thread|proc|jobs|persist|prefetch|timeout|cpus|^nw$|multiprocessing_context")
+_DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
+_STEP_METHOD = re.compile(
+    r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
+)
+_WORKER_WORD = re.compile(
+    r"(?<!net)(?<!frame)work(?!_?dir|space|flow)|thread|(?<!pre)(?<!pre_)(?<!post)(?<!post_)proc(?!essors?$|essing|ess_group|ess_fn)|jobs|persist|prefetch|timeout|cpus|^nw$"
+    r"|multiprocessing_context",
+)
 _LOADER_KEYWORDS = frozenset({"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn", "multiprocessing_context", "collate_fn"})
-_ITERATES = frozenset({"cycle", "tee", "list", "tuple", "sorted", "set", "next"})
+_REPEATS = frozenset({"cycle", "tee"})
+_ITERATES = frozenset({"list", "tuple", "sorted", "set", "next"})
+_JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_stack row_stack append".split())
+_COPIES = frozenset({"deepcopy", "state_dict", "parameters", "named_parameters"})
+_OPTIMIZED = frozenset({"parameters", "named_parameters"})
+_KEEPS = frozenset({"append", "add", "appendleft"})
+_STEPS = frozenset({"backward", "manual_backward", "step"})
+_NOT_FROM_TORCH = frozenset(
+    {"yaml", "json", "joblib", "pickle", "numpy", "toml", "tomllib", "marshal", "dill", "cloudpickle", "ruamel", "orjson", "simplejson", "msgpack", "librosa"}
+)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_NODES: Final = (ast.expr, ast.stmt, ast.comprehension, ast.excepthandler, ast.arguments, ast.arg, ast.keyword, ast.withitem, ast.match_case, ast.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Names in a text that speak of loaders, and of steps of a training loop."""
+
+    loaders: frozenset[str]
+    steps: frozenset[str]
+
+
+def words_of(text: str) -> Words:
+    """The telling names of a text, wherever they stand."""
+    found = set(_WORD.findall(text))
+    return Words(frozenset(word for word in found if "oader" in word or LOADER_NAME.search(word)), frozenset(word for word in found if _STEP_NAME.search(word)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +96,7 @@ def triage(text: str, *, notebook: bool = False) -> Triage:
         return Triage(parse=False, error=(1, 1, "nested too deeply to be parsed"))
     except ValueError as error:
         return Triage(parse=False, error=(1, 1, f"not valid Python: {error}"))
-    return Triage(parse=_interesting(tree, notebook=notebook))
+    return Triage(parse=_Look(text, notebook=notebook).over(tree))
 
 
 def worth_parsing(text: str) -> bool:
@@ -66,88 +104,322 @@ def worth_parsing(text: str) -> bool:
     return triage(text).parse
 
 
-def _interesting(tree: ast.AST, *, notebook: bool) -> bool:
-    loader_aliases = _aliases(tree)
-    if _grows(tree) or (notebook and _shows(tree)):
-        return True
-    for node in ast.walk(tree):
-        if _keeps(node):
-            return True
-        if isinstance(node, ast.Call):
-            name = _name(node.func)
-            if name.endswith(("Loader", "loader", "TrainingArguments")) or name in loader_aliases:
-                return True
-            if name.endswith("Config") and any(k.arg is not None and k.arg.startswith("dataloader_") for k in node.keywords):
-                return True
-            if any(k.arg is not None and (k.arg in _LOADER_KEYWORDS or is_worker_word(k.arg)) for k in node.keywords):
-                return True
-            if name in _ITERATES and any("oader" in ast.unparse(a) or "_dl" in ast.unparse(a) or name in {"cycle", "tee"} for a in node.args):
-                return True
-        elif isinstance(node, ast.ClassDef) and any(_name(b).endswith(("Loader", "TrainingArguments")) for b in node.bases):
-            return True
-    return False
+class _Found(Exception):  # noqa: N818 - the good end of the search
+    """A rule may have something to say."""
 
 
-def _grows(tree: ast.AST) -> bool:
-    """Whether a function goes through batches, or is called for each of them."""
-    imports = False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            imports = True
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _STEP_METHOD.search(node.name):
-            return True
-    if not imports:
-        return False
-    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
-    if not loops:
-        return False
-    for node in ast.walk(tree):
-        word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else node.arg if isinstance(node, ast.arg) else ""
-        if word and ("oader" in word or LOADER_NAME.search(word)):
-            return True
-    return any(isinstance(inner, ast.Call) and STEP_NAME.search(_name(inner.func)) for loop in loops for part in loop.body for inner in ast.walk(part))
+@dataclass(slots=True)
+class _Place:
+    """The function, class body or module that the look is in, and what has been seen there."""
+
+    node: ast.AST
+    above: _Place | None = None
+    loops: int = 0  # around this spot
+    looped: bool = False
+    loader: bool = False  # a name of a loader is used
+    steps: bool = False  # a step is made in a loop
+    often: bool = False  # a loop counts epochs or makes steps
+    copies: bool = False  # a model's parameters may be copied
+
+    @property
+    def in_module(self) -> bool:
+        """Whether the place is a method of a class that names ``Module`` as its base: the frameworks run it."""
+        above = self.above.node if self.above is not None else None
+        return isinstance(above, ast.ClassDef) and any(isinstance(base, ast.Attribute) and base.attr == "Module" for base in above.bases)
 
 
-def _keeps(node: ast.AST) -> bool:
-    """Whether a node is what one of the rules about a single statement starts from."""
-    if isinstance(node, ast.Call):
+class _Look:
+    """One walk over the tree that ends where a rule could start."""
+
+    def __init__(self, text: str, *, notebook: bool) -> None:
+        words = words_of(text)
+        self.loaders = words.loaders
+        self.steps = words.steps
+        self.notebook = notebook
+        self.devices = _DEVICES.search(text) is not None
+        self.speaks = "oader" in text
+        self.imports = False
+        self.torches = {"torch"}
+        self.called: set[str] = set()
+        self.aliases: set[str] = set()
+        self.here = _Place(ast.Module([], []))
+
+    def over(self, tree: ast.Module) -> bool:
+        """Whether a rule could have something to say about the file."""
+        if self.notebook and any(isinstance(item, ast.Expr) and isinstance(item.value, ast.Name | ast.Call) for item in tree.body):
+            return True  # a cell may end with a value that the notebook keeps
+        self.here = _Place(tree)
+        try:
+            self._many(tree.body)
+            self._leave()
+        except _Found:
+            return True
+        return not self.aliases.isdisjoint(self.called)
+
+    # -- the walk ------------------------------------------------------------------------------------------------------
+
+    def _one(self, node: ast.AST) -> None:
+        handler = _HANDLERS.get(type(node))
+        if handler is not None:
+            handler(self, node)
+        else:
+            self._below(node)
+
+    def _below(self, node: ast.AST) -> None:
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if value.__class__ is list:
+                for item in value:
+                    if isinstance(item, _NODES):
+                        self._one(item)
+            elif isinstance(value, _NODES):
+                self._one(value)
+
+    def _many(self, nodes: Iterable[ast.AST]) -> None:
+        for node in nodes:
+            self._one(node)
+
+    def _word(self, word: str | None) -> None:
+        if word in self.loaders:
+            self.here.loader = True
+
+    def _leave(self) -> None:
+        """Judge the function or module that ends here."""
+        here = self.here
+        if not here.looped or isinstance(here.node, ast.ClassDef) or not self.imports:
+            return
+        if here.copies and here.often:
+            raise _Found
+        if getattr(here.node, "name", "") in NO_ROOTS:
+            return
+        if here.loader or (here.steps and not here.in_module):
+            raise _Found
+
+    # -- what opens a scope --------------------------------------------------------------------------------------------
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        if _STEP_METHOD.search(node.name) and isinstance(self.here.node, ast.ClassDef):
+            raise _Found
+        if any("cache" in _name(part.func if isinstance(part, ast.Call) else part) or _name(part) == "memoize" for part in node.decorator_list):
+            raise _Found
+        outside = [*node.decorator_list, *node.args.defaults, *(part for part in node.args.kw_defaults if part is not None)]
+        self._many(outside)
+        self.here = _Place(node, self.here)
+        self._word(node.name)
+        self._many(outside)
+        args = node.args
+        for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs):
+            self._word(arg.arg)
+        self._many(node.body)
+        self._leave()
+        self.here = self.here.above or self.here
+
+    def _lambda(self, node: ast.Lambda) -> None:
+        self._below(node.args)
+        above, self.here = self.here, _Place(ast.ClassDef(), self.here)
+        self._one(node.body)
+        self.here = above
+
+    def _class(self, node: ast.ClassDef) -> None:
+        if any(_name(base).endswith(("Loader", "TrainingArguments")) for base in node.bases):
+            raise _Found
+        if node.bases and any(_sets_on_first(item) for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"}):
+            raise _Found
+        self._many(node.decorator_list)
+        self._many(node.bases)
+        self._many(node.keywords)
+        if any(isinstance(item, _FUNCTIONS) and item.name in {"__getitem__", "__getitems__", "__iter__"} for item in node.body) and _caches(node):
+            raise _Found
+        above, self.here = self.here, _Place(node, self.here)
+        self._many(node.body)
+        self.here = above
+
+    # -- statements ----------------------------------------------------------------------------------------------------
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
+        here = self.here
+        here.looped = True
+        header: list[ast.expr] = [node.test] if isinstance(node, ast.While) else [node.target, node.iter]
+        if not here.often and any("epoch" in word.lower() for part in header for word in _names_in(part)):
+            here.often = True
+        if not isinstance(node, ast.While):
+            self._kept_whole(node)
+        self._many(header)
+        here.loops += 1
+        self._many(node.body)
+        here.loops -= 1
+        self._many(node.orelse)
+
+    def _kept_whole(self, node: ast.For | ast.AsyncFor) -> None:
+        """``for batch in loader: batches.append(batch)``."""
+        only = node.body[0] if len(node.body) == 1 else None
+        if self.speaks and isinstance(only, ast.Expr) and isinstance(only.value, ast.Call) and _name(only.value.func) == "append" and len(only.value.args) == 1:
+            given = only.value.args[0]
+            if isinstance(given, ast.Name) and isinstance(node.target, ast.Name) and given.id == node.target.id:
+                raise _Found
+
+    def _import(self, node: ast.Import) -> None:
+        self.imports = True
+        self.torches.update(alias.asname for alias in node.names if alias.asname and alias.name.partition(".")[0] == "torch")
+
+    def _import_from(self, node: ast.ImportFrom) -> None:
+        self.imports = True
+        library = (node.module or "").partition(".")[0] if not node.level else ""
+        for alias in node.names:
+            if alias.name in {"empty_cache", "collect", "load"} and library not in _NOT_FROM_TORCH:
+                raise _Found
+            if library == "torch" or alias.name == "torch":
+                self.torches.add(alias.asname or alias.name)
+            if alias.asname and alias.name.endswith(("Loader", "TrainingArguments")):
+                self.aliases.add(alias.asname)
+
+    def _try(self, node: ast.Try) -> None:
+        if self.here.loops and any(_keeps_exception(handler) for handler in node.handlers):
+            raise _Found
+        self._below(node)
+
+    def _assign(self, node: ast.Assign) -> None:
+        value = node.value
+        if isinstance(value, ast.Call | ast.Name | ast.Attribute | ast.IfExp) and self.loaders and any("oader" in word for word in _names_in(value)):
+            self.aliases.update(target.id for target in node.targets if isinstance(target, ast.Name))
+        if len(node.targets) == 1:
+            target = node.targets[0]
+            if isinstance(value, ast.Call) and _carries(target, value, in_loop=self.here.loops > 0):
+                raise _Found
+            if self.here.loops and _joins(target, value):
+                raise _Found
+        self._below(node)
+
+    def _expression(self, node: ast.Expr) -> None:
+        call = node.value
+        if isinstance(call, ast.Call) and _name(call.func) == "predict" and isinstance(call.func, ast.Attribute) and call.args:
+            raise _Found
+        self._one(call)
+
+    # -- expressions ---------------------------------------------------------------------------------------------------
+
+    def _name(self, node: ast.Name) -> None:
+        if node.id in self.loaders:
+            self.here.loader = True
+
+    def _attribute(self, node: ast.Attribute) -> None:
+        if node.attr in self.loaders:
+            self.here.loader = True
+        self._one(node.value)
+
+    def _row(self, node: ast.ListComp) -> None:
+        part = node.generators[0]
+        if self.speaks and isinstance(node.elt, ast.Name) and isinstance(part.target, ast.Name) and node.elt.id == part.target.id and not part.ifs:
+            raise _Found
+        self._below(node)
+
+    def _call(self, node: ast.Call) -> None:
         name = _name(node.func)
-        keywords = {k.arg for k in node.keywords}
+        self.called.add(name)
+        if name.endswith(("Loader", "loader", "TrainingArguments")) or self._starts(name, node):
+            raise _Found
+        here = self.here
+        if name in self.steps:
+            here.steps = here.steps or here.loops > 0
+        if name in _COPIES:
+            here.copies = True
+        if name in _STEPS and here.loops:
+            here.often = True
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                self._keyword(name, keyword, keyword.arg)
+        self._below(node)
+
+    def _keyword(self, name: str, keyword: ast.keyword, word: str) -> None:
+        if word in _LOADER_KEYWORDS or word == "compute_metrics" or (word.startswith("dataloader_") and name.endswith("Config")):
+            raise _Found
+        if word == "pin_memory" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
+            raise _Found
+        # Whether a buffer is saved has nothing to do with workers.
+        if is_worker_word(word) and name != "register_buffer":
+            raise _Found
+        self._word(word)
+
+    def _starts(self, name: str, node: ast.Call) -> bool:
+        """Whether a call is what one of the rules starts from."""
+        if name in _ITERATES:
+            return any("oader" in word or "_dl" in word for part in node.args for word in _names_in(part))
+        if name in _REPEATS:
+            return bool(node.args) and not isinstance(node.args[0], ast.List | ast.Tuple | ast.Constant)
         if name in {"backward", "manual_backward"}:
-            return bool(keywords & {"retain_graph", "create_graph"}) or len(node.args) > 1
+            return len(node.args) > 1 or any(k.arg in {"retain_graph", "create_graph"} for k in node.keywords)
         if name in {"empty_cache", "collect"}:
             return not node.args
         if name == "load":
-            return len(node.args) <= 1 and "map_location" not in keywords and None not in keywords
+            return self.devices and self._loads(node)
+        if name == "pin_memory":
+            return not node.args
         if name.startswith("register_") and name.endswith("hook"):
             return True
-        if name[:1].isupper() and any(
-            isinstance(part, ast.Call) and _name(part.func) in {"parameters", "named_parameters"} for a in node.args for part in ast.walk(a)
-        ):
-            return True
-        return "compute_metrics" in keywords or "pin_memory" in keywords or name == "pin_memory"
-    if isinstance(node, ast.Expr):
-        return isinstance(node.value, ast.Call) and _name(node.value.func) == "predict" and isinstance(node.value.func, ast.Attribute) and bool(node.value.args)
-    if isinstance(node, ast.ImportFrom):
-        return any(a.name in {"empty_cache", "collect", "load"} for a in node.names)
-    if isinstance(node, ast.ExceptHandler):
-        return node.name is not None and any(
-            (isinstance(part, ast.Call) and _name(part.func) in {"append", "add", "appendleft"})
-            or (isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Subscript))
-            for inner in node.body
-            for part in ast.walk(inner)
-        )
-    if isinstance(node, ast.ClassDef):
-        return bool(node.bases) and any(
-            _sets_on_first(item) for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"}
-        )
-    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
-        return _carries(node.targets[0], node.value)
-    return False
+        return name[:1].isupper() and self._optimizes(node)
+
+    def _loads(self, node: ast.Call) -> bool:
+        """Whether a call may be ``torch.load`` without ``map_location``."""
+        if len(node.args) > 1 or any(k.arg in {None, "map_location"} for k in node.keywords):
+            return False
+        base = node.func
+        while isinstance(base, ast.Attribute):
+            base = base.value
+        return isinstance(base, ast.Name) and (base is node.func or base.id in self.torches)
+
+    def _optimizes(self, node: ast.Call) -> bool:
+        """Whether a call gets the parameters of a model, and may be made more than once."""
+        if not self.here.loops and (not isinstance(self.here.node, _FUNCTIONS) or self.here.node.name in {"__init__", "configure_optimizers"}):
+            return False
+        given = [*node.args, *(k.value for k in node.keywords if k.arg == "params")]
+        return any(isinstance(part, ast.Call) and _name(part.func) in _OPTIMIZED for value in given for part in ast.walk(value))
+
+
+_HANDLERS: dict[type, Callable[[_Look, ast.AST], None]] = {}
+for _kinds, _handler in (
+    (_FUNCTIONS, _Look._function),
+    ((ast.Lambda,), _Look._lambda),
+    ((ast.ClassDef,), _Look._class),
+    ((ast.For, ast.AsyncFor, ast.While), _Look._loop),
+    ((ast.Import,), _Look._import),
+    ((ast.ImportFrom,), _Look._import_from),
+    ((ast.Try,), _Look._try),
+    ((ast.Assign,), _Look._assign),
+    ((ast.Expr,), _Look._expression),
+    ((ast.Name,), _Look._name),
+    ((ast.Attribute,), _Look._attribute),
+    ((ast.ListComp,), _Look._row),
+    ((ast.Call,), _Look._call),
+):
+    for _kind in _kinds:
+        _HANDLERS[_kind] = _handler  # type: ignore[assignment]
+_HANDLERS[ast.Constant] = lambda _look, _node: None
+
+
+def _names_in(node: ast.AST) -> Iterable[str]:
+    """Names, attributes and texts inside an expression."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            yield part.id
+        elif isinstance(part, ast.Attribute):
+            yield part.attr
+        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+        elif isinstance(part, ast.keyword) and part.arg:
+            yield part.arg
+
+
+def _keeps_exception(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler puts what it caught into a container."""
+    return handler.name is not None and any(
+        (isinstance(item, ast.Expr) and isinstance(item.value, ast.Call) and _name(item.value.func) in _KEEPS)
+        or (isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Subscript))
+        for item in handler.body
+    )
 
 
 def _sets_on_first(node: ast.FunctionDef) -> bool:
-    """Whether a function sets attributes of its first parameter."""
+    """Whether a static method sets attributes of its first parameter."""
     params = [*node.args.posonlyargs, *node.args.args]
     first = params[0].arg if params else ""
     return first not in {"", "self"} and any(
@@ -156,37 +428,56 @@ def _sets_on_first(node: ast.FunctionDef) -> bool:
     )
 
 
-def _carries(target: ast.expr, call: ast.Call) -> bool:
-    """Whether a call is given what it sets, behind its first argument: a state that goes around."""
+def _caches(node: ast.ClassDef) -> bool:
+    """Whether a method keeps something under a key that is computed."""
+    for method in node.body:
+        if not isinstance(method, _FUNCTIONS) or method.name in {"__init__", "__setstate__", "__setitem__"}:
+            continue
+        for part in ast.walk(method):
+            if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store) and not isinstance(part.slice, ast.Constant | ast.Slice):
+                base: ast.expr = part
+                while isinstance(base, ast.Subscript):
+                    base = base.value
+                if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name):
+                    return True
+            if isinstance(part, ast.Call) and _name(part.func) == "setdefault" and len(part.args) > 1:
+                return True
+    return False
+
+
+def _joins(target: ast.expr, value: ast.expr) -> bool:
+    """Whether a thing is set to itself and more: ``x = torch.cat([x, y])``."""
+    wanted = ""
+    for call in (value, *((value.body, value.orelse) if isinstance(value, ast.IfExp) else ())):
+        if isinstance(call, ast.Call) and _name(call.func) in _JOINS:
+            wanted = wanted or _written(target)
+            parts = [*call.args, *(k.value for k in call.keywords)]
+            if any(_written(inner) == wanted for part in parts for inner in (part, *(part.elts if isinstance(part, ast.List | ast.Tuple) else ()))):
+                return True
+    return False
+
+
+def _written(node: ast.expr) -> str:
+    return ast.unparse(node)
+
+
+def _carries(target: ast.expr, call: ast.Call, *, in_loop: bool) -> bool:
+    """Whether a call is given what it sets, behind its first argument: a state that goes around, in a loop or on an object."""
     if len(call.args) + len(call.keywords) <= 1:
         return False
-    given = {
-        ast.dump(part).replace("Store()", "Load()")
-        for a in (*call.args[1:], *(k.value for k in call.keywords))
-        for part in ast.walk(a)
-        if isinstance(part, ast.Name | ast.Attribute)
-    }
-    return any(
-        ast.dump(part).replace("Store()", "Load()") in given
-        for part in ast.walk(target)
-        if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Store)
-    )
+    taken = {key for key in _rows(target) if in_loop or "." in key}
+    return bool(taken) and any(key in taken for part in (*call.args[1:], *(k.value for k in call.keywords)) for key in _rows(part))
 
 
-def _shows(tree: ast.AST) -> bool:
-    """Whether a cell may end with a value that the notebook keeps."""
-    return isinstance(tree, ast.Module) and any(isinstance(item, ast.Expr) and isinstance(item.value, ast.Name | ast.Call) for item in tree.body)
-
-
-def _aliases(tree: ast.AST) -> set[str]:
-    """Names under which a loader class may be called: imports and plain assignments."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            found.update(a.asname for a in node.names if a.asname and a.name.endswith(("Loader", "TrainingArguments")))
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call | ast.Name | ast.Attribute | ast.IfExp) and "oader" in ast.unparse(node.value):
-            found.update(t.id for t in node.targets if isinstance(t, ast.Name))
-    return found
+def _rows(node: ast.expr) -> Iterable[str]:
+    """Names and attributes that stand in rows: ``a, (b, self.c)``."""
+    if isinstance(node, ast.Tuple | ast.List):
+        for item in node.elts:
+            yield from _rows(item)
+    elif isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        yield f"{node.value.id}.{node.attr}"
 
 
 def _name(node: ast.expr) -> str:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # Names of functions, classes and loaders that evaluate, in snake_case and in CamelCase.
 _EVALUATION: Final = re.compile(
     r"(^|_)(val|valid|validate|validation|validating|eval|evaluate|evaluation|evaluator|evaluating|test|testing|tester|infer|inference|predict|prediction|predictions|dev)(_|$|\d)"
-    r"|(^|[a-z])(Val|Valid|Validate|Validation|Validator|Eval|Evaluate|Evaluation|Evaluator|Test|Tester|Infer|Inference|Predict|Predictor)([A-Z]|$)",
+    r"|(^|[a-z])(Val|Valid|Validate|Validation|Validator|Eval|Evaluate|Evaluation|Evaluator|Test|Tester|Infer|Inference|Predict|Predictor)([A-Z]|$)"
+    r"|(^|_)(test|val|valid|validation|eval|dev)_?(data_?)?(loader|set|iter|dl|gen)",
 )
 _TRAINING: Final = re.compile(r"(^|_)(train|training|trn|fit)(_|$|\d)", re.IGNORECASE)
 _ATTACKS: Final = re.compile(
@@ -52,6 +53,9 @@ def is_evaluation(record: Record, loop: Loop) -> bool:
     """Whether a loop only looks at what a model gives."""
     if has_backward(record, loop) or any(use.what == "step" and loop in use.loops for use in record.uses):
         return False
+    states = {event.evaluating for event in record.forwards if loop in event.loops and event.trainable}
+    if len(states) == 1 and None not in states:
+        return True in states
     if loop.evaluating is not None:
         return loop.evaluating
     if _TRAINING.search(loop.name) or (_TRAINING.search(loop.scope.name) and not _EVALUATION.search(loop.name)):

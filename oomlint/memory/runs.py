@@ -51,7 +51,9 @@ class Runs:
         return [record for scope in roots for record in self.records(module, scope)]
 
     def _roots_of(self, module: Module) -> list[Scope]:
-        looping = [scope for scope in module.walk.scopes if scope.loops and not isinstance(scope.node, cst.ClassDef | cst.Lambda) and scope.name not in NO_ROOTS]
+        looping = [
+            scope for scope in module.walk.scopes if scope.loops and not isinstance(scope.node, cst.ClassDef | cst.Lambda) and scope.name not in NO_ROOTS
+        ]
         words = words_of(module.source.text)
         if not looping or not (words.loaders or words.steps):
             return []

@@ -101,6 +101,7 @@ class Forward(Event):
     known: bool = False  # whether it is a module by its class, not by its name
     trainable: bool = True
     plain: bool = False  # whether its numbers are the same bit for bit without gradients
+    evaluating: bool | None = None  # `.eval()` was called before, `.train()` was, or nobody knows
 
 
 @dataclass(slots=True, eq=False)

@@ -31,6 +31,8 @@ class FlowBindings(FlowCalls):
         if isinstance(target, cst.StarredElement):
             self.assign(target.value, Held(Kind.PACK, inside=held), state, None, statement)
             return
+        if isinstance(target, cst.Name | cst.Attribute) and self._becomes_module(target, held):
+            held = Held(Kind.MODULE)
         if isinstance(target, cst.Name):
             path = self.act.path(target.value)
             bound = expression is not None and _cuts(expression, target.value)
@@ -45,6 +47,12 @@ class FlowBindings(FlowCalls):
             base = self.value(target.value, state)
             if base.home:
                 self._assign_element(target, base, held, state, expression, statement)
+
+    def _becomes_module(self, target: cst.Name | cst.Attribute, held: Held) -> bool:
+        """Whether something unknown is put under a name that the file treats as a module: ``model = build(args).to(device)``."""
+        if held.kind is Kind.MODULE or held.sure or not (held.tensorlike or held.kind is Kind.UNKNOWN):
+            return False
+        return self.is_module_name(target)
 
     def _assign_attribute(
         self, target: cst.Attribute, base: Held, held: Held, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     LoaderOf = Callable[[cst.BaseExpression, Module, Scope, Frame], object]
 
 BUDGET: Final = 6_000  # statements and calls of one run
-FORWARD_BUDGET: Final = 1_500  # of one `forward`
+FORWARD_BUDGET: Final = 3_000  # of one `forward`
 DEEPEST: Final = 5  # calls inside calls
 _MODULE_CALLS: Final = frozenset(
-    "eval train parameters named_parameters state_dict load_state_dict zero_grad requires_grad_ modules named_modules register_forward_hook".split(),
+    "eval train parameters named_parameters requires_grad_ modules named_modules register_forward_hook".split(),
 )
+_NO_MODULE: Final = re.compile(r"^opt|optim|sched|scaler|trainer|metric", re.IGNORECASE)  # what has some of these methods and is no module
 _COUNTED: Final = re.compile(r"^[\w.]+\s*==\s*[01]$|\bfirst")
 _IS_NEW: Final = re.compile(r"\bis None\b|\bnot in\b|^not \w|hasattr|== None|== \[\]|len\(.*\)\s*(==\s*0|<\s*1)\b")
 
@@ -189,7 +190,7 @@ class Flowing(ABC):
         """Note a module's call."""
         self.noted += 1
         if self.recording:
-            self.record.forwards.append(Forward(node, *self._around(state), name, known, trainable, plain))
+            self.record.forwards.append(Forward(node, *self._around(state), name, known, trainable, plain, state.evaluating))
 
     def used(self, node: cst.CSTNode, state: State, what: str, held: Held = UNKNOWN) -> None:
         """Note something else that matters."""
@@ -230,6 +231,7 @@ def _used_as_module(module: Module) -> frozenset[str]:
             code = names.dotted(call.args[0].value)
             if code:
                 found.add(code)
+    found = {code for code in found if not _NO_MODULE.search(code.rpartition(".")[2])}
     for scope in module.walk.scopes:
         for effect in scope.effects.get("self", ()):
             if effect.kind == "assign" and len(effect.path) == 1 and effect.value is not None and names.dotted(effect.value) in found:
