@@ -10,8 +10,8 @@ import ast
 import re
 import sys
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -50,6 +50,9 @@ _STEPS = frozenset({"backward", "manual_backward", "step"})
 _NOT_FROM_TORCH = frozenset(
     {"yaml", "json", "joblib", "pickle", "numpy", "toml", "tomllib", "marshal", "dill", "cloudpickle", "ruamel", "orjson", "simplejson", "msgpack", "librosa"}
 )
+_WRAPPERS = frozenset({"enumerate", "tqdm", "zip", "islice", "trange", "track", "notebook", "progress_bar"})
+_PLAIN = frozenset({"range", "reversed", "sorted", "list", "tuple", "set", "map", "filter", "iter", "zip", "enumerate", "len"})
+_SHORT_NAME = re.compile(r"(^|_)dls?\d*$", re.IGNORECASE)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NODES: Final = (ast.expr, ast.stmt, ast.comprehension, ast.excepthandler, ast.arguments, ast.arg, ast.keyword, ast.withitem, ast.match_case, ast.pattern)
 
@@ -109,12 +112,21 @@ class _Found(Exception):  # noqa: N818 - the good end of the search
 
 
 @dataclass(slots=True)
+class _Loop:
+    """A loop, and what has been seen in it."""
+
+    batches: bool  # it may go over batches
+    carries: bool = False  # a call is given what it sets
+    trains: bool = False
+
+
+@dataclass(slots=True)
 class _Place:
     """The function, class body or module that the look is in, and what has been seen there."""
 
     node: ast.AST
     above: _Place | None = None
-    loops: int = 0  # around this spot
+    loops: list[_Loop] = field(default_factory=list)  # around this spot, the innermost last
     looped: bool = False
     loader: bool = False  # a name of a loader is used
     steps: bool = False  # a step is made in a loop
@@ -216,7 +228,7 @@ class _Look:
 
     def _lambda(self, node: ast.Lambda) -> None:
         self._below(node.args)
-        above, self.here = self.here, _Place(ast.ClassDef(), self.here)
+        above, self.here = self.here, _Place(ast.ClassDef("", [], [], [], []), self.here)
         self._one(node.body)
         self.here = above
 
@@ -240,14 +252,18 @@ class _Look:
         here = self.here
         here.looped = True
         header: list[ast.expr] = [node.test] if isinstance(node, ast.While) else [node.target, node.iter]
-        if not here.often and any("epoch" in word.lower() for part in header for word in _names_in(part)):
+        words = [word for part in header for word in _names_in(part)]
+        if not here.often and any("epoch" in word.lower() for word in words):
             here.often = True
         if not isinstance(node, ast.While):
             self._kept_whole(node)
         self._many(header)
-        here.loops += 1
+        loop = _Loop(not isinstance(node, ast.While) and (_gives_batches(node.iter) or any(word in self.loaders or _SHORT_NAME.search(word) for word in words)))
+        here.loops.append(loop)
         self._many(node.body)
-        here.loops -= 1
+        here.loops.pop()
+        if loop.carries and (loop.batches or loop.trains):
+            raise _Found
         self._many(node.orelse)
 
     def _kept_whole(self, node: ast.For | ast.AsyncFor) -> None:
@@ -284,11 +300,22 @@ class _Look:
             self.aliases.update(target.id for target in node.targets if isinstance(target, ast.Name))
         if len(node.targets) == 1:
             target = node.targets[0]
-            if isinstance(value, ast.Call) and _carries(target, value, in_loop=self.here.loops > 0):
-                raise _Found
-            if self.here.loops and _joins(target, value):
+            if isinstance(value, ast.Call):
+                self._carried(target, value)
+            if self.here.loops and "forward" not in getattr(self.here.node, "name", "") and _joins(target, value):
                 raise _Found
         self._below(node)
+
+    def _carried(self, target: ast.expr, call: ast.Call) -> None:
+        """A call that is given what it sets, behind its first argument: a state that goes around, in a loop or on an object."""
+        if len(call.args) + len(call.keywords) <= 1:
+            return
+        taken = set(_rows(target)) if self.here.loops else {key for key in _rows(target) if "." in key}
+        if taken and any(key in taken for part in (*call.args[1:], *(k.value for k in call.keywords)) for key in _rows(part)):
+            if not self.here.loops:
+                raise _Found
+            for loop in self.here.loops:
+                loop.carries = True
 
     def _expression(self, node: ast.Expr) -> None:
         call = node.value
@@ -320,11 +347,13 @@ class _Look:
             raise _Found
         here = self.here
         if name in self.steps:
-            here.steps = here.steps or here.loops > 0
+            here.steps = here.steps or bool(here.loops)
         if name in _COPIES:
             here.copies = True
         if name in _STEPS and here.loops:
             here.often = True
+            for loop in here.loops if name != "step" else ():
+                loop.trains = True
         for keyword in node.keywords:
             if keyword.arg is not None:
                 self._keyword(name, keyword, keyword.arg)
@@ -375,25 +404,25 @@ class _Look:
         return any(isinstance(part, ast.Call) and _name(part.func) in _OPTIMIZED for value in given for part in ast.walk(value))
 
 
-_HANDLERS: dict[type, Callable[[_Look, ast.AST], None]] = {}
-for _kinds, _handler in (
-    (_FUNCTIONS, _Look._function),
-    ((ast.Lambda,), _Look._lambda),
-    ((ast.ClassDef,), _Look._class),
-    ((ast.For, ast.AsyncFor, ast.While), _Look._loop),
-    ((ast.Import,), _Look._import),
-    ((ast.ImportFrom,), _Look._import_from),
-    ((ast.Try,), _Look._try),
-    ((ast.Assign,), _Look._assign),
-    ((ast.Expr,), _Look._expression),
-    ((ast.Name,), _Look._name),
-    ((ast.Attribute,), _Look._attribute),
-    ((ast.ListComp,), _Look._row),
-    ((ast.Call,), _Look._call),
-):
-    for _kind in _kinds:
-        _HANDLERS[_kind] = _handler  # type: ignore[assignment]
-_HANDLERS[ast.Constant] = lambda _look, _node: None
+_HANDLERS: dict[type, Callable[[_Look, Any], None]] = {
+    ast.FunctionDef: _Look._function,  # noqa: SLF001 - the table belongs to the class
+    ast.AsyncFunctionDef: _Look._function,  # noqa: SLF001
+    ast.Lambda: _Look._lambda,  # noqa: SLF001
+    ast.ClassDef: _Look._class,  # noqa: SLF001
+    ast.For: _Look._loop,  # noqa: SLF001
+    ast.AsyncFor: _Look._loop,  # noqa: SLF001
+    ast.While: _Look._loop,  # noqa: SLF001
+    ast.Import: _Look._import,  # noqa: SLF001
+    ast.ImportFrom: _Look._import_from,  # noqa: SLF001
+    ast.Try: _Look._try,  # noqa: SLF001
+    ast.Assign: _Look._assign,  # noqa: SLF001
+    ast.Expr: _Look._expression,  # noqa: SLF001
+    ast.Name: _Look._name,  # noqa: SLF001
+    ast.Attribute: _Look._attribute,  # noqa: SLF001
+    ast.ListComp: _Look._row,  # noqa: SLF001
+    ast.Call: _Look._call,  # noqa: SLF001
+    ast.Constant: lambda _look, _node: None,
+}
 
 
 def _names_in(node: ast.AST) -> Iterable[str]:
@@ -461,12 +490,15 @@ def _written(node: ast.expr) -> str:
     return ast.unparse(node)
 
 
-def _carries(target: ast.expr, call: ast.Call, *, in_loop: bool) -> bool:
-    """Whether a call is given what it sets, behind its first argument: a state that goes around, in a loop or on an object."""
-    if len(call.args) + len(call.keywords) <= 1:
+def _gives_batches(node: ast.expr) -> bool:
+    """Whether a loop goes over the windows of a long sequence, or over what a function gives."""
+    while isinstance(node, ast.Call) and node.args and _name(node.func) in _WRAPPERS:
+        node = node.args[0]
+    if not isinstance(node, ast.Call):
         return False
-    taken = {key for key in _rows(target) if in_loop or "." in key}
-    return bool(taken) and any(key in taken for part in (*call.args[1:], *(k.value for k in call.keywords)) for key in _rows(part))
+    if _name(node.func) == "range":
+        return len(node.args) == 3 and not isinstance(node.args[2], ast.Constant)  # noqa: PLR2004 - start, end, width
+    return isinstance(node.func, ast.Name) and node.func.id not in _PLAIN
 
 
 def _rows(node: ast.expr) -> Iterable[str]:

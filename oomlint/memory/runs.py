@@ -17,8 +17,8 @@ from oomlint.scout import NO_ROOTS, words_of
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
-    from oomlint.model.events import Record
     from oomlint.model.evaluate import Evaluator
+    from oomlint.model.events import Record
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
     from oomlint.scout import Words

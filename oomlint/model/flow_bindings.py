@@ -50,7 +50,7 @@ class FlowBindings(FlowCalls):
 
     def _becomes_module(self, target: cst.Name | cst.Attribute, held: Held) -> bool:
         """Whether something unknown is put under a name that the file treats as a module: ``model = build(args).to(device)``."""
-        if held.kind is Kind.MODULE or held.sure or not (held.tensorlike or held.kind is Kind.UNKNOWN):
+        if not (held.tensorlike or held.kind is Kind.UNKNOWN):
             return False
         return self.is_module_name(target)
 
@@ -61,7 +61,7 @@ class FlowBindings(FlowCalls):
         path = (*base.home, word)
         self.was_reset(statement, state, path, bound=expression is not None and _cuts(expression, word))
         self._put(path, named_size(word, held), state)
-        if word == "requires_grad" and (base.kind is Kind.OBJECT or (expression is not None and names.dotted(expression) != "False")):
+        if word == "requires_grad" and expression is not None and names.dotted(expression) != "False":
             self.used(statement, state, "gradients")
 
     def _assign_element(

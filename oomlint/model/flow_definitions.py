@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.values import Alternatives, Frame, Value
 
+_UNREDUCED: Final = re.compile(r"""reduction\s*=\s*["']none|reduce\s*=\s*False""")  # a loss for each sample
 _DEEPEST_STATIC: Final = 4
 _MOST_ELEMENTS: Final = 6  # of a display that are looked at
 _METRICS: Final = ("torchmetrics.", "torcheval.")
@@ -152,7 +154,7 @@ class FlowDefinitions(Flowing):
                 return tensor(graph=Graph.YES, sources=frozenset({id(call)}), size=Size.UNKNOWN)
             if last[:1].isupper():
                 fast = FAST_PATH.search(frame.module.code(call)) is not None
-                return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved="fast" if fast else "")
+                return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved="fast" if fast else "unreduced" if _UNREDUCED.search(frame.module.code(call)) else "")
         if name.startswith(TRAINABLE_FACTORIES):
             if (
                 last.endswith(("Tokenizer", "TokenizerFast", "Config", "Processor", "FeatureExtractor", "Arguments", "Trainer", "Weights"))

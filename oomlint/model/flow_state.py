@@ -30,7 +30,7 @@ BUDGET: Final = 6_000  # statements and calls of one run
 FORWARD_BUDGET: Final = 3_000  # of one `forward`
 DEEPEST: Final = 5  # calls inside calls
 _MODULE_CALLS: Final = frozenset(
-    "eval train parameters named_parameters requires_grad_ modules named_modules register_forward_hook".split(),
+    "eval train parameters named_parameters modules named_modules register_forward_hook".split(),
 )
 _NO_MODULE: Final = re.compile(r"^opt|optim|sched|scaler|trainer|metric", re.IGNORECASE)  # what has some of these methods and is no module
 _COUNTED: Final = re.compile(r"^[\w.]+\s*==\s*[01]$|\bfirst")

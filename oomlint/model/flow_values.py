@@ -11,7 +11,7 @@ from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
 from oomlint.model.flow_state import instance_of, module_of
 from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, Storage, meet, mixed, pack
-from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
+from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout import LOADER_NAME
 from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
@@ -395,7 +395,7 @@ def _size_by_name(word: str, otherwise: Size) -> Size:
 
 def named_size(word: str, held: Held) -> Held:
     """A value under the name that it is given: `loss` is one number, `labels` one a sample."""
-    if held.kind is Kind.OPAQUE and held.graph is Graph.YES and SMALL_NAME.search(word) and not SCALAR_NAME.search(word):
+    if held.kind is Kind.OPAQUE and held.graph is Graph.YES and INTEGRAL_NAME.search(word):
         # One of several results of a module, by its name labels, lengths or indices: those have no graph.
         return held.having(size=Size.SMALL, graph=Graph.MAYBE)
     if held.kind is Kind.OPAQUE or (held.kind is Kind.TENSOR and held.size is Size.UNKNOWN):
