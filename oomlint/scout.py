@@ -27,6 +27,9 @@ LOADER_NAME = re.compile(
 )
 # Calls in the body of a loop that trains.
 _STEP_NAME = re.compile(r"^(backward|step|manual_backward)$|(?<!pre)train|pretrain(?!ed)|_step|optimi|update|(^|_)fit|^learn", re.IGNORECASE)
+_TABLE = re.compile(
+    r"hash|md5|sha\d*$|dict|kwargs|config|cfg|meta|params$|args_?$|opts?$|info|p?bar$|progress|tqdm|env(iron)?$|cache|context|ctx|items$|attrs$", re.IGNORECASE
+)
 # Functions that are run by others, or for each sample: not looked at by themselves.
 NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__", "collate_fn"})
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -36,7 +39,7 @@ _STEP_METHOD = re.compile(
     r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
 )
 _WORKER_WORD = re.compile(
-    r"(?<!net)(?<!frame)work(?!_?dir|space|flow)|thread|(?<!pre)(?<!pre_)(?<!post)(?<!post_)proc(?!essors?$|essing|ess_group|ess_fn)|jobs|persist|prefetch|timeout|cpus|^nw$"
+    r"(?<!net)(?<!frame)work(?!_?dir|space|flow)|thread(?!ing$|_?safe|_?id)|(?<!pre)(?<!pre_)(?<!post)(?<!post_)proc(?!essors?$|essing|ess_group|ess_fn)|jobs|persist|prefetch|timeout|cpus|^nw$"
     r"|multiprocessing_context",
 )
 _LOADER_KEYWORDS = frozenset({"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn", "multiprocessing_context", "collate_fn"})
@@ -69,6 +72,11 @@ def words_of(text: str) -> Words:
     """The telling names of a text, wherever they stand."""
     found = set(_WORD.findall(text))
     return Words(frozenset(word for word in found if "oader" in word or LOADER_NAME.search(word)), frozenset(word for word in found if _STEP_NAME.search(word)))
+
+
+def is_table(word: str) -> bool:
+    """Whether what has an ``update`` is a dictionary, a hash or a progress bar by its name."""
+    return _TABLE.search(word) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,8 +354,8 @@ class _Look:
         if name.endswith(("Loader", "loader", "TrainingArguments")) or self._starts(name, node):
             raise _Found
         here = self.here
-        if name in self.steps:
-            here.steps = here.steps or bool(here.loops)
+        if name in self.steps and here.loops and not (name == "update" and _fills(node)):
+            here.steps = True
         if name in _COPIES:
             here.copies = True
         if name in _STEPS and here.loops:
@@ -423,6 +431,13 @@ _HANDLERS: dict[type, Callable[[_Look, Any], None]] = {
     ast.Call: _Look._call,  # noqa: SLF001
     ast.Constant: lambda _look, _node: None,
 }
+
+
+def _fills(call: ast.Call) -> bool:
+    """Whether an ``update`` is given entries, a number of rounds, or belongs to a table."""
+    if not call.args or isinstance(call.args[0], ast.Dict | ast.DictComp | ast.Constant):
+        return True
+    return isinstance(call.func, ast.Attribute) and is_table(_name(call.func.value))
 
 
 def _names_in(node: ast.AST) -> Iterable[str]:

@@ -38,13 +38,14 @@ class _Plan:
 
 
 def as_list(found: Sequence[Growth], module: Module) -> Fix:
-    """The rewrite for those of a loop's things that are only read behind it, advice for the others."""
+    """The rewrite where all of a loop's things are only read behind it, else advice."""
     plans: dict[int, list[_Plan]] = {}
     for growth in found:
         plan = _plan(growth, module) if sum(one.path == growth.path for one in found) == 1 else None
         if plan is not None:
             plans.setdefault(id(plan.behind), []).append(plan)
-    if not plans:
+    # A name that stays would keep the finding, and with it the rest of the fix, alive.
+    if sum(len(group) for group in plans.values()) < len(found):
         return Fix(Safety.DISPLAY, _ADVICE)
     text = Text(module.tree)
     edits: list[Edit] = []

@@ -50,15 +50,13 @@ def kept_exceptions(module: Module, project: Project) -> Iterator[Kept]:
     if _RERAISED.search(module.source.text):
         return
     for scope in module.walk.scopes:
-        if scope.is_class:
-            continue
-        for node in descend(scope.suite, into_scopes=False):
-            if isinstance(node, cst.Try) and module.walk.scope_at(node) is scope:
+        if not scope.is_class and scope.loops:
+            for node in scope.tries:
                 yield from _in_try(module, project, scope, node)
 
 
 def _in_try(module: Module, project: Project, scope: Scope, node: cst.Try) -> Iterator[Kept]:
-    loop = next(iter(loops_around(node, module, scope)), None)
+    loop = next(iter(loops_around(node, module, scope)), None) if any(handler.name is not None for handler in node.handlers) else None
     if loop is None or _is_short(module, project, scope, loop):
         return
     for handler in node.handlers:

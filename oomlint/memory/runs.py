@@ -13,7 +13,7 @@ from oomlint.model.flow import Flow
 from oomlint.model.flow_state import Known
 from oomlint.model.gradients import Gradients
 from oomlint.model.values import ClassRef, External
-from oomlint.scout import NO_ROOTS, words_of
+from oomlint.scout import NO_ROOTS, is_table, words_of
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -158,7 +158,18 @@ def _names_one_of(words: frozenset[str], scope: Scope) -> bool:
 
 
 def _may_go_through_batches(loop: cst.For | cst.While, words: Words) -> bool:
-    return any(isinstance(node, cst.Call) and names.last_name(node.func) in words.steps for node in descend(loop.body, into_scopes=False))
+    return any(
+        isinstance(node, cst.Call) and (word := names.last_name(node.func)) in words.steps and not (word == "update" and _fills(node))
+        for node in descend(loop.body, into_scopes=False)
+    )
+
+
+def _fills(call: cst.Call) -> bool:
+    """Whether an ``update`` is given entries, a number of rounds, or belongs to a table: no step of anything."""
+    plain = [arg.value for arg in call.args if arg.keyword is None and arg.star != "**"]
+    if not plain or isinstance(plain[0], cst.Dict | cst.DictComp | cst.BaseNumber | cst.BaseString):
+        return True
+    return isinstance(call.func, cst.Attribute) and is_table(names.last_name(call.func.value))
 
 
 def _tests_parameters(scope: Scope, module: Module) -> bool:

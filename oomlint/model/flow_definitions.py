@@ -154,7 +154,8 @@ class FlowDefinitions(Flowing):
                 return tensor(graph=Graph.YES, sources=frozenset({id(call)}), size=Size.UNKNOWN)
             if last[:1].isupper():
                 fast = FAST_PATH.search(frame.module.code(call)) is not None
-                return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved="fast" if fast else "unreduced" if _UNREDUCED.search(frame.module.code(call)) else "")
+                path = "fast" if fast else "unreduced" if _UNREDUCED.search(frame.module.code(call)) else ""
+                return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved=path)
         if name.startswith(TRAINABLE_FACTORIES):
             if (
                 last.endswith(("Tokenizer", "TokenizerFast", "Config", "Processor", "FeatureExtractor", "Arguments", "Trainer", "Weights"))

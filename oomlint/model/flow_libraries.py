@@ -42,7 +42,8 @@ class FlowLibraries(FlowValues):
         if name.startswith(("torch.distributions.", "torch.nn.utils.rnn.pack_")):
             found = mixed(args)
             return UNKNOWN.having(graph=found.graph, sources=found.sources, tags=found.tags)
-        if name.startswith(("torch.nn.utils.clip_grad", "torch.manual_seed", "torch.cuda.", "torch.save", "torch.distributed.")) and not name.endswith("Tensor"):
+        aside = ("torch.nn.utils.clip_grad", "torch.manual_seed", "torch.cuda.", "torch.save", "torch.distributed.")
+        if name.startswith(aside) and not name.endswith("Tensor"):
             return tensor(size=Size.SCALAR, device=Device.UNKNOWN) if "clip_grad" in name else PLAIN
         if name.startswith("builtins."):
             return self._builtin(last, node, args)

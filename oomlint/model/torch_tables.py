@@ -54,7 +54,9 @@ SMALL_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 # Whole numbers and strings by their name.
-INTEGRAL_NAME: Final = re.compile(r"(^|_)(labels?|targets?|ids?|idx|idxs|index|indices|lengths?|lens?|sizes?|names?|paths?|counts?|sort_ind|order|perm)(_|\d|$)", re.IGNORECASE)
+INTEGRAL_NAME: Final = re.compile(
+    r"(^|_)(labels?|targets?|ids?|idx|idxs|index|indices|lengths?|lens?|sizes?|names?|paths?|counts?|sort_ind|order|perm)(_|\d|$)", re.IGNORECASE
+)
 DENSE_NAME: Final = re.compile(
     r"(^|_)(outputs?|outs?|logits?|feats?|features?|embeds?|embeddings?|embs?|images?|imgs?|masks?|boxes|bboxes|recons?|reconstructions?|latents?|hiddens?"
     r"|attn|attentions?|maps?|heatmaps?|activations?|frames?|points?|pcs?|clouds?|waves?|wavs?|mels?|spec|specs|samples?|depths?|flows?|vectors?|codes?|z|zs|h|hs|x|xs|preds?_?masks?)(_|\d|$)",
