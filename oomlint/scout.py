@@ -56,7 +56,10 @@ _NOT_FROM_TORCH = frozenset(
 _WRAPPERS = frozenset({"enumerate", "tqdm", "zip", "islice", "trange", "track", "notebook", "progress_bar"})
 _PLAIN = frozenset({"range", "reversed", "sorted", "list", "tuple", "set", "map", "filter", "iter", "zip", "enumerate", "len"})
 _SHORT_NAME = re.compile(r"(^|_)dls?\d*$", re.IGNORECASE)
+_DICTS = frozenset({"dict", "OrderedDict", "defaultdict"})
+_SMALL_CALLS = frozenset({"len", "int", "float", "str", "bool", "item", "getattr", "time"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_FILLERS = frozenset({"__init__", "__setstate__", "__setitem__"})
 _NODES: Final = (ast.expr, ast.stmt, ast.comprehension, ast.excepthandler, ast.arguments, ast.arg, ast.keyword, ast.withitem, ast.match_case, ast.pattern)
 
 
@@ -94,7 +97,7 @@ def is_worker_word(keyword: str) -> bool:
 
 def triage(text: str, *, notebook: bool = False) -> Triage:
     """Look at the text of a program."""
-    if not _WORDS.search(text) and not _TORCH_WORD.search(text):
+    if not _WORDS.search(text) and not _TORCH_WORD.search(text) and not words_of(text).loaders:
         return Triage(parse=False)
     try:
         with warnings.catch_warnings():
@@ -135,6 +138,7 @@ class _Place:
     node: ast.AST
     above: _Place | None = None
     loops: list[_Loop] = field(default_factory=list)  # around this spot, the innermost last
+    bound: set[str] = field(default_factory=set)  # names that the function makes empty for itself
     looped: bool = False
     loader: bool = False  # a name of a loader is used
     steps: bool = False  # a step is made in a loop
@@ -157,6 +161,9 @@ class _Look:
         self.steps = words.steps
         self.notebook = notebook
         self.devices = _DEVICES.search(text) is not None
+        self.empties: set[str] = set()  # what starts as an empty dictionary or a row of placeholders
+        self.outer: set[str] = set()  # names that functions declare global
+        self.stores: set[str] = set()  # what functions put something into, under a key that is computed
         self.speaks = "oader" in text
         self.imports = False
         self.torches = {"torch"}
@@ -174,7 +181,8 @@ class _Look:
             self._leave()
         except _Found:
             return True
-        return not self.aliases.isdisjoint(self.called)
+        self.empties.discard("")
+        return not self.aliases.isdisjoint(self.called) or not self.empties.isdisjoint(self.stores)
 
     # -- the walk ------------------------------------------------------------------------------------------------------
 
@@ -297,6 +305,9 @@ class _Look:
             if alias.asname and alias.name.endswith(("Loader", "TrainingArguments")):
                 self.aliases.add(alias.asname)
 
+    def _global(self, node: ast.Global) -> None:
+        self.outer.update(node.names)
+
     def _try(self, node: ast.Try) -> None:
         if self.here.loops and any(_keeps_exception(handler) for handler in node.handlers):
             raise _Found
@@ -306,6 +317,8 @@ class _Look:
         value = node.value
         if isinstance(value, ast.Call | ast.Name | ast.Attribute | ast.IfExp) and self.loaders and any("oader" in word for word in _names_in(value)):
             self.aliases.update(target.id for target in node.targets if isinstance(target, ast.Name))
+        for target in node.targets:
+            self._stored(target, value)
         if len(node.targets) == 1:
             target = node.targets[0]
             if isinstance(value, ast.Call):
@@ -324,6 +337,53 @@ class _Look:
                 raise _Found
             for loop in self.here.loops:
                 loop.carries = True
+
+    def _stored(self, target: ast.expr, value: ast.expr) -> None:
+        """Note what is made empty, and what is filled under a key that is computed."""
+        if isinstance(target, ast.Name | ast.Attribute):
+            if _is_empty(value):
+                if isinstance(target, ast.Name) and isinstance(self.here.node, _FUNCTIONS) and target.id not in self.outer:
+                    self.here.bound.add(target.id)
+                self.empties.add(self._holder(target))
+        elif isinstance(target, ast.Subscript):
+            small = isinstance(value, ast.Constant | ast.JoinedStr | ast.Compare) or (isinstance(value, ast.Call) and _name(value.func) in _SMALL_CALLS)
+            small = small or (isinstance(value, ast.Name) and self._is_given(value.id))
+            if not small and not isinstance(target.slice, ast.Constant | ast.Slice):
+                self._filled(target)
+        elif isinstance(target, ast.Tuple | ast.List):
+            for item in target.elts:
+                self._stored(item, target)
+
+    def _annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self._stored(node.target, node.value)
+        self._below(node)
+
+    def _is_given(self, name: str) -> bool:
+        """Whether a value is what the caller gives: a registry, unless it is the sample itself."""
+        node = self.here.node
+        if not isinstance(node, _FUNCTIONS) or node.name == "__getitem__":
+            return False
+        return any(arg.arg == name for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs))
+
+    def _filled(self, node: ast.expr) -> None:
+        # No sample is read by a method of a model.
+        if isinstance(self.here.node, _FUNCTIONS) and self.here.node.name not in _FILLERS and not self.here.in_module:
+            while isinstance(node, ast.Subscript):
+                node = node.value
+            self.stores.add(self._holder(node))
+
+    def _holder(self, node: ast.expr) -> str:
+        """An attribute by its name, whatever it is of; a name of the module, or of a class, where it is no local one."""
+        if isinstance(node, ast.Attribute):
+            return f".{node.attr}" if isinstance(node.value, ast.Name) else ""
+        if not isinstance(node, ast.Name):
+            return ""
+        if isinstance(self.here.node, ast.ClassDef):
+            return f".{node.id}"
+        if isinstance(self.here.node, _FUNCTIONS) and node.id in self.here.bound:
+            return ""
+        return node.id
 
     def _expression(self, node: ast.Expr) -> None:
         call = node.value
@@ -391,6 +451,10 @@ class _Look:
             return self.devices and self._loads(node)
         if name == "pin_memory":
             return not node.args
+        if name == "setdefault":
+            if len(node.args) > 1 and isinstance(node.func, ast.Attribute):
+                self._filled(node.func.value)
+            return False
         if name.startswith("register_") and name.endswith("hook"):
             return True
         return name[:1].isupper() and self._optimizes(node)
@@ -422,8 +486,10 @@ _HANDLERS: dict[type, Callable[[_Look, Any], None]] = {
     ast.While: _Look._loop,  # noqa: SLF001
     ast.Import: _Look._import,  # noqa: SLF001
     ast.ImportFrom: _Look._import_from,  # noqa: SLF001
+    ast.Global: _Look._global,  # noqa: SLF001
     ast.Try: _Look._try,  # noqa: SLF001
     ast.Assign: _Look._assign,  # noqa: SLF001
+    ast.AnnAssign: _Look._annotated,  # noqa: SLF001
     ast.Expr: _Look._expression,  # noqa: SLF001
     ast.Name: _Look._name,  # noqa: SLF001
     ast.Attribute: _Look._attribute,  # noqa: SLF001
@@ -431,6 +497,15 @@ _HANDLERS: dict[type, Callable[[_Look, Any], None]] = {
     ast.Call: _Look._call,  # noqa: SLF001
     ast.Constant: lambda _look, _node: None,
 }
+
+
+def _is_empty(node: ast.expr) -> bool:
+    """Whether a cache may start like that: ``{}``, ``dict()``, ``[None] * n``, ``[None for _ in x]``."""
+    if isinstance(node, ast.Dict):
+        return not node.keys
+    if isinstance(node, ast.Call):
+        return _name(node.func) in _DICTS
+    return isinstance(node, ast.ListComp) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List))
 
 
 def _fills(call: ast.Call) -> bool:
@@ -475,7 +550,7 @@ def _sets_on_first(node: ast.FunctionDef) -> bool:
 def _caches(node: ast.ClassDef) -> bool:
     """Whether a method keeps something under a key that is computed."""
     for method in node.body:
-        if not isinstance(method, _FUNCTIONS) or method.name in {"__init__", "__setstate__", "__setitem__"}:
+        if not isinstance(method, _FUNCTIONS) or method.name in _FILLERS:
             continue
         for part in ast.walk(method):
             if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store) and not isinstance(part.slice, ast.Constant | ast.Slice):
