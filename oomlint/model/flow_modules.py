@@ -38,8 +38,8 @@ class FlowModules(FlowLayers):
             found = mixed([held for held in given if held.kind is not Kind.OBJECT])
             if not found.tensorlike:
                 return found if found.kind is not Kind.PLAIN else UNKNOWN
-            loss = Size.SMALL if module.moved == "unreduced" else Size.SCALAR
-            return found.having(kind=Kind.TENSOR, size=loss if last.endswith("Loss") else found.size, sure=True)
+            reduced = Size.SMALL if module.moved == "unreduced" else Size.SCALAR
+            return found.having(kind=Kind.TENSOR, size=reduced if last.endswith("Loss") else found.size, sure=True)
         this = instance_of(module)
         self.note_tensors(node, given)
         if this is None and LOSS_NAME.search(name) and not MODULE_NAME.search(name):

@@ -65,7 +65,7 @@ DENSE_NAME: Final = re.compile(
 MODULE_NAME: Final = re.compile(
     r"^(model|net|network|encoder|decoder|generator|discriminator|net_?[a-z]|backbone|classifier|actor|critic|policy|unet|transformer|lstm|gru|rnn|bert|resnet"
     r"|autoencoder|vae|gan|student|segmentor|detector|regressor|extractor|projector|predictor|embedder|denoiser|seg_?model|cnn|mlp|gnn|gcn|vit|ddp_model|raw_model|base_model)\d*$"
-    r"|_(model|net|network|encoder|decoder|generator|discriminator|backbone|classifier|head)\d*$|^(teacher|student|head)$|^(model|net|encoder|decoder)_[a-z0-9]+$",
+    r"|_(model|net|network|encoder|decoder|generator|discriminator|backbone|classifier|head)\d*$|^(teacher|student|head|disc|gen|[GDEQ])$|^(model|net|encoder|decoder)_[a-z0-9]+$",
 )
 FROZEN_NAME: Final = re.compile(
     r"teacher|(^|_)ema(_|$)|momentum|frozen|(^|_)(first_stage|ref_model|reward_model|target_net)(_|$|\d)",

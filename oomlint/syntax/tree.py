@@ -28,6 +28,7 @@ class Tree:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._shifts: dict[int, int] = {}
+        self._codes: dict[cst.CSTNode, str] = {}  # the same tests are asked for again and again
         text = source.text
         if "\f" in text:
             text = _FORM_FEED.sub(self._cut, text)
@@ -96,7 +97,10 @@ class Tree:
 
     def code(self, node: cst.CSTNode) -> str:
         """The node's code as libcst writes it; the same for the same expression, whatever stands around it."""
-        return self.module.code_for_node(node)
+        known = self._codes.get(node)
+        if known is None:
+            known = self._codes[node] = self.module.code_for_node(node)
+        return known
 
 
 def _cause(error: cst.ParserSyntaxError) -> str:
