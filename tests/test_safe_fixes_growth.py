@@ -1154,23 +1154,6 @@ MENDED: Final = {
         'terms["fit"] += criterion(model(x), y)',
         'terms["fit"] += criterion(model(x), y).detach()',
     ),
-    "losses on an object": Case(
-        """
-        class Trainer:
-            def __init__(self):
-                self.losses = []
-
-            def collect(self):
-                for x, y in train_loader:
-                    self.losses.append(criterion(model(x), y))
-
-        trainer = Trainer()
-        trainer.collect()
-        result = [float(loss) for loss in trainer.losses]
-        """,
-        "self.losses.append(criterion(model(x), y))",
-        "self.losses.append(criterion(model(x), y).detach())",
-    ),
     "a meter": Case(
         """
         class AverageMeter:

@@ -11,6 +11,7 @@ import libcst as cst
 from oomlint.finding import Confidence, Severity
 from oomlint.memory.bounds import bounded, few_samples, stops
 from oomlint.memory.buffer_readers import feeds_metric, read_on_host, used_as_tensor
+from oomlint.memory.escapes import escapes
 from oomlint.memory.growing_loops import growing_loops, has_new_key, is_flushed
 from oomlint.memory.iteration import LoaderLike, is_test
 from oomlint.memory.metric_states import list_metric
@@ -69,9 +70,12 @@ class Buffers:
 
     def _judge_all(self, module: Module) -> Iterator[Growth]:
         best: dict[cst.CSTNode, Growth] = {}
+        numbers: set[cst.CSTNode] = set()  # statements that also store what has no graph: a float under another key
         beside: dict[cst.CSTNode, dict[cst.CSTNode, Store]] = {}  # what else a loop collects, too small to be told of alone
         for record in self.runs.of(module):
             for store in record.stores:
+                if store.value.carries is Graph.NO and store.mode is not Mode.OFF:
+                    numbers.add(store.node)
                 growth = self._judge(store, record, module)
                 if growth is None:
                     if store.kind in {"append", "extend"} and store.module is module and not store.via:
@@ -90,6 +94,8 @@ class Buffers:
             if first.code in {"OOM219", "OOM220"}:
                 others = [store for node, store in beside.get(first.loop.node, {}).items() if node not in best]
                 first.facts["beside"] = sorted(others, key=lambda store: module.tree.span(store.node))
+            if any(g.store.node in numbers for g in group):
+                first.facts["mixed"] = True
             yield Growth(
                 first.code,
                 first.severity,
@@ -167,7 +173,7 @@ class Buffers:
         handed = [use for use in record.uses if loop in use.loops and use.value.all_sources & sources and _may_train(use.what)]
         freed = bool(passes or handed) and not any(event.retain for event in passes)
         seen = evaluation or record.backwards or handed or loop.evaluating
-        if not seen and (tag in record.returned.all_tags or not loop.named):
+        if not seen and (tag in record.returned.all_tags or not loop.named or escapes(store, loop)):
             return None  # neither an evaluation nor a backward pass in sight: whoever calls this may differentiate the result
         if store.kind == "augment" or (store.kind == "concat" and store.value.size is Size.SCALAR):
             code = "OOM201"

@@ -12,6 +12,7 @@ from oomlint.memory.growth_fixes import result_differentiated
 from oomlint.memory.phases import has_backward, is_evaluation
 from oomlint.memory.rewrites import import_edit, imported_as
 from oomlint.memory.runs import runs_of
+from oomlint.model import names
 from oomlint.model.held import Mode
 from oomlint.syntax.edits import Text
 from oomlint.syntax.walk import descend
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
+_CALLBACK = re.compile(r"^on_|^fire|callback|^notify|^emit|^trigger|^hooks?$|^dispatch|^getattr$|^globals$|^eval$|^exec$", re.IGNORECASE)
 _HARMLESS = re.compile(
     r"update|add|append|extend|log|eval|metric|score|compute|print|write|save|plot|draw|iou|dice|acc|format|set_|isnan|mean|sum|cat|stack|decode|softmax|argmax|numpy|to_|item|len",
     re.IGNORECASE,
@@ -52,7 +54,7 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
         for use in record.uses
         if loop in use.loops and (use.what.startswith("module.") or (use.what.startswith("given to") and not _HARMLESS.search(use.what)))
     ]
-    safety = Safety.SAFE if known and not strange else Safety.UNSAFE
+    safety = Safety.SAFE if known and not strange and not _reaches_out(scope, module) else Safety.UNSAFE
     node = scope.node
     whole = (
         isinstance(node, cst.FunctionDef)
@@ -81,6 +83,20 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
 def _reads_mode(node: cst.CSTNode) -> bool:
     """Whether code asks whether gradients are recorded."""
     return any(isinstance(part, cst.Attribute) and part.attr.value in {"requires_grad", "grad_fn", "is_grad_enabled", "is_leaf"} for part in descend(node))
+
+
+def _reaches_out(scope: Scope, module: Module) -> bool:
+    """Whether the function keeps something on objects that outlive it, calls what nobody can name, or hooks look at what its model does."""
+    if scope.parent is not None:
+        outside = {p.name.value for p in names.parameters(scope)} | {"self"}
+        for name, effects in scope.effects.items():
+            if name in outside and any(effect.path and effect.kind in {"assign", "append", "extend", "update", "setdefault"} for effect in effects):
+                return True
+            if name in scope.outer or name in scope.enclosing:
+                return True
+    if any(isinstance(call.func, cst.Call | cst.Subscript) or (_CALLBACK.search(names.last_name(call.func)) and call.args) for call in scope.calls):
+        return True
+    return any("hook" in names.last_name(call.func) for call, _ in module.walk.calls)
 
 
 def _functions_around(scope: Scope) -> list[Scope]:

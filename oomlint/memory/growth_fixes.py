@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Edit, Fix, Safety
+from oomlint.memory.escapes import escapes
 from oomlint.memory.runs import runs_of
 from oomlint.model import names
 from oomlint.model.held import Device, Graph, Held, Kind, Storage
@@ -102,7 +103,10 @@ def on_host(module: Module) -> Mend:
 
 def stays_detached(growth: Growth, project: Project) -> bool:
     """Whether nothing can tell what is stored from the same without its graph: nobody asks for the graph, shows it, or differentiates the result."""
-    if _reads_graph(growth.stores) or any(store.scope.yields for store in growth.stores):
+    if _reads_graph(growth.stores) or growth.facts.get("mixed") or any(store.scope.yields for store in growth.stores):
+        return False
+    # What a backward pass has freed cannot be differentiated a second time, whoever holds it.
+    if not growth.freed and any(escapes(store, growth.loop) for store in growth.stores):
         return False
     for store in growth.stores:
         for loop in store.loops:

@@ -163,7 +163,7 @@ class FlowBindings(FlowCalls):
         added = self.value(node.value, state)
         if isinstance(node.operator, cst.AddAssign | cst.SubtractAssign):
             if added.kind is Kind.PACK and (before.kind in {Kind.PACK, Kind.UNKNOWN}):
-                shown = node.value if isinstance(node.value, cst.List | cst.Tuple) else None
+                shown = node.value if isinstance(node.value, cst.List) and len(node.value.elements) == 1 else None
                 path = self._home_of(node.target, before, state)
                 self.stored(node, state, "append", path, added.any(), shown, before)
                 if path:

@@ -10,7 +10,7 @@ from oomlint.model import names
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_modules import FlowModules
 from oomlint.model.flow_state import flag, module_of
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Held, Kind, Size, Storage, meet, mixed, pack
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet, mixed, pack, tensor
 from oomlint.model.torch_tables import (
     CASTS,
     FROZEN_NAME,
@@ -233,7 +233,12 @@ class FlowMethods(FlowModules):
         method = func.attr.value
         word = names.last_name(func.value)
         if method in {"backward", "manual_backward"}:
-            self.went_backward(node, state, args[0] if args and not (base.graph or base.sources) else mixed([base, *args]), retain=flag(node, "retain_graph"))
+            value = args[0] if args and not (base.graph or base.sources) else mixed([base, *args])
+            if base.kind is Kind.UNKNOWN and base.home and not args and not value.sources:
+                # Only a tensor with a graph has a backward pass: one number, whose graph this pass frees.
+                value = tensor(graph=Graph.YES, size=Size.SCALAR, sources=frozenset({id(node)}), tags=base.tags, home=base.home)
+                state.env[base.home] = value
+            self.went_backward(node, state, value, retain=flag(node, "retain_graph"))
             return PLAIN
         if method == "scale" and args:
             return args[0]

@@ -38,7 +38,7 @@ PARAMETERLESS: Final = re.compile(
 )
 # Layers whose numbers differ in the last bits (or more) without gradients: they take another path (torch 2.13, run).
 FAST_PATH: Final = re.compile(
-    r"Transformer|MultiheadAttention|LSTM|vit_|swin|ViT|Swin|maxvit|scaled_dot_product|flash_attn|xformers|is_grad_enabled|checkpoint\("
+    r"Transformer|MultiheadAttention|LSTM|vit_|swin|ViT|Swin|maxvit|scaled_dot_product|flash_attn|xformers|is_grad_enabled|\.requires_grad\b|grad_fn|checkpoint\("
 )
 LOSS_NAME: Final = re.compile(
     r"(^|_)(loss|losses|criterion|criterions|criteria|objective|nll|mse|bce|cross_entropy|kld|kl_div|l1|l2|elbo|penalty|regularizer|rmse|mae)(_|\d|$)"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.growth_fixes import copied, fix, safe_if_sure, written_later
+from oomlint.memory.growth_fixes import copied, fix
 from oomlint.memory.growth_words import loop_of, related, target_of, what_of
 from oomlint.rule import Rule
 
@@ -75,8 +75,8 @@ class ViewKeepsBase(Rule):
 
     ## Fix safety
 
-    `.clone()` is added to a tensor and `.copy()` to an array. Safe where neither the base nor what is kept is written to later: then nobody can
-    tell a copy from a view. Unsafe where one of them is.
+    `.clone()` is added to a tensor and `.copy()` to an array. Unsafe: where the base is written to later, also by the module that made it, a copy
+    is another thing than a view.
 
     ## References
 
@@ -86,7 +86,7 @@ class ViewKeepsBase(Rule):
     code = "OOM208"
     slug = "view-keeps-base"
     severity = Severity.WARNING
-    fixable = Safety.SAFE
+    fixable = Safety.UNSAFE
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that keep a small part of something large."""
@@ -95,13 +95,12 @@ class ViewKeepsBase(Rule):
                 continue
             store = growth.store
             message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)}: a view, which holds all of the tensor it is a part of"
-            safety = _never if written_later(growth) else safe_if_sure
-            mend = fix(growth, module, "keep a copy of the part", copied(module), safety)
+            mend = fix(growth, module, "keep a copy of the part", copied(module), _never)
             yield self.finding(
                 module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
             )
 
 
 def _never(_: Held) -> Safety:
-    """Where what is kept is written to later, a copy is another thing than a view."""
+    """Where the base is written to later, a copy is another thing than a view."""
     return Safety.UNSAFE

@@ -1,0 +1,69 @@
+"""Whether somebody out of sight may read a buffer: then nobody can say what a value without its graph would change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.model.events import Loop, Store
+    from oomlint.syntax.walk import Scope, Walk
+
+# Calls that look at what they are given and let it go again.
+_LOOKS: Final = frozenset(
+    "len sum print float int str min max sorted enumerate zip range isinstance mean stack cat concat vstack hstack median std var round abs any all array "
+    "asarray log info debug warning write add_scalar set_postfix set_description format item".split(),
+)
+
+
+def escapes(store: Store, loop: Loop) -> bool:
+    """Whether the buffer is more than a name of the loop's own function that only this function reads."""
+    root = store.path[0]
+    if not isinstance(root, tuple) or root[0] != 0 or not isinstance(root[1], str) or root[1] in {"self", "cls"}:
+        return True
+    if not store.via and _on_attribute(store.node):
+        return True
+    name, scope, walk = root[1], loop.scope, loop.module.walk
+    if name not in scope.effects or name in scope.outer or name in scope.enclosing or any(p.name.value == name for p in names.parameters(scope)):
+        return True
+    if scope.parent is None and any(_mentions(other, name) for other in walk.scopes if other is not scope and not other.is_class):
+        return True
+    if not all(_plainly_made(effect.statement) for effect in scope.effects[name] if effect.kind == "assign" and not effect.path):
+        return True
+    uses = (node for node in descend(scope.suite) if isinstance(node, cst.Name) and node.value == name)
+    return any(walk.scope_at(node) is not scope or _leaves(node, walk) for node in uses)
+
+
+def _on_attribute(node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.AugAssign):
+        return isinstance(node.target, cst.Attribute)
+    if isinstance(node, cst.Assign):
+        return isinstance(node.targets[0].target, cst.Attribute)
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Attribute)
+
+
+def _mentions(scope: Scope, name: str) -> bool:
+    return any(isinstance(node, cst.Name) and node.value == name for node in descend(scope.suite)) and name not in scope.effects
+
+
+def _plainly_made(statement: cst.CSTNode) -> bool:
+    """Whether one statement gives the object to one name: ``a = b = []`` gives it two."""
+    return not isinstance(statement, cst.Assign) or len(statement.targets) == 1
+
+
+def _leaves(node: cst.Name, walk: Walk) -> bool:
+    """Whether a use of the name hands the object itself to something else."""
+    above = walk.parents.get(node)
+    if isinstance(above, cst.Arg):
+        call = walk.parents.get(above)
+        return not (isinstance(call, cst.Call) and names.last_name(call.func) in _LOOKS)
+    if isinstance(above, cst.Element | cst.DictElement):
+        statement = walk.statement_of(node)
+        return isinstance(statement, cst.Assign) and not any(part is above for target in statement.targets for part in descend(target))
+    if isinstance(above, cst.Assign):
+        return above.value is node
+    return isinstance(above, cst.Yield | cst.Lambda | cst.NamedExpr | cst.IfExp | cst.StarredElement | cst.AnnAssign)
