@@ -138,6 +138,8 @@ def result_differentiated(scope: Scope, module: Module, project: Project) -> boo
     """Whether a caller computes gradients of something that it makes of the function's result."""
     if scope.parent is None:
         return False
+    if scope.name == "__call__" or runs_of(project).gradients.handed_on(scope, module):
+        return True  # whoever calls it is out of sight
     for site in runs_of(project).evaluator.calls.sites(module, scope)[:8]:
         walk = site.module.walk
         for above in walk.ancestors(site.call):

@@ -187,7 +187,7 @@ class Gradients:
             hook = self._hook(ClassRef(module, scope.parent), scope.name)
             if hook is not None:
                 return hook
-        if self._handed_on(scope, module):
+        if self.handed_on(scope, module):
             return Mode.UNKNOWN
         return self._for_all(module) or Mode.ON
 
@@ -217,7 +217,7 @@ class Gradients:
         return all(not isinstance(base, Unknown) for base in self.evaluator.bases(cls))
 
     @staticmethod
-    def _handed_on(scope: Scope, module: Module) -> bool:
+    def handed_on(scope: Scope, module: Module) -> bool:
         """Whether the function is given to somebody who may call it: named without a call."""
         walk = module.walk
         method = scope.parent is not None and scope.parent.is_class
