@@ -68,6 +68,10 @@ class Buffers:
             known = self._found[module.path] = [] if is_test(module) else list(self._judge_all(module))
         return known
 
+    def told_as(self, code: str, module: Module) -> Iterator[Growth]:
+        """What grows in a module and belongs to one rule."""
+        return (growth for growth in self.of(module) if growth.code == code)
+
     def _judge_all(self, module: Module) -> Iterator[Growth]:
         best: dict[cst.CSTNode, Growth] = {}
         numbers: set[cst.CSTNode] = set()  # statements that also store what has no graph: a float under another key

@@ -36,12 +36,11 @@ class Fed:
 
 def fed_with_graph(project: Project, module: Module) -> Iterator[Fed]:
     """Calls of a module that hand such metrics tensors with their graph, in loops over batches and in training steps."""
-    for growth in buffers_of(project).of(module):
-        if growth.code == "OOM213":
-            for store in growth.stores:
-                found = _fed(store, module, kept(growth), growth.confidence)
-                if found is not None:
-                    yield found
+    for growth in buffers_of(project).told_as("OOM213", module):
+        for store in growth.stores:
+            found = _fed(store, module, kept(growth), growth.confidence)
+            if found is not None:
+                yield found
     for _, step in steps_of(project, module):
         if not step.name.startswith("training"):
             continue

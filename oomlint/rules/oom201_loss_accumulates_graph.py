@@ -103,9 +103,7 @@ class LossAccumulatesGraph(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the sums over batches that keep the graph of every batch."""
-        for growth in buffers_of(project).of(module):
-            if growth.code != self.code:
-                continue
+        for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
             message = f"`{target_of(store)}` adds up `{what_of(store)}` with its graph over {loop_of(growth)}: {kept(growth)}"
             mend = detach_fix(growth, module, project, "add it up without its graph")

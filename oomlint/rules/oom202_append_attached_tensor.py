@@ -107,9 +107,7 @@ class AppendAttachedTensor(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that keep tensors with their graph."""
-        for growth in buffers_of(project).of(module):
-            if growth.code != self.code:
-                continue
+        for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
             message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} with its graph: {kept(growth)}"
             mend = detach_fix(growth, module, project, "keep it without its graph")

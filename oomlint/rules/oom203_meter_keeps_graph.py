@@ -127,9 +127,7 @@ class MeterKeepsGraph(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the updates that hand a meter a tensor with its graph."""
-        for growth in buffers_of(project).of(module):
-            if growth.code != self.code:
-                continue
+        for growth in buffers_of(project).told_as(self.code, module):
             call = growth.node
             name = module.code(call.func).strip() if isinstance(call, cst.Call) else "the meter"
             message = f"`{name}` is given a tensor with its graph in {loop_of(growth)}, and the meter keeps it: {kept(growth)}"

@@ -90,9 +90,7 @@ class ViewKeepsBase(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that keep a small part of something large."""
-        for growth in buffers_of(project).of(module):
-            if growth.code != self.code:
-                continue
+        for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
             message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)}: a view, which holds all of the tensor it is a part of"
             mend = fix(growth, module, "keep a copy of the part", copied(module), _never)

@@ -83,9 +83,7 @@ class EvalKeepsOutputs(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loops that keep what the model gives until they end."""
-        for growth in buffers_of(project).of(module):
-            if growth.code != self.code:
-                continue
+        for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
             local = len(store.path) == 1
             message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host: it grows with the number of samples" + (
