@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.memory.hooks import container_of
 from oomlint.memory.iteration import changes_in, conditional_in, is_epoch_loop, loader_like, loops_around
 from oomlint.memory.loaders import evaluator_of
-from oomlint.memory.recurrent import records
+from oomlint.memory.runs import records_graph
 from oomlint.model import names
 from oomlint.model.values import Bound, ClassRef
 from oomlint.syntax.walk import descend, path_of
@@ -151,7 +151,7 @@ def _cleared(name: str, owner: Scope, born: list[Effect], module: Module) -> boo
 def _collected(stored: Stored, name: str, loop: Loop, scope: Scope, module: Module, project: Project) -> bool:
     """Whether the container is meant to hold the whole pass, without graph, and is put together behind the loop."""
     code = stored.hook.module.code(stored.hook.scope.node)
-    free = re.search(r"detach|\.data\b|numpy|no_grad", code) is not None or not records(module, scope, loop.body, project)
+    free = re.search(r"detach|\.data\b|numpy|no_grad", code) is not None or not records_graph(loop.body, module, scope, project)
     if not free:
         return False
     end = module.tree.span(loop)[2]

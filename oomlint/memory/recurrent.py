@@ -196,31 +196,3 @@ def _inside(method: FunctionRef, project: Project) -> str:
                 if isinstance(value, ExternalCall) and (kind := names.canonical(value.name)) in _RECURRENT:
                     kinds.add("tuple" if kind in _PAIRS else "tensor")
     return kinds.pop() if len(kinds) == 1 else ""
-
-
-# -- gradient mode ---------------------------------------------------------------------------------------------------------
-
-_OFF: Final = re.compile(r"grad|infer|eval|freez|frozen", re.IGNORECASE)
-_LIGHTNING_OFF: Final = re.compile(r"^(on_)?(validation|test|predict)_")
-
-
-def records(module: Module, scope: Scope, node: cst.CSTNode, project: Project, depth: int = 0) -> bool:
-    """Whether operations at a place are recorded, as far as what stands around it, decorates it and calls it tells."""
-    for here in module.walk.ancestors(node):
-        if isinstance(here, cst.With) and any(_OFF.search(module.code(item.item)) and "enable_grad" not in module.code(item.item) for item in here.items):
-            return False
-        if isinstance(here, cst.FunctionDef) and any(_OFF.search(module.code(d.decorator)) for d in here.decorators):
-            return False
-        if here is scope.node:
-            break
-    for own in {scope, module.root}:
-        if any(names.last_name(call.func) == "set_grad_enabled" and not isinstance(module.walk.parents.get(call), cst.WithItem) for call in own.calls):
-            return False
-    if not isinstance(scope.node, cst.FunctionDef):
-        return True
-    if scope.parent is not None and scope.parent.is_class and _LIGHTNING_OFF.search(scope.name):
-        return False
-    if depth >= _DEEPEST:
-        return True
-    sites = evaluator_of(project).calls.sites(module, scope)[:6]
-    return not sites or any(records(site.module, site.scope, site.call, project, depth + 1) for site in sites)

@@ -11,7 +11,8 @@ import libcst as cst
 from oomlint.finding import Fix, Safety
 from oomlint.memory.iteration import loader_like, loops_around
 from oomlint.memory.loaders import evaluator_of
-from oomlint.memory.recurrent import records, steps_of
+from oomlint.memory.recurrent import steps_of
+from oomlint.memory.runs import records_graph
 from oomlint.model import names
 from oomlint.syntax.edits import Text
 from oomlint.syntax.walk import descend
@@ -66,7 +67,7 @@ def _over_loops(step: Step, module: Module, scope: Scope, project: Project) -> C
             continue
         if any(isinstance(node, cst.Name) and _ENVIRONMENT.search(node.value) for node in descend(loop)):
             return None
-        if not trains and (has_backward(scope.suite) or not records(module, scope, step.statement, project)):
+        if not trains and (has_backward(scope.suite) or not records_graph(step.statement, module, scope, project)):
             return None
         return Carried(step, loop, trains)
     return None
@@ -159,7 +160,7 @@ def _over_calls(step: Step, module: Module, scope: Scope, project: Project) -> C
         return None
     if any(isinstance(here, Loop) for here in module.walk.ancestors(step.statement) if not isinstance(here, cst.Module)):
         return None  # a loop over time steps inside the method
-    if not trains and not records(module, scope, step.statement, project):
+    if not trains and not records_graph(step.statement, module, scope, project):
         return None
     for _, path in step.paths:
         if _set_elsewhere(str(path[0][1]), step, scope, cls, module, project):

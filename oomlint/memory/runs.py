@@ -12,6 +12,7 @@ from oomlint.model import names
 from oomlint.model.flow import Flow
 from oomlint.model.flow_state import Known
 from oomlint.model.gradients import Gradients
+from oomlint.model.held import Graph
 from oomlint.model.values import ClassRef, External
 from oomlint.scout import NO_ROOTS, is_table, words_of
 from oomlint.syntax.walk import descend
@@ -197,3 +198,9 @@ def runs_of(project: Project) -> Runs:
     if known is None:
         known = project.memo["runs"] = Runs(project)
     return known  # type: ignore[return-value]
+
+
+def records_graph(node: cst.CSTNode, module: Module, scope: Scope, project: Project) -> bool:
+    """Whether operations at a place are known to be recorded, in some pass at least."""
+    runs = runs_of(project)
+    return runs.gradients.at(node, runs.evaluator.calls.plain_frame(module, scope)).records is Graph.YES

@@ -119,7 +119,6 @@ class Flowing(ABC):
         self.known = known
         self.every = False  # whether stores outside of loops count: the function itself is called for every batch
         self.asks = False  # whether gradients were asked for
-        self.noted = 0  # events so far, also those that are not kept
         self.record = Record()
         self.recording = True
         self.spent = 0
@@ -160,13 +159,11 @@ class Flowing(ABC):
         self, node: cst.CSTNode, state: State, kind: str, path: Path, value: Held, expression: cst.BaseExpression | None, before: Held = UNKNOWN
     ) -> None:
         """Note that a value was put somewhere."""
-        self.noted += 1
         if self.recording and path and (self.act.loops or self.every):
             self.record.stores.append(Store(node, *self._around(state), kind, path, value, expression, before))
 
     def was_reset(self, node: cst.CSTNode, state: State, path: Path, *, bound: bool = False) -> None:
         """Note that a path was made anew."""
-        self.noted += path[0] != (self.act.number, path[-1]) if path else 0
         if self.recording and path and self.act.loops:
             self.record.resets.append(Reset(node, *self._around(state), path, self._only_once(path), bound))
 
@@ -181,20 +178,17 @@ class Flowing(ABC):
 
     def went_backward(self, node: cst.CSTNode, state: State, held: Held, *, retain: bool = False, known: bool = True) -> None:
         """Note a backward pass."""
-        self.noted += 1
         self.asks = True
         if self.recording:
             self.record.backwards.append(Backward(node, *self._around(state), held.all_sources, held.all_tags, retain, known))
 
     def went_forward(self, node: cst.CSTNode, state: State, name: str, *, known: bool, trainable: bool, plain: bool = False) -> None:
         """Note a module's call."""
-        self.noted += 1
         if self.recording:
             self.record.forwards.append(Forward(node, *self._around(state), name, known, trainable, plain, state.evaluating))
 
     def used(self, node: cst.CSTNode, state: State, what: str, held: Held = UNKNOWN) -> None:
         """Note something else that matters."""
-        self.noted += 1
         self.asks = self.asks or what == "gradients"
         if self.recording:
             self.record.uses.append(Use(node, *self._around(state), what, held))
