@@ -180,7 +180,8 @@ class _Mender:
         for finding in candidate.findings:
             self._dropped.add(_key(finding))
         first = candidate.findings[0]
-        self._say(first.place.path, f"the fix of {first.code} at {first.place.row}:{first.place.column} is left out: {cause}")
+        cell = f"cell {first.place.cell}:" if first.place.cell else ""
+        self._say(first.place.path, f"the fix of {first.code} at {cell}{first.place.row}:{first.place.column} is left out: {cause}")
 
     def _say(self, path: str, message: str) -> None:
         self._notices[Notice(path, message)] = None
@@ -192,7 +193,7 @@ class _Mender:
         if path not in self._state.findings:
             return False
         if path not in self._refusals:
-            self._refusals[path] = None if path in self._overlay and not path.endswith(".ipynb") else refusal(path)
+            self._refusals[path] = None if path in self._overlay else refusal(path)
         cause = self._refusals[path]
         if cause is not None:
             self._say(path, cause)
@@ -255,8 +256,6 @@ def _tally(findings: Findings) -> Counter[tuple[str, str | None]]:
 
 def refusal(path: str) -> str | None:
     """Why a file must not be written, in one line; ``None`` where it may be."""
-    if path.endswith(".ipynb"):
-        return "fixes are not applied to notebooks yet"
     target = os.path.realpath(path)
     try:
         status = os.stat(target)

@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
-from oomlint.source import ROW_END
+from oomlint.rows import ROW_END
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

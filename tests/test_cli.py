@@ -396,16 +396,16 @@ def test_diff(folder: Path, run: Callable[..., Done]) -> None:
         assert run("check", "--diff") == (0, "", "")
 
 
-def test_a_notebook_is_checked_and_not_mended(folder: Path, run: Callable[..., Done]) -> None:
+def test_a_notebook_is_checked_and_mended(folder: Path, run: Callable[..., Done]) -> None:
     cells = [{"cell_type": "code", "source": "%matplotlib inline\n"}, {"cell_type": "code", "source": BAD}]
     notebook = json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5, "metadata": {}})
     (folder / "a.ipynb").write_text(notebook)
-    status, out, err = run("check", "--fix", "--output-format", "concise", "-q")
+    status, out, err = run("check", "--output-format", "concise", "-q")
     assert status == 1
     assert out.startswith(f"a.ipynb:cell 2:{PLACE} ")
     assert err == ""
-    assert run("check", "--fix").err == "oomlint: a.ipynb: fixes are not applied to notebooks yet\n"
-    assert (folder / "a.ipynb").read_text() == notebook
+    assert run("check", "--fix") == (0, "Fixed 1 finding in 1 file.\n", "")
+    assert (folder / "a.ipynb").read_text() == notebook.replace(", persistent_workers=True", "")
 
 
 def test_a_file_with_several_names_is_left_alone(folder: Path, run: Callable[..., Done]) -> None:

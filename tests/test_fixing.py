@@ -232,14 +232,6 @@ def test_a_file_that_must_not_be_written_is_left_with_a_line(tmp_path: Path, pre
     assert messages(outcome) == [cause]
 
 
-def test_notebooks_are_not_mended_yet_and_it_is_said_once(tmp_path: Path) -> None:
-    path = str(tmp_path / "a.ipynb")
-    places = [Place(path, 1, row, 1, row, 2) for row in (1, 2)]
-    found = [Finding("OOM901", "", "", Severity.ERROR, Confidence.HIGH, place, fix=Fix(Safety.SAFE, "", (Edit(place, ""),))) for place in places]
-    outcome = mend({path: found}, lambda _: pytest.fail("nothing to check again"))
-    assert messages(outcome) == ["fixes are not applied to notebooks yet"]
-
-
 def test_what_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.py"
     path.write_text("")

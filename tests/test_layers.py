@@ -40,6 +40,8 @@ ROOMS: Final = (
     "suppress",
     "discovery",
     "source",
+    "notebooks",
+    "rows",
     "config",
     "finding",
     "__init__",

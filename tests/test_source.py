@@ -16,10 +16,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oomlint.finding import Edit, Place
+from oomlint.notebooks.cells import ShellLine
 from oomlint.source import (
     PYTHON_LIMIT,
     Kind,
-    ShellLine,
     Source,
     SourceError,
     apply_edits,
@@ -304,8 +304,6 @@ def test_edits_that_cannot_be_applied() -> None:
         apply_edits(source, [span(source, 2, 1, 2, "é")])
     with pytest.raises(ValueError, match="cannot be applied"):
         apply_edits(source, [Edit(Place("/other.py", 0, 1, 1, 1, 1), "")])
-    with pytest.raises(SourceError, match="notebooks is not supported"):
-        apply_edits(notebook("x"), [])
 
 
 texts = st.text(st.sampled_from("ab é中😀\t\f'\n\r\u2028"), max_size=30)

@@ -8,7 +8,8 @@ import libcst as cst
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.content import Kind
-from oomlint.memory.rewrites import lazily_opened, wrap
+from oomlint.memory.lazy_opening import lazily_opened
+from oomlint.memory.rewrites import wrap
 from oomlint.syntax.edits import is_cheap_path, replace
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ def as_array(case: Case) -> Fix | None:
 def mapped_or_tensor(case: Case) -> Fix | None:
     """OOM112: a memory map is opened in each process; an array becomes a tensor, which goes to shared memory once."""
     if case.holding.content.kind is Kind.MEMMAP:
-        pickled = [h for h in case.dataset.every() if h.content.kind in {Kind.MEMMAP, Kind.ARRAY, Kind.ARRAYS, Kind.H5, Kind.HANDLE}]
-        return lazily_opened(case.holding, case.holding.module) if len(pickled) == 1 else None  # one `__getstate__` for all is for the author to write
+        copied = [h for h in case.dataset.every() if h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
+        return lazily_opened(case.holding, case.holding.module) if not copied else None  # with a `__getstate__`, nobody would see what is still copied
     value = _value(case)
     if value is None or case.holding.content.kind is not Kind.ARRAY:
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Edit, Fix, Safety
+from oomlint.memory.cell_imports import is_bound_before
 from oomlint.memory.growth_fixes import result_differentiated
 from oomlint.memory.phases import has_backward, is_evaluation
 from oomlint.memory.rewrites import import_edit, imported_as
@@ -44,10 +45,10 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
     if name is None:
         if "torch" in module.root.effects:
             return None
-        edits.append(import_edit(module, "import torch"))
+        edits.append(import_edit(module, "import torch", loop.node))
         name = "torch"
-    elif any(name in inner.effects for inner in _functions_around(scope)):
-        return None  # another thing of that name
+    elif any(name in inner.effects for inner in _functions_around(scope)) or not is_bound_before(module, name, loop.node):
+        return None  # another thing of that name, or none yet
     known = all(event.known and event.plain for event in record.forwards if loop in event.loops)
     strange = [
         use

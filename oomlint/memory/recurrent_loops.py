@@ -241,7 +241,6 @@ def cut_at_the_end(carried: Carried, module: Module) -> Fix:
         return advice
     last = loop.body.body[-1]
     row, _ = text.spot(text.span(last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last)[1])
-    ended = row < len(text.starts)
-    spot = text.starts[row] if ended else len(text.text)
-    content = f"{indent}{line}\n" if ended and text.text[text.starts[row - 1] : spot].endswith(("\n", "\r")) else f"\n{indent}{line}"
-    return Fix(Safety.UNSAFE, f"cut the graph at the end of each batch: `{line}`", (text.replaced(spot, spot, content),))
+    begin = text.starts[row - 1]
+    spot = begin + len(text.text[begin : text.starts[row] if row < len(text.starts) else None].rstrip("\r\n"))
+    return Fix(Safety.UNSAFE, f"cut the graph at the end of each batch: `{line}`", (text.replaced(spot, spot, f"\n{indent}{line}"),))

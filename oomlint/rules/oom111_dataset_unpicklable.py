@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Fix, Safety, Severity
+from oomlint.memory.lazy_opening import lazily_opened
 from oomlint.memory.pickling import unsendable
-from oomlint.memory.rewrites import lambda_to_function, lazily_opened
+from oomlint.memory.rewrites import lambda_to_function
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding
+    from oomlint.memory.pickling import Unsendable
     from oomlint.model.project import Module, Project
 
 
@@ -98,9 +100,9 @@ class DatasetUnpicklable(Rule):
 
     A lambda `collate_fn` that uses no local variable becomes a function at the top of the module, above the statement that used it: safe.
 
-    An `h5py.File` or an LMDB environment that is only read becomes a path, opened on first use in each process, and `__getstate__` drops the
-    handle: safe. The path is kept as `os.path.abspath(path)`, so that it still holds after a change of directory. Nothing is done where the
-    file is written, closed or set again elsewhere.
+    An `h5py.File`, an LMDB environment or an `.npz` archive that is only read becomes a path, opened on first use in each process, and
+    `__getstate__` drops the handle: safe. The path is kept as `os.path.abspath(path)`, so that it still holds after a change of directory.
+    Nothing is done where the file is written, closed or set again elsewhere, or where anything stays that cannot be pickled.
 
     Other values get no fix.
 
@@ -118,9 +120,16 @@ class DatasetUnpicklable(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose dataset or functions cannot be sent to a worker."""
         for case in unsendable(module, project):
+            fixes = [fix for one in (case, *case.others) if (fix := _fix(one, module)) is not None]
             fix = None
-            if case.function is not None and module.walk.parents.get(case.function) is not None:
-                fix = lambda_to_function(module, case.function, "_collate")
-            elif case.holding is not None and case.holding.module is module and case.alone:
-                fix = lazily_opened(case.holding, module)
+            if len(fixes) == 1 + len(case.others):  # one cause that stays is enough for the loader to fail
+                edits = tuple(dict.fromkeys(edit for one in fixes for edit in one.edits))
+                fix = Fix(Safety.SAFE, "; ".join(dict.fromkeys(one.message for one in fixes)), edits)
             yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix)
+
+
+def _fix(case: Unsendable, module: Module) -> Fix | None:
+    """What lets workers have it: a function of the module, or a handle that each process opens."""
+    if case.function is not None and module.walk.parents.get(case.function) is not None:
+        return lambda_to_function(module, case.function, "_collate")
+    return lazily_opened(case.holding, module) if case.holding is not None else None

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Edit
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
-    from oomlint.finding import Place
+    from oomlint.finding import Edit, Place
     from oomlint.syntax.tree import Tree
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -51,12 +50,12 @@ class Text:
 
     def replaced(self, start: int, end: int, content: str) -> Edit:
         """The edit that puts ``content`` between two offsets."""
-        return Edit(self.place(start, end), content)
+        return self.tree.source.edit(*self.spot(start), *self.spot(end), content)
 
 
 def replace(tree: Tree, node: cst.CSTNode, content: str) -> Edit:
     """Put ``content`` in the place of a node (its parentheses stay)."""
-    return Edit(tree.place(node), content)
+    return tree.source.edit(*tree.span(node), content)
 
 
 def delete_argument(tree: Tree, call: cst.Call, arg: cst.Arg) -> Edit | None:
