@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
 
 # Words without which no rule of the family has anything to say.
 _WORDS = re.compile(
@@ -34,6 +35,24 @@ _TABLE = re.compile(
 NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__", "collate_fn"})
 _WORD = re.compile(r"[^\W\d]\w*")
 _TORCH_WORD = re.compile(r"torch|lightning|transformers|accelerate|monai|timm|fairseq|\bdgl\b|^\s*from \.", re.MULTILINE)
+# What a text has to say before it can open a file that a rule knows, or read one.
+_FILE_WORD = re.compile(
+    r"h5py|h5pickle|zarr|netCDF4|\btables\b|lmdb|mmap|\b(load|imread|loadmat|fromfile|loadtxt|genfromtxt|load_npz|read_\w+|load_\w+|unpickle\w*|File|Dataset)\s*\(",
+)
+# Calls that bring a file into memory, or keep it open.
+_READS = frozenset(
+    "imread mimread loadmat fromfile loadtxt genfromtxt load_npz load_file read_parquet read_hdf read_feather read_pickle memmap open_memmap open_file "
+    "VideoCapture VideoReader ZipFile connect read_image read_video decode_image ReadImage dcmread load_mesh read_point_cloud read_triangle_mesh "
+    "default_loader pil_loader read_csv read_table read_excel rdsamp rdrecord read_edf read_direct".split(),
+)
+# Calls that make an array or a tensor of a given shape.
+MAKERS: Final = frozenset("zeros ones empty full rand randn random random_sample standard_normal normal uniform randint integers".split())
+_LARGE = re.compile(r"\b[1-9][\d_]{4,}\b|\*\*|<<")
+READER_NAME: Final = re.compile(r"(^|_)(un)?(load|read|pickle)(s|er|ing)?(_|$)|(^|_)parse_(?!args|known|opt|config|cfg|yaml|json|env)")
+_NOT_DATA = re.compile(
+    r"state_dict|checkpoint|ckpt|pretrained|weights|model|config|cfg|yaml|json|toml|env|dotenv|module|plugin|extension|ext$|library|backbone|optimizer|tokenizer|vocab"
+)
+_DATA_CLASS = re.compile(r"Datasets?\d*$|DataModule$|Data$|DataPipe$|Dataset[A-Z]\w*$")
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _STEP_METHOD = re.compile(
     r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
@@ -53,6 +72,7 @@ _STEPS = frozenset({"backward", "manual_backward", "step"})
 _NOT_FROM_TORCH = frozenset(
     {"yaml", "json", "joblib", "pickle", "numpy", "toml", "tomllib", "marshal", "dill", "cloudpickle", "ruamel", "orjson", "simplejson", "msgpack", "librosa"}
 )
+_NOT_FROM_FILES = frozenset("yaml json toml tomllib tomli ruamel orjson simplejson msgpack config cfg OmegaConf omegaconf super".split())
 _WRAPPERS = frozenset({"enumerate", "tqdm", "zip", "islice", "trange", "track", "notebook", "progress_bar"})
 _PLAIN = frozenset({"range", "reversed", "sorted", "list", "tuple", "set", "map", "filter", "iter", "zip", "enumerate", "len"})
 _SHORT_NAME = re.compile(r"(^|_)dls?\d*$", re.IGNORECASE)
@@ -95,9 +115,29 @@ def is_worker_word(keyword: str) -> bool:
     return _WORKER_WORD.search(keyword) is not None
 
 
+def speaks_large(text: str) -> bool:
+    """Whether a text has a number that could make an array large."""
+    return _LARGE.search(text) is not None
+
+
+def is_reader(name: str) -> bool:
+    """Whether a function of the project may be one that reads data from a file, by its name."""
+    return READER_NAME.search(name) is not None and _NOT_DATA.search(name) is None
+
+
+def makes_data(name: str) -> bool:
+    """Whether a call makes a dataset, by the name of what is called."""
+    return _DATA_CLASS.search(name) is not None or name in {"random_split", "Subset"}
+
+
+def is_data_class(bases: Iterable[str], members: AbstractSet[str]) -> bool:
+    """Whether a class is a dataset or a data module, by the names of its bases and members."""
+    return any(makes_data(base) for base in bases) or "__getitem__" in members or {"setup", "train_dataloader"} <= members
+
+
 def triage(text: str, *, notebook: bool = False) -> Triage:
     """Look at the text of a program."""
-    if not _WORDS.search(text) and not _TORCH_WORD.search(text) and not words_of(text).loaders:
+    if not _WORDS.search(text) and not _TORCH_WORD.search(text) and not _FILE_WORD.search(text) and not words_of(text).loaders:
         return Triage(parse=False)
     try:
         with warnings.catch_warnings():
@@ -160,6 +200,7 @@ class _Look:
         self.loaders = words.loaders
         self.steps = words.steps
         self.notebook = notebook
+        self.large = "Module" in text and speaks_large(text)
         self.devices = _DEVICES.search(text) is not None
         self.empties: set[str] = set()  # what starts as an empty dictionary or a row of placeholders
         self.outer: set[str] = set()  # names that functions declare global
@@ -250,6 +291,10 @@ class _Look:
 
     def _class(self, node: ast.ClassDef) -> None:
         if any(_name(base).endswith(("Loader", "TrainingArguments")) for base in node.bases):
+            raise _Found
+        if is_data_class(
+            [_name(base.value if isinstance(base, ast.Subscript) else base) for base in node.bases], {getattr(item, "name", "") for item in node.body}
+        ):
             raise _Found
         if node.bases and any(_sets_on_first(item) for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"}):
             raise _Found
@@ -411,7 +456,7 @@ class _Look:
     def _call(self, node: ast.Call) -> None:
         name = _name(node.func)
         self.called.add(name)
-        if name.endswith(("Loader", "loader", "TrainingArguments")) or self._starts(name, node):
+        if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
             raise _Found
         here = self.here
         if name in self.steps and here.loops and not (name == "update" and _fills(node)):
@@ -436,6 +481,18 @@ class _Look:
         if is_worker_word(word) and name != "register_buffer":
             raise _Found
         self._word(word)
+
+    def _reads(self, name: str, node: ast.Call) -> bool:
+        """Whether a call may open a file, or bring one into memory."""
+        if name in _READS or name == "File" or (self.large and name in MAKERS):
+            return True
+        base = node.func
+        while isinstance(base, ast.Attribute):
+            base = base.value
+        library = base.id if isinstance(base, ast.Name) and base is not node.func else ""
+        if name in {"load", "open"}:
+            return (name == "load" or library in {"lmdb", "zarr", "Image", "PIL", "tarfile"}) and library not in _NOT_FROM_FILES
+        return is_reader(name)
 
     def _starts(self, name: str, node: ast.Call) -> bool:
         """Whether a call is what one of the rules starts from."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 RUNNER: Final = Path(__file__).parent / "run_programs.py"
+READER: Final = Path(__file__).parent / "run_datasets.py"
 LIMIT: Final = 60  # seconds for one program
 ONE_THREAD: Final = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
 
@@ -26,25 +28,54 @@ class Run(Protocol):
     def __call__(self, *programs: tuple[Path, str], limit: float = LIMIT) -> list[dict[str, Any]]: ...
 
 
-@pytest.fixture(scope="session")
-def run() -> Iterator[Run]:
-    """Each program runs in a fork of one process, which has imported torch."""
-    if not all(map(importlib.util.find_spec, ("torch", "numpy"))):
-        pytest.skip("programs are run with torch and numpy: pip install -c constraints.txt -e '.[verify]'")
+class Read(Protocol):
+    """Builds the datasets of programs and reads their samples: see tests/run_datasets.py."""
+
+    def __call__(self, **wanted: Any) -> dict[str, Any]: ...
+
+
+@contextlib.contextmanager
+def server(script: Path, *libraries: str) -> Iterator[Callable[[Any], Any]]:
+    """A process that has imported torch and answers lines of JSON."""
+    if not all(map(importlib.util.find_spec, libraries)):
+        pytest.skip(f"programs are run with {', '.join(libraries)}: pip install -c constraints.txt -e '.[verify]'")
     if not hasattr(os, "fork"):
         pytest.skip("programs are run in forks, which this system has not")
     environment = {**os.environ, **ONE_THREAD, "PYTHONHASHSEED": "0"}
-    with subprocess.Popen([sys.executable, str(RUNNER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as server:
-        asked, answers = server.stdin, server.stdout
+    with subprocess.Popen([sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        asked, answers = process.stdin, process.stdout
         assert asked
         assert answers
 
-        def ask(*programs: tuple[Path, str], limit: float = LIMIT) -> list[dict[str, Any]]:
-            print(json.dumps({"programs": [(str(folder), file) for folder, file in programs], "limit": limit}), file=asked, flush=True)
+        def ask(wanted: Any) -> Any:
+            print(json.dumps(wanted), file=asked, flush=True)
             line = answers.readline()
-            assert line, "tests/run_programs.py has ended; standard error says why"
-            outcomes: list[dict[str, Any]] = json.loads(line)
-            return outcomes
+            assert line, f"{script.name} has ended; standard error says why"
+            return json.loads(line)
 
         yield ask
         asked.close()
+
+
+@pytest.fixture(scope="session")
+def run() -> Iterator[Run]:
+    """Each program runs in a fork of one process, which has imported torch."""
+    with server(RUNNER, "torch", "numpy") as ask:
+
+        def runs(*programs: tuple[Path, str], limit: float = LIMIT) -> list[dict[str, Any]]:
+            outcomes: list[dict[str, Any]] = ask({"programs": [(str(folder), file) for folder, file in programs], "limit": limit})
+            return outcomes
+
+        yield runs
+
+
+@pytest.fixture(scope="session")
+def read() -> Iterator[Read]:
+    """Each request is worked on in a fork of one process, which has imported torch."""
+    with server(READER, "torch", "numpy", "h5py") as ask:
+
+        def reads(**wanted: Any) -> dict[str, Any]:
+            answer: dict[str, Any] = ask(wanted)
+            return answer
+
+        yield reads

@@ -28,8 +28,9 @@ import tempfile
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from functools import partial
 from pathlib import PurePath
 from types import ModuleType
 from typing import Any, NoReturn
@@ -151,25 +152,25 @@ def run(folder: str, file: str) -> dict[str, object]:
 
 
 class Run:
-    """A program in a process of its own."""
+    """A piece of work in a process of its own."""
 
-    def __init__(self, folder: str, file: str, limit: float) -> None:
+    def __init__(self, work: Callable[[], dict[str, object]], limit: float) -> None:
         self._end = time.monotonic() + limit
         self._limit = limit
         self._answer = tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - likewise
         self._child = os.fork()
         if self._child == 0:
-            self._be(folder, file)
+            self._do(work)
 
-    def _be(self, folder: str, file: str) -> NoReturn:
-        """What the process of the program does."""
+    def _do(self, work: Callable[[], dict[str, object]]) -> NoReturn:
+        """What the process does."""
         status = 1
         try:
             os.setpgid(0, 0)  # so that its workers end with it
             os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
             os.dup2(self._printed.fileno(), sys.stdout.fileno())
-            self._answer.write(json.dumps(run(folder, file)).encode())
+            self._answer.write(json.dumps(work()).encode())
             self._answer.flush()
             sys.stdout.flush()
             status = 0
@@ -177,7 +178,7 @@ class Run:
             os._exit(status)  # nothing of the server goes on here, and what it has open is not closed
 
     def outcome(self) -> dict[str, object]:
-        """Wait for the end of the program, or end it when its time is over."""
+        """Wait for the end of the work, or end it when its time is over."""
         status = None
         while status is None and time.monotonic() < self._end:
             child, ended = os.waitpid(self._child, os.WNOHANG)
@@ -206,7 +207,7 @@ def serve() -> None:
     sys.addaudithook(refuse_network)
     for line in sys.stdin:
         wanted = json.loads(line)
-        runs = [Run(folder, file, wanted["limit"]) for folder, file in wanted["programs"]]
+        runs = [Run(partial(run, folder, file), wanted["limit"]) for folder, file in wanted["programs"]]
         print(json.dumps([each.outcome() for each in runs]), flush=True)  # noqa: T201 - how it answers
 
 

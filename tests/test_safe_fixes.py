@@ -47,7 +47,69 @@ LEFT_ALONE = {
     "an address in place of a path": h5(path='"https://example.org/x.h5"'),
     "a file that is removed": h5(before="import os; os.unlink(path)"),
     "the attribute read through __dict__": h5(item='self.__dict__["data"]["x"][i]'),
-    "two handles": h5(before='self.more = h5py.File(path + "2", "r")'),
+    "a second handle that is written": h5(before='self.more = h5py.File(path + "2", "a")'),
+    "a list of handles beside it": h5(before='self.more = [h5py.File(p, "r") for p in path.glob("*")]'),
+    "a lock beside it": h5(before="self.lock = threading.Lock()").replace("import io\n", "import io\nimport threading\n"),
+    "a part of it in a list": h5(item="self.parts[i]").replace("    def __len__", "        self.parts = [self.data[k] for k in ('a', 'b')]\n\n    def __len__"),
+    "a part of it by way of a variable": h5().replace("\n    def __len__", "        file = self.data\n        self.x = file['x']\n\n    def __len__", 1),
+    "a view of its keys": h5().replace("\n    def __len__", "        self.keys = self.data.keys()\n\n    def __len__", 1),
+    "a row that is read by a number": h5(before="self.n = 3").replace("\n    def __len__", "        self.row = self.data['x'][self.n]\n\n    def __len__", 1),
+    "an object that reads it": h5().replace("\n    def __len__", "        self.reader = Reader(self.data)\n\n    def __len__", 1),
+    "slots": h5(before="self.n = 1").replace("    def __init__", "    __slots__ = ('data', 'n', '__dict__')\n\n    def __init__", 1),
+    "slots of a dataclass": "import dataclasses\n"
+    + h5(before="self.n = 1")
+    .replace("class H5", "@dataclasses.dataclass(slots=True)\nclass H5")
+    .replace("    def __init__", "    n: int = 0\n\n    def __init__", 1),
+    "slots of a base class": "class Base(Dataset):\n    __slots__ = ('n',)\n" + h5(base="Base"),
+    "attributes by __getattr__": h5(item="self.x[i]").replace(
+        "    def __len__", "    def __getattr__(self, name):\n        return self.data[name]\n\n    def __len__"
+    ),
+    "a base class with a state of its own": "class Base(Dataset):\n    def __getstate__(self):\n        return {'n': 1}\n" + h5(base="Base"),
+    "a base class that sets attributes its own way": "class Base(Dataset):\n    def __setattr__(self, k, v):\n        print(k)\n" + h5(base="Base"),
+    "a base class that nobody knows": h5(base="elsewhere.Base").replace("import io\n", "import io\nimport elsewhere\n"),
+    "a subclass with a state of its own": h5(after="class Sub(H5):\n    def __getstate__(self):\n        return {}\n"),
+    "a subclass with an attribute of that name": h5(after="class Sub(H5):\n    data = None\n"),
+    "a subclass with a method of that name": h5(after="class Sub(H5):\n    def data(self):\n        return 1\n"),
+    "a subclass with the private name": h5(after="class Sub(H5):\n    def f(self):\n        self._data = 1\n"),
+    "a class attribute of that name": h5().replace("    def __init__", "    data = None\n\n    def __init__", 1),
+    "a declaration of that name": h5().replace("    def __init__", "    data: object\n\n    def __init__", 1),
+    "the attribute set by its name": h5().replace("\n    def __len__", "\n    def turn(self):\n        setattr(self, 'data', None)\n\n    def __len__", 1),
+    "attributes set by names": h5(before="for k in path.names: setattr(self, k, 1)"),
+    "all attributes": h5(item="vars(self)['data']['x'][i]"),
+    "a tuple": h5().replace('self.data = h5py.File(path, "r")', 'self.data, self.n = h5py.File(path, "r"), 1'),
+    "two names at once": h5().replace("self.data = h5py", "self.data = self.other = h5py"),
+    "two statements in a line": h5().replace('self.data = h5py.File(path, "r")', 'self.data = h5py.File(path, "r"); self.n = 1'),
+    "a body in the line of its function": h5().replace("        super().__init__()\n", "").replace("path):\n        self.data", "path): self.data"),
+    "a condition": h5().replace('        self.data = h5py.File(path, "r")', '        if path:\n            self.data = h5py.File(path, "r")'),
+    "a try": h5().replace(
+        '        self.data = h5py.File(path, "r")', '        try:\n            self.data = h5py.File(path, "r")\n        except OSError:\n            raise'
+    ),
+    "a comment in the call": h5().replace('h5py.File(path, "r")', 'h5py.File(\n            path,  # of the volume\n            "r",\n        )'),
+    "a name bound in the call": h5(path="(p := path)"),
+    "a mode that is given": h5().replace("(self, path)", "(self, path, mode='r')").replace('(path, "r")', "(path, mode)"),
+    "a driver": h5().replace('(path, "r")', '(path, "r", driver="core")'),
+    "a file that is written meanwhile": h5().replace('(path, "r")', '(path, "r", swmr=True)'),
+    "a file that is closed by with": h5(item="self.read(i)").replace(
+        "    def __len__", "    def read(self, i):\n        with self.data:\n            return self.data['x'][i]\n\n    def __len__"
+    ),
+    "a file that is closed by a name": h5().replace("    def __len__", "    def __del__(self):\n        self.data.close()\n\n    def __len__"),
+    "a file that is closed later": h5(before="import atexit; atexit.register(lambda: self.data.close())"),
+    "os that is a parameter": h5().replace("(self, path)", "(self, path, os=None)"),
+    "os that is something else": "os = 'linux'\n" + h5(),
+    "a library imported where it is used": h5(before="import h5py"),
+    "a library that is a parameter": h5().replace("(self, path)", "(self, path, h5py=h5py)"),
+    "a class inside a function": h5()
+    .replace("class H5", "def make():\n  class H5")
+    .replace("\n    def", "\n      def")
+    .replace("        s", "          s")
+    .replace("        return", "          return")
+    .replace("loader =", "  return H5\n\n\nH5 = make()\nloader ="),
+    "an object built where an error is waited for": h5(after="def get(path):\n    try:\n        return H5(path)\n    except OSError:\n        return None\n"),
+    "an environment that may be written": h5().replace("h5py", "lmdb").replace('lmdb.File(path, "r")', "lmdb.open(path, lock=False)"),
+    "a transaction that writes": h5()
+    .replace("import h5py", "import lmdb")
+    .replace('h5py.File(path, "r")', "lmdb.open(path, readonly=True)\n        self.txn = self.data.begin(write=True)"),
+    "a map that is written privately": h5().replace('h5py.File(path, "r")', 'np.memmap(path, mode="c")'),
     "a name of a comprehension around the lambda": """
         def make(sets):
             return [DataLoader(d, num_workers=2, collate_fn=lambda b: (b, d)) for d in sets]

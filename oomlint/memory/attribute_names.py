@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 # One small value a sample, or a summary.
 _SMALL_NAME = re.compile(
@@ -26,3 +27,49 @@ def small_by_name(name: str) -> bool:
 def paths_by_name(name: str) -> bool:
     """Whether an attribute's name says that it holds file names."""
     return _PATH_NAME.search(name.lower().lstrip("_")) is not None
+
+
+_DATA_NAME: Final = re.compile(
+    r"(^|_|[a-z])(feats?|features?|images?|imgs?|videos?|volumes?|vols?|signals?|embeds?|embeddings?|clips?|frames?|points?|pointclouds?|pcs?|waves?|"
+    r"waveforms?|wavs?|audios?|specs?|spectrograms?|mels?|voxels?|slices?|scans?|patches|obs|observations|trajector(y|ies)|fmri|eeg|"
+    r"windows?|series|graphs?|mols?|molecules|mesh(es)?|clouds?|depths?|tensors?|arrays?|episodes?|rgb|pixels?|stacks?|x)(_?(all|list|train|test|val))?\d*$",
+)
+_GENERAL_NAME: Final = re.compile(
+    r"(^|_|[a-z])(data|datas|dataset|samples?|seqs?|sequences?|inputs?|xs|examples?|instances?|epochs|batches|chunks?)(_?(all|list|train|test|val))?\d*$"
+)
+_ANNOTATION: Final = re.compile(
+    r"(^|_)(entries|annotations?|annos?|anns?|questions?|captions?|answers?|qas?|records?|infos?|items|refs?|references|queries|names?|texts?|sentences?|tags?|scores?|"
+    r"cache|results?|rows|pairs|triplets|tuples|keys|list|dict|table|db|lines)(_?(all|list|train|test|val))?\d*$"
+)
+
+
+def looks_like_data(name: str) -> bool:
+    """Whether a name is one that samples have: pictures, signals, features."""
+    return _DATA_NAME.search(name.lower().strip("_")) is not None
+
+
+def may_be_data(name: str) -> bool:
+    """Whether a name is one that samples have, or a general one such as ``data``."""
+    return looks_like_data(name) or _GENERAL_NAME.search(name.lower().strip("_")) is not None
+
+
+def annotates(name: str) -> bool:
+    """Whether a name is one of what is said about samples: entries, captions, names."""
+    return _ANNOTATION.search(name.lower().strip("_")) is not None
+
+
+_AFFIX: Final = re.compile(
+    r"(?<=[a-z])_?(all|list|lst|train|trn|val|valid|test|tst|eval|dev|arr|array|np|h5|files?)\d*$|^(all|train|trn|val|valid|test|tst|eval|dev|tr|te|raw|self)_"
+)
+_SMALL_AXIS: Final = frozenset("coordinate coordinates coord coords grid axis t pos_boxes name names lat lon latitude longitude xyz_min xyz_max".split())
+
+
+def small_name(name: str) -> bool:
+    """Whether a variable, key or attribute names one small value a sample, an axis, settings or a summary."""
+    name = name.lower().strip("_")
+    for _ in range(3):
+        bare = _AFFIX.sub("", name)
+        if bare == name:
+            break
+        name = bare
+    return small_by_name(name) or name in _SMALL_AXIS or re.split(r"[-_]", name)[-1] in _SMALL_AXIS

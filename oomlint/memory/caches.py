@@ -96,12 +96,12 @@ def _store(module: Module, project: Project, scope: Scope, effect: Effect, holde
     evaluator = evaluator_of(project)
     frame = evaluator.calls.plain_frame(module, scope)
     made = _container(effect, holder, frame, evaluator)
-    if made is None or effect.value is None or _by_process(effect, module) or _bounded_here(effect, module, scope):
+    if made is None or effect.value is None or by_process(effect, module) or bounded_here(effect, module, scope):
         return None
     owner = _owner(effect, frame, evaluator)
-    if holder and (owner is None or _bounded_in(owner, holder, evaluator)):
+    if holder and (owner is None or bounded_in(owner, holder, evaluator)):
         return None
-    if not holder and _bounded_global(effect.root, module):
+    if not holder and bounded_global(effect.root, module):
         return None
     value = _stored(effect)
     what = (heavy(value, frame, project) if value is not None else None) or _sample(effect, module, scope, project)
@@ -191,7 +191,7 @@ def _owner(effect: Effect, frame: Frame, evaluator: Evaluator) -> ClassRef | Non
     return None
 
 
-def _by_process(effect: Effect, module: Module) -> bool:
+def by_process(effect: Effect, module: Module) -> bool:
     """Whether the key says the process, of which there are few."""
     return isinstance(effect.node, cst.Subscript) and _PROCESS.search(module.code(effect.node.slice[0])) is not None
 
@@ -199,7 +199,7 @@ def _by_process(effect: Effect, module: Module) -> bool:
 # -- bounds ----------------------------------------------------------------------------------------------------------------
 
 
-def _bounded_here(effect: Effect, module: Module, scope: Scope) -> bool:
+def bounded_here(effect: Effect, module: Module, scope: Scope) -> bool:
     """Whether a test of a size decides if the thing is kept."""
     return any(_tests_size(test, module) for test, _ in path_conditions(module.walk, scope, effect.statement))
 
@@ -213,7 +213,7 @@ def _tests_size(test: cst.CSTNode, module: Module) -> bool:
     )
 
 
-def _bounded_in(owner: ClassRef, attribute: str, evaluator: Evaluator) -> bool:
+def bounded_in(owner: ClassRef, attribute: str, evaluator: Evaluator) -> bool:
     """Whether a method of the class, its bases or the classes derived from it takes something out, measures it, starts anew or fills it at the start."""
     for cls in (*evaluator.lineage(owner), *evaluator.calls.subclasses(owner.scope)):
         if not isinstance(cls, ClassRef):
@@ -235,7 +235,8 @@ def _building(cls: ClassRef) -> set[str]:
     return found
 
 
-def _bounded_global(name: str, module: Module) -> bool:
+def bounded_global(name: str, module: Module) -> bool:
+    """Whether code of the module takes something out of its container, measures it, starts it anew or fills it at the start."""
     return any(_empties(module, scope, (), name, building=scope is module.root) for scope in module.walk.scopes)
 
 
@@ -300,14 +301,14 @@ def _decorated(module: Module, project: Project) -> Iterator[Cache]:
         if isinstance(scope.node, cst.FunctionDef) and scope.parent is not None:
             outside = evaluator.calls.plain_frame(module, scope.parent)
             for decorator in scope.node.decorators:
-                if _unbounded(decorator.decorator, outside, evaluator):
+                if unbounded(decorator.decorator, outside, evaluator):
                     found = _function(project, module, scope, decorator)
                     if found is not None:
                         yield found
     for call, scope in module.walk.calls:
         if len(call.args) == 1 and not call.args[0].star and "cache" in module.code(call.func):
             frame = evaluator.calls.plain_frame(module, scope)
-            if not _unbounded(call.func, frame, evaluator):
+            if not unbounded(call.func, frame, evaluator):
                 continue
             for alt in evaluator.values(call.args[0].value, frame)[:6]:
                 if isinstance(alt.value, FunctionRef):
@@ -317,7 +318,7 @@ def _decorated(module: Module, project: Project) -> Iterator[Cache]:
                     break
 
 
-def _unbounded(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> bool:
+def unbounded(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> bool:
     """Whether a decorator is ``functools.cache`` or ``lru_cache(maxsize=None)``."""
     if isinstance(node, cst.Call):
         if names.last_name(node.func) != "lru_cache" or not _is_external(node.func, "functools.lru_cache", frame, evaluator):

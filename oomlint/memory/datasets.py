@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Value
     from oomlint.syntax.walk import Effect, Scope
 
-_DATASET_BASES = frozenset(
+DATASET_BASES = frozenset(
     {
         "torch.utils.data.Dataset",
         "torch.utils.data.IterableDataset",
@@ -210,7 +210,7 @@ class Datasets:
 
     def is_dataset(self, cls: ClassRef) -> bool:
         """Whether a class can be read by a loader."""
-        if self.evaluator.derives(cls, *_DATASET_BASES):
+        if self.evaluator.derives(cls, *DATASET_BASES):
             return True
         return self.evaluator.method(Instance(cls, None), "__getitem__") is not None
 
@@ -263,14 +263,14 @@ class Datasets:
             if isinstance(base, ClassRef):
                 if base.scope.child("__getitem__") is not None or base.scope.child("__iter__") is not None:
                     return ""
-            elif base.name not in _DATASET_BASES and not base.name.startswith(("builtins.", "abc.", "typing.", "collections.abc.")):
+            elif base.name not in DATASET_BASES and not base.name.startswith(("builtins.", "abc.", "typing.", "collections.abc.")):
                 return "library"
         return ""
 
     def _holdings(self, value: Instance, body: _Body) -> list[Holding]:
         """Attributes that ``__init__``, the methods that it calls and the base classes set."""
         found: dict[str, Holding] = {}
-        for frame in self._building_frames(value):
+        for frame in self.building_frames(value):
             this = names.self_name(frame.scope)
             if this is None:
                 continue
@@ -322,7 +322,7 @@ class Datasets:
                 return replace(content, kind=Kind.PATHS)
         return content
 
-    def _building_frames(self, value: Instance) -> list[Frame]:
+    def building_frames(self, value: Instance) -> list[Frame]:
         """``__init__`` of the class and its bases, and the methods that these call on the object."""
         frames: list[Frame] = []
         start = self.evaluator.init_frame(value)

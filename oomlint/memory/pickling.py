@@ -37,7 +37,7 @@ class Unsendable:
     holding: Holding | None = None
     dataset: Dataset | None = None
     function: cst.Lambda | None = None
-    alone: bool = True  # whether the data set keeps nothing else that cannot be pickled
+    others: tuple[Unsendable, ...] = ()  # further causes at the same loader
 
 
 def unsendable(module: Module, project: Project) -> Iterator[Unsendable]:
@@ -67,7 +67,7 @@ def _together(cases: list[Unsendable]) -> Unsendable:
     cases.sort(key=lambda case: (case.severity.rank, case.confidence.rank))
     first, *others = cases
     more = [spot for case in others for spot in case.related[:1] if spot not in first.related]
-    return replace(first, related=(*first.related, *more[:4]))
+    return replace(first, related=(*first.related, *more[:4]), others=tuple(others))
 
 
 def _some(alt: Alternative) -> bool:
@@ -100,13 +100,12 @@ def _of_use(project: Project, use: Use, workers: Alternative, methods: StartMeth
                     _case(loader, workers, methods, f"the class of its dataset, {one.words}, is local to a function", dataset.alternative, [spot], dataset=one),
                 )
                 continue
-            bad = [h for h in one.holdings if h.content.kind in _UNPICKLABLE]
             for holding in one.holdings:
                 if holding.content.kind in _UNPICKLABLE and holding.effect is not None and holding.effect.kind == "assign":
                     spot = holding.module.place(holding.effect.node, f"`{holding.name}` holds {holding.content.words}")
                     message = f"its dataset {one.words} keeps {holding.content.words} in `{holding.name}`"
                     case = _case(loader, workers, methods, message, dataset.alternative, [spot], doubt=holding.content.doubt, holding=holding, dataset=one)
-                    yield ((one.node, holding.name), replace(case, alone=len(bad) == 1))
+                    yield ((one.node, holding.name), case)
                     break
 
 

@@ -57,7 +57,7 @@ def start_methods(loaders: Loaders, loader: Loader, frame: Frame) -> StartMethod
     if len(known) == 1 and None not in own:
         method = known.pop()
         return StartMethods(frozenset({str(method)}), known=True, source="`multiprocessing_context`")
-    return _of_modules(loaders.project, _chain(loader.module, frame))
+    return methods_of(loaders.project, _chain(loader.module, frame))
 
 
 def _chain(module: Module, frame: Frame) -> tuple[Module, ...]:
@@ -83,7 +83,8 @@ def _named(alt: Alternative) -> str | None:
     return None
 
 
-def _of_modules(project: Project, modules: tuple[Module, ...]) -> StartMethods:
+def methods_of(project: Project, modules: tuple[Module, ...]) -> StartMethods:
+    """What counts where these modules run: the settings, what they say themselves, ``requires-python``."""
     setting = project.settings.start_method
     if setting != "auto":
         return StartMethods(frozenset({setting}), known=True, source="the setting `start-method`")

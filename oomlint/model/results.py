@@ -19,6 +19,7 @@ from oomlint.model.values import (
     ClassRef,
     Const,
     Display,
+    Element,
     External,
     ExternalCall,
     Frame,
@@ -55,6 +56,9 @@ _SAME = frozenset(
         "natsort.natsorted", "builtins.set", "builtins.frozenset", "rich.progress.track",
     },
 )  # fmt: skip
+# Those that read what they are given into a container of their own: a list of an HDF5 dataset is no part of the file any more.
+_CONTAINERS = frozenset({"builtins.sorted", "builtins.list", "builtins.tuple", "builtins.set", "builtins.frozenset", "natsort.natsorted"})
+_FILES = frozenset({"h5py.File", "h5pickle.File", "tables.open_file", "netCDF4.Dataset"})
 # Calls whose keywords are read as the entries of a mapping.
 _MAPPINGS = frozenset(
     {"builtins.dict", "argparse.Namespace", "types.SimpleNamespace", "easydict.EasyDict", "addict.Dict", "munch.Munch", "dotmap.DotMap"},
@@ -63,6 +67,12 @@ _PATHS = frozenset(
     {"os.path.join", "pathlib.Path", "os.path.abspath", "os.path.expanduser", "pathlib.PurePath", "os.path.dirname", "os.path.realpath"},
 )
 _CONVERSIONS: dict[str, Callable[[Any], object]] = {"builtins.int": int, "builtins.str": str, "builtins.bool": bool, "builtins.float": float}
+
+
+def _is_file(value: Value) -> bool:
+    """Whether a value is an HDF5 file or a part of one."""
+    whole = value.whole if isinstance(value, Element) else value
+    return isinstance(whole, ExternalCall) and whole.name in _FILES
 
 
 class Results(Questions):
@@ -163,7 +173,8 @@ class Results(Questions):
         if name in _SAME and first is not None:
             if isinstance(first, cst.GeneratorExp):
                 return [written(node, frame)]  # a container of what the generator yields
-            return self._convert(name, self.values(first, frame))
+            found = self._convert(name, self.values(first, frame))
+            return [written(node, frame, a.picks) if name in _CONTAINERS and _is_file(a.value) else a for a in found]
         loaded = self.settings.loaded(name, node, frame)
         if loaded is not None:
             return loaded

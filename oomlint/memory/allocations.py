@@ -1,0 +1,162 @@
+"""Large arrays that are made while a dataset, a module or a data module is built."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.finding import Confidence
+from oomlint.memory.arrays import is_test
+from oomlint.memory.attribute_names import small_name
+from oomlint.memory.bytes import readable
+from oomlint.memory.construction import constructions_of, speaks_of_data
+from oomlint.memory.kept import kept_of
+from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.shapes import allocation, counts_samples
+from oomlint.model import names
+from oomlint.model.values import ClassRef, External
+from oomlint.scout import MAKERS, speaks_large
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Place
+    from oomlint.memory.shapes import Bytes
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_BASES: Final = ("torch.nn.Module", "lightning", "pytorch_lightning", "torch.nn.modules.module.Module")
+_LAZY: Final = frozenset({"numpy.zeros", "numpy.empty", "torch.empty"})  # pages come as they are written
+_FEW: Final = 64  # numbers of one sample that are not worth a word
+_SMALL: Final = 16 << 20  # bytes
+_CLASSES: Final = re.compile(r"class|label|target|categor", re.IGNORECASE)
+_MOST_FRAMES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A call that makes a large array."""
+
+    node: cst.Call
+    message: str
+    confidence: Confidence
+    related: tuple[Place, ...]
+
+
+def allocations(module: Module, project: Project) -> Iterator[Allocation]:
+    """Large allocations of the module that a dataset, a module or a data module keeps."""
+    if is_test(module):
+        return
+    speaks = speaks_of_data(module)
+    constructions = constructions_of(project)
+    for scope in module.walk.scopes:
+        if scope.is_class or constructions.per_item(module, scope):
+            continue
+        for call in scope.calls:
+            if names.last_name(call.func) in MAKERS:
+                one = _judge(project, module, scope, call, speaks=speaks)
+                if one is not None:
+                    yield one
+
+
+def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, speaks: bool) -> Allocation | None:
+    evaluator = evaluator_of(project)
+    plain = evaluator.calls.plain_frame(module, scope)
+    made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
+    sizes = [
+        size for frame in (evaluator.calls.frames(module, scope)[:_MOST_FRAMES] or [plain]) if (size := allocation(made, call, evaluator, frame)) is not None
+    ]
+    if not sizes or any(a.keyword is not None and a.keyword.value == "device" and "meta" in module.code(a.value) for a in call.args):
+        return None
+    size = max(sizes, key=lambda one: one.least)
+    large = size.item is not None and size.least >= project.settings.large_array
+    each = not large and _each_sample(module, scope, call, size)
+    if not large and not each:
+        return None
+    keepers = kept_of(project).of(module, call) if speaks else ()
+    keepers = tuple(k for k in keepers if not k.given and (k.owner is not None or _in_data_module(project, module, scope)))
+    keeper = next((k for k in keepers if not any(small_name(name) for name in (*k.names[:1], *k.names[-1:]))), None)
+    related: tuple[Place, ...] = ()
+    if keeper is not None:
+        owner: str | None = keeper.words
+        own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
+        related = () if (own.path, own.row) == (there.path, there.row) else (there,)
+    else:
+        owner = _owner(project, module, scope, call) if large else None
+    if owner is None:
+        return None
+    when = "resident as it is filled" if made in _LAZY else "in memory at once"
+    count = size.words() if size.exact is not None or not large else f"at least {readable(size.least)} ({size.words()})"
+    message = f"`{names.dotted(call.func)}` makes {count} for {owner} before the first {'sample' if keeper is not None else 'step'}, {when}"
+    if each:
+        message += ": one row for every sample"
+    return Allocation(call, message, Confidence.HIGH if size.exact is not None else Confidence.MEDIUM, related)
+
+
+def _each_sample(module: Module, method: Scope, call: cst.Call, size: Bytes) -> bool:
+    """Whether the first dimension counts samples, and each is more than a few numbers."""
+    if len(size.dimensions) < 2 or not (counts_samples(size.dimensions[0]) or _of_shape(module, method, call)):  # noqa: PLR2004 - samples, and what each has
+        return False
+    rest = size.dimensions[1:]
+    known = prod(number for number in rest if isinstance(number, int))
+    if all(isinstance(number, int) for number in rest):
+        return known >= _FEW and (size.exact is None or size.exact >= _SMALL)
+    return not any(isinstance(number, str) and _CLASSES.search(number) for number in rest)
+
+
+def _of_shape(module: Module, method: Scope, call: cst.Call) -> bool:
+    """Whether the first dimension is the first one of an array that is there: ``shape[0]``."""
+    first: cst.CSTNode | None = call.args[0].value if call.args else None
+    while isinstance(first, cst.Tuple | cst.List) and first.elements:
+        first = first.elements[0].value
+    while isinstance(first, cst.BinaryOperation):
+        first = first.left
+    if not isinstance(first, cst.Subscript) or len(first.slice) != 1 or not isinstance(first.slice[0].slice, cst.Index):
+        return False
+    if module.code(first.slice[0].slice.value) != "0":
+        return False
+    if isinstance(first.value, cst.Attribute):
+        return first.value.attr.value == "shape"
+    if isinstance(first.value, cst.Name):
+        effects = method.effects.get(first.value.value, ())
+        return any(isinstance(e.value, cst.Attribute) and e.value.attr.value == "shape" for e in effects)
+    return False
+
+
+def _in_data_module(project: Project, module: Module, scope: Scope) -> bool:
+    """Whether the code is a method of a data module."""
+    owner = scope.parent
+    if owner is None or not owner.is_class:
+        return False
+    return any(isinstance(b, External) and b.name.endswith("DataModule") for b in evaluator_of(project).lineage(ClassRef(module, owner)))
+
+
+def _owner(project: Project, module: Module, method: Scope, call: cst.Call) -> str | None:
+    """The attribute or buffer of a module or data module that keeps the array, in words."""
+    owner = method.parent
+    if owner is None or not owner.is_class or not speaks_large(module.code(module.tree.module)):
+        return None
+    cls = ClassRef(module, owner)
+    if not any(isinstance(b, External) and b.name.startswith(_BASES) for b in evaluator_of(project).lineage(cls)) or not constructions_of(project).builds(
+        cls, method
+    ):
+        return None
+    this = names.self_name(method)
+    for here in module.walk.ancestors(call):
+        if isinstance(here, cst.Call) and names.last_name(here.func) == "Parameter":
+            return None
+        if isinstance(here, cst.Call) and names.last_name(here.func) == "register_buffer":
+            return f"a buffer of `{owner.name}`"
+        if isinstance(here, cst.Assign | cst.AnnAssign):
+            targets = [t.target for t in here.targets] if isinstance(here, cst.Assign) else [here.target]
+            for target in targets:
+                if isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name) and target.value.value == this:
+                    return f"`{target.attr.value}` of `{owner.name}`"
+            return None
+        if isinstance(here, cst.BaseStatement):
+            return None
+    return None

@@ -1,0 +1,189 @@
+"""Data that is read whole and kept by a dataset: where it is read, who keeps it, how many bytes where that is known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.attribute_names import annotates, looks_like_data, small_name
+from oomlint.memory.construction import constructions_of
+from oomlint.memory.datasets import datasets_of
+from oomlint.memory.kept import kept_of
+from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.reads import WHOLE, Reads, read_calls_of, small_file
+from oomlint.memory.whole_reads import Store, whole_reads_of
+from oomlint.model import names
+from oomlint.model.reach import path_conditions
+from oomlint.model.values import Instance, is_usual
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.memory.kept import Keeper
+    from oomlint.memory.reads import Read
+    from oomlint.memory.whole_reads import WholeRead
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_LONGEST: Final = 7  # names on the way of a sample
+_MOST_FRAMES: Final = 4
+_ASKS: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|eager|lazy", re.IGNORECASE)
+_TESTS: Final = re.compile(rb"^\s*(async )?def test_|^import (pytest|unittest)|^from (pytest|unittest)|unittest\.TestCase", re.MULTILINE)
+_IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
+_IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
+_SETTINGS: Final = frozenset({"opt", "opts", "args", "config", "cfg", "conf", "hparams", "params", "options", "settings", "kwargs", "meta", "metadata", "info"})
+_SMALL: Final = 16 << 20  # bytes: nothing below is worth a word
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """A read whose result a dataset keeps."""
+
+    module: Module
+    scope: Scope
+    node: cst.BaseExpression
+    words: str  # what is read
+    keepers: tuple[Keeper, ...]
+    many: bool  # of many files
+    read: Read | None = None  # by a library or a function of the project
+    whole: WholeRead | None = None  # of an HDF5 file
+
+    @property
+    def keeper(self) -> Keeper:
+        """The one to speak of."""
+        return self.keepers[0]
+
+
+class Arrays:
+    """The loads of a project. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator = evaluator_of(project)
+        self.kept = kept_of(project)
+        self.reads = read_calls_of(project)
+        self.constructions = constructions_of(project)
+        self._memo: dict[Module, tuple[Load, ...]] = {}
+        self._h5: dict[Module, tuple[Load, ...]] = {}
+        self._files: dict[Scope, bool] = {}
+
+    # -- HDF5 ----------------------------------------------------------------------------------------------------------
+
+    def h5(self, module: Module) -> tuple[Load, ...]:
+        """Whole reads of HDF5 and zarr datasets that stand in the module and that a dataset keeps."""
+        known = self._h5.get(module)
+        if known is None:
+            known = self._h5[module] = tuple(self._h5_of(module))
+        return known
+
+    def _h5_of(self, module: Module) -> Iterator[Load]:
+        reads = whole_reads_of(self.project)
+        if is_test(module):
+            return
+        for scope in module.walk.scopes:
+            if scope.is_class or self.constructions.per_item(module, scope):
+                continue
+            for one in reads.in_scope(module, scope):
+                if one.what.store is Store.MEMMAP or small_name(one.what.key) or self._chosen(module, one):
+                    continue
+                if isinstance(one.node, cst.Call) and one.node.args and names.last_name(one.node.func) == "read_direct":
+                    filled = self.constructions.contents.of(one.node.args[0].value, one.frame).size.exact
+                    if filled is not None and filled < _SMALL:
+                        continue
+                keepers = self._large(self.kept.of(module, one.node))
+                if keepers and not self._optional(module, scope, one.node):
+                    yield Load(module, scope, one.node, one.what.words, keepers, keepers[0].many, whole=one)
+
+    def _optional(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
+        """Whether the read is one that the user has to ask for: ``if in_memory:``, and it is not so by default."""
+        for test, wanted in path_conditions(module.walk, scope, node):
+            if not isinstance(test, cst.Name | cst.Attribute | cst.Call) or _ASKS.search(module.code(test)) is None:
+                continue
+            frames = self.evaluator.calls.frames(module, scope)[:_MOST_FRAMES]
+            verdicts = [verdict for frame in frames for verdict, picks, _ in self.evaluator.truth(test, frame) if is_usual(picks)]
+            if wanted not in verdicts or len(set(verdicts)) > 1:
+                return True
+        return False
+
+    def _chosen(self, module: Module, one: WholeRead) -> bool:
+        """Whether the read is of one group among many, picked by a variable, or of one reference: that is a sample, not the data set."""
+        if _IS_REFERENCE.search(module.code(one.what.node)):
+            return True
+        if len(one.what.keys) < 2 or one.what.keys[0] is not None or _IS_SPLIT.search(module.code(one.what.node)):  # noqa: PLR2004 - group and dataset
+            return False
+        return not self.kept.repeats(module, one.node)
+
+    # -- other files ---------------------------------------------------------------------------------------------------
+
+    def files(self, module: Module) -> tuple[Load, ...]:
+        """Other reads that stand in the module and that a dataset keeps."""
+        known = self._memo.get(module)
+        if known is None:
+            known = self._memo[module] = tuple(self._files_of(module))
+        return known
+
+    def _files_of(self, module: Module) -> Iterator[Load]:
+        if is_test(module):
+            return
+        for scope in module.walk.scopes:
+            if scope.is_class or self.constructions.per_item(module, scope):
+                continue
+            for read in self.reads.in_scope(module, scope):
+                if self._handed_on(read) or small_file(module, read.path):
+                    continue
+                keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place)))
+                keepers = tuple(k for k in keepers if self._counts(read, k))
+                if keepers and not self._optional(module, scope, read.node):
+                    yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read)
+
+    def _handed_on(self, read: Read) -> bool:
+        """Whether the function that the read stands in is a reader itself: its callers are the place."""
+        return read.kind is not Reads.TORCH and self.reads.reader(read.module, read.scope) is not None and not self.kept.repeats(read.module, read.node)
+
+    def _counts(self, read: Read, keeper: Keeper) -> bool:
+        """Whether what is kept may be the samples of a data set."""
+        if read.kind not in WHOLE and len(keeper.names) > (_LONGEST if keeper.owner is not None else _LONGEST // 2):
+            return False
+        if keeper.many:
+            if read.kind is Reads.RECORDS:
+                return self.kept.over_files(read.module, read.node)
+            return read.kind is not Reads.TEXT or looks_like_data(keeper.attribute)
+        if self.constructions.few(read.module, read.node):
+            return False
+        if read.kind not in WHOLE or (keeper.collected and read.kind is Reads.OBJECT):
+            return False
+        if keeper.owner is None or any(looks_like_data(name) for name in keeper.names[-2:]):
+            return True
+        if read.kind is Reads.OBJECT and annotates(keeper.names[-1]):
+            return False
+        # `__getitem__` reads a file for each sample: what was loaded before is an index of them.
+        return not self._reads_files(keeper)
+
+    def _reads_files(self, keeper: Keeper) -> bool:
+        if keeper.owner is None:
+            return False
+        known = self._files.get(keeper.owner.scope)
+        if known is None:
+            one = datasets_of(self.project).of_value(Instance(keeper.owner, None))
+            known = self._files[keeper.owner.scope] = one is not None and one.opens_files
+        return known
+
+    @staticmethod
+    def _large(keepers: tuple[Keeper, ...]) -> tuple[Keeper, ...]:
+        return tuple(k for k in keepers if not any(small_name(name) for name in (*k.names[:1], *k.names[-1:])) and _SETTINGS.isdisjoint(k.names))
+
+
+def is_test(module: Module) -> bool:
+    """Whether a module holds tests: their data are small."""
+    return _TESTS.search(module.project.raw(module.path)) is not None
+
+
+def arrays_of(project: Project) -> Arrays:
+    """The arrays of a project."""
+    known = project.memo.get("arrays")
+    if known is None:
+        known = project.memo["arrays"] = Arrays(project)
+    return known  # type: ignore[return-value]

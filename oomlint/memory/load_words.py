@@ -1,0 +1,57 @@
+"""What the rules on loaded data say of a load: who keeps it, how large it is, what workers do with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from oomlint.memory.kept import Does
+from oomlint.memory.shapes import commented
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from oomlint.finding import Place
+    from oomlint.memory.arrays import Load
+    from oomlint.model.project import Module
+
+_SMALL_BYTES: Final = 16 << 20
+_SMALL_ELEMENTS: Final = 50_000
+_MOST_RELATED: Final = 4
+
+
+def bytes_of(module: Module, node: cst.CSTNode) -> str:
+    """Bytes of what a statement loads, for a message: a formula, or in words."""
+    size = commented(module, node)
+    return f" ({size.words()})" if size is not None else ""
+
+
+def proven_small(module: Module, node: cst.CSTNode) -> bool:
+    """Whether the whole is known to be too small to speak of."""
+    size = commented(module, node)
+    if size is None:
+        return False
+    return (size.exact is not None and size.exact < _SMALL_BYTES) or (size.elements is not None and size.elements < _SMALL_ELEMENTS)
+
+
+def related(load: Load) -> list[Place]:
+    """Who keeps the data, and where it is held twice."""
+    own = load.module.place(load.node)
+    found: list[Place] = []
+    for keeper in load.keepers:
+        place = keeper.module.place(keeper.node, f"{keeper.words} keeps it")
+        if (place.path, place.cell, place.row) != (own.path, own.cell, own.row) and place not in found:
+            found.append(place)
+        found.extend(
+            spot
+            for done in keeper.passed
+            if done.does is Does.JOINS and (spot := done.module.place(done.node, "joined into one array: all of it is in memory twice here")) not in found
+        )
+    return found[:_MOST_RELATED]
+
+
+def kept_where(load: Load) -> str:
+    """``stays in `data` of `Clips```."""
+    return f"stays in {load.keeper.words}" if load.keeper.owner is not None else f"goes into {load.keeper.words}"
+
+
+WORKERS: Final = "forked workers share arrays, under spawn and forkserver each gets a copy"

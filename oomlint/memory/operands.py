@@ -1,0 +1,95 @@
+"""Whether an expression is an array, a tensor or a table, as far as its making or its annotation says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.content import Kind
+from oomlint.memory.datasets import datasets_of
+from oomlint.memory.loaders import evaluator_of
+from oomlint.model import names
+
+if TYPE_CHECKING:
+    from oomlint.memory.content import Content
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_ANNOTATED: Final = (
+    (re.compile(r"\b(ndarray|NDArray)\b"), Kind.ARRAY),
+    (re.compile(r"\bTensor\b"), Kind.TENSOR),
+    (re.compile(r"\bDataFrame\b"), Kind.FRAME),
+)
+_REDUCING: Final = frozenset(
+    "sum mean std max min argmax argmin unique prod median var all any percentile quantile load linspace arange random default_rng".split()
+)
+_MANY: Final = re.compile(r"\b([Ll]ist|[Ss]equence|[Dd]ict|[Tt]uple|Iterable)\b")
+
+
+def operand(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> Content | None:
+    """What an array, tensor or table holds; ``None`` for what is not known to be one."""
+    calls = evaluator_of(project).calls
+    content = datasets_of(project).contents.of(node, calls.plain_frame(module, scope))
+    for frame in (None, *calls.frames(module, scope)[:2]):
+        if frame is not None:
+            content = datasets_of(project).contents.of(node, frame)
+        if content.kind in {Kind.ARRAY, Kind.TENSOR, Kind.FRAME}:
+            return content
+    kind = annotated(module, scope, node)
+    if kind is None:
+        return None
+    return replace(content, kind=kind, words="a parameter")
+
+
+def annotated(module: Module, scope: Scope, node: cst.BaseExpression) -> Kind | None:
+    """What the annotation of a parameter says, also where an attribute of ``self`` is set to it, or it is sliced."""
+    column = False
+    while isinstance(node, cst.Subscript):
+        column = column or (isinstance(node.slice[0].slice, cst.Index) and isinstance(node.slice[0].slice.value, cst.SimpleString))
+        node = node.value
+    if column:
+        return None  # one column of a table
+    if isinstance(node, cst.Call):
+        dotted = names.dotted(node.func)
+        return Kind.ARRAY if dotted.startswith(("np.", "numpy.")) and dotted.rpartition(".")[2] not in _REDUCING else None
+    if isinstance(node, cst.Name):
+        for param in names.parameters(scope):
+            if param.name.value == node.value and param.annotation is not None:
+                return _of(module.code(param.annotation.annotation))
+        effects = [e for e in scope.effects.get(node.value, ()) if not e.path and e.kind == "assign" and e.value is not None and not e.index]
+        if len(effects) == 1 and isinstance(effects[0].value, cst.Call | cst.Subscript) and not _same(effects[0].value, node.value):
+            value = effects[0].value
+            inner = (
+                value.args[0].value if isinstance(value, cst.Call) and value.args and names.dotted(value.func).startswith(("np.", "numpy.", "torch.")) else None
+            )
+            inner = value if isinstance(value, cst.Subscript) else inner
+            return annotated(module, scope, inner) if inner is not None else _returned(module, value)
+        return None
+    owner = scope.parent
+    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == names.self_name(scope) and owner is not None:
+        init = owner.child("__init__")
+        for effect in init.effects.get(names.self_name(init) or "", ()) if init is not None else ():
+            if effect.path == (("attr", node.attr.value),) and isinstance(effect.value, cst.Name) and init is not None:
+                return annotated(module, init, effect.value)
+    return None
+
+
+def _same(node: cst.CSTNode, name: str) -> bool:
+    return isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and node.value.value == name
+
+
+def _returned(module: Module, call: cst.BaseExpression) -> Kind | None:
+    """What the annotation of a function of the module says that it returns."""
+    found = module.root.child(call.func.value) if isinstance(call, cst.Call) and isinstance(call.func, cst.Name) else None
+    if found is None or not isinstance(found.node, cst.FunctionDef) or found.node.returns is None:
+        return None
+    return _of(module.code(found.node.returns.annotation))
+
+
+def _of(code: str) -> Kind | None:
+    if _MANY.search(code):
+        return None
+    return next((kind for pattern, kind in _ANNOTATED if pattern.search(code)), None)

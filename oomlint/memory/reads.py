@@ -1,0 +1,328 @@
+"""Calls that read data from files into memory: which library reads what, and functions of the project that do it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.kept import kept_of
+from oomlint.memory.loaders import evaluator_of
+from oomlint.model import names
+from oomlint.model.values import External, ExternalCall, FunctionRef
+from oomlint.scout import is_reader
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+
+class Reads(Enum):
+    """What one call brings into memory, in the words of a message."""
+
+    ARRAY = "the array of a file"  # one call may hold a whole data set
+    ARCHIVE = "the arrays of an `.npz` archive"
+    TORCH = "what `torch.load` returns"
+    OBJECT = "the objects of a pickle file"
+    TABLE = "a table"
+    SAMPLE = "a decoded file"  # one call reads one sample
+    RECORDS = "the records of a file"
+    TEXT = "the text of a file"
+
+
+# What may be a data set by itself, and what is one sample: that counts only where many are collected.
+WHOLE: Final = frozenset({Reads.ARRAY, Reads.ARCHIVE, Reads.TORCH, Reads.OBJECT, Reads.TABLE})
+_BY_NAME: Final = {
+    name: kind
+    for kind, listed in (
+        (Reads.ARRAY, "numpy.load numpy.fromfile scipy.sparse.load_npz scipy.io.loadmat hdf5storage.loadmat mat73.loadmat"),
+        (Reads.TORCH, "torch.load safetensors.torch.load_file"),
+        (
+            Reads.OBJECT,
+            (
+                "pickle.load cPickle.load _pickle.load dill.load joblib.load cloudpickle.load pickle5.load pandas.read_pickle compress_pickle.load "
+                "six.moves.cPickle.load mmengine.load mmcv.load"
+            ),
+        ),
+        (Reads.TABLE, "pandas.read_parquet pandas.read_hdf pandas.read_feather"),
+        (
+            Reads.SAMPLE,
+            (
+                "PIL.Image.open cv2.imread imageio.imread imageio.v2.imread imageio.v3.imread imageio.mimread skimage.io.imread matplotlib.pyplot.imread "
+                "matplotlib.image.imread tifffile.imread nibabel.load librosa.load librosa.core.load soundfile.read torchaudio.load scipy.io.wavfile.read "
+                "torchvision.io.read_image torchvision.io.read_video torchvision.io.decode_image torchvision.datasets.folder.default_loader trimesh.load "
+                "trimesh.load_mesh open3d.io.read_point_cloud open3d.io.read_triangle_mesh plyfile.PlyData.read SimpleITK.ReadImage pydicom.dcmread "
+                "pydicom.read_file mne.io.read_raw_edf mne.io.read_raw_fif mne.io.read_raw_gdf mne.read_epochs numpy.loadtxt numpy.genfromtxt "
+                "torchvision.datasets.folder.pil_loader pandas.read_csv pandas.read_table pandas.read_excel wfdb.rdsamp wfdb.rdrecord "
+                "pyedflib.highlevel.read_edf mido.MidiFile pretty_midi.PrettyMIDI Bio.PDB.PDBParser ase.io.read rdkit.Chem.SDMolSupplier xarray.open_dataset "
+                "xarray.load_dataset laspy.read torch_geometric.io.read_off torch_geometric.io.read_ply pytorch3d.io.load_obj pytorch3d.io.load_objs_as_meshes"
+            ),
+        ),
+        (Reads.RECORDS, "json.load orjson.loads yaml.safe_load ujson.load"),
+    )
+    for name in listed.split()
+}
+_LAST: Final = frozenset(name.rpartition(".")[2] for name in _BY_NAME) | {"imread"}
+_OF_PATHS: Final = frozenset({"open", "join", "Path", "str", "format", "GzipFile", "ZipFile", "abspath"})
+_READING: Final = re.compile(rb"\b(?:" + "|".join(sorted(_LAST | {"open"})).encode() + rb")\s*\(")
+_DEFS: Final = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+", re.MULTILINE)
+_WORD_BYTES: Final = re.compile(rb"\w+")
+_CALLED: Final = re.compile(rb"(\w+)\s*\(")
+_TEXTS: Final = frozenset({"read", "readlines", "read_text", "read_bytes"})
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|2")
+# What a path says of a small file: a vocabulary, a table of names, settings, statistics, a split.
+_SMALL_FILE: Final = frozenset(
+    "vocab vocabulary dict dictionary word words label labels class classes config cfg meta metadata stat stats mean std split splits idx ids id index "
+    "indices mapping map tokenizer scaler encoder categories category names info args params hparams settings norm normalizer threshold weight weights "
+    "checkpoint ckpt model state pretrained anchors glove fasttext lookup target targets "
+    "mask statistics moments lut palette schedule history results result log opt optimizer calib calibration intrinsics extrinsics camera cameras".split(),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """One expression that brings the content of a file into memory."""
+
+    kind: Reads
+    name: str  # what is called, for a message
+    module: Module
+    scope: Scope
+    node: cst.Call
+    path: cst.BaseExpression | None
+    places: frozenset[int | None] = frozenset({None})  # where it stands in the tuple that is returned; ``None`` for all of it
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A function of the project that reads a file whose path it is given."""
+
+    kind: Reads
+    places: frozenset[int | None]
+
+
+class ReadCalls:
+    """Finds the reading calls of a module. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator = evaluator_of(project)
+        self._scopes: dict[Scope, tuple[Read, ...]] = {}
+        self._readers: dict[Scope, Reader | None] = {}
+        self._names: frozenset[bytes] | None = None
+
+    def of(self, module: Module) -> Iterator[Read]:
+        """All reading calls of a module, library's and project's."""
+        for scope in module.walk.scopes:
+            yield from self.in_scope(module, scope)
+
+    def in_scope(self, module: Module, scope: Scope) -> tuple[Read, ...]:
+        """Reading calls that stand in the code of a scope."""
+        known = self._scopes.get(scope)
+        if known is None:
+            self._scopes[scope] = ()  # a function that calls itself
+            found = [one for call in scope.calls if (one := self._library(module, scope, call) or self._own(module, scope, call)) is not None]
+            known = self._scopes[scope] = tuple(found)
+        return known
+
+    def _library(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
+        last = names.last_name(call.func)
+        if last == "map":
+            return self._mapped_over(module, scope, call)
+        if last in _TEXTS and isinstance(call.func, cst.Attribute) and self._is_text(module, scope, call.func.value, last):
+            return Read(Reads.TEXT, f"{last}()", module, scope, call, None)
+        if last not in _LAST and not isinstance(call.func, cst.Name):
+            return None
+        if isinstance(call.func, cst.Name) and last not in _LAST and not any(e.kind == "from" for e in module.root.effects.get(last, ())):
+            return None
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        for alt in self.evaluator.values(call.func, frame)[:2]:
+            if not isinstance(alt.value, External):
+                continue
+            name = names.canonical(alt.value.name)
+            kind = _BY_NAME.get(name) or _BY_NAME.get(alt.value.name)
+            if kind is None:
+                continue
+            path = next((a.value for a in call.args if a.keyword is None and not a.star), None)
+            if name == "torch.load" and any(a.star == "**" or (a.keyword is not None and a.keyword.value == "mmap") for a in call.args):
+                return None
+            if name == "numpy.load":
+                if self._mapped(module, call):
+                    return None
+                if path is not None and ".npz" in module.code(path):
+                    kind = Reads.ARCHIVE
+            return Read(kind, name, module, scope, call, path)
+        return None
+
+    @staticmethod
+    def _mapped(module: Module, call: cst.Call) -> bool:
+        plain = [a.value for a in call.args if a.keyword is None]
+        mode = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "mmap_mode"), plain[1] if len(plain) > 1 else None)
+        return mode is not None and module.code(mode) != "None"
+
+    def _is_text(self, module: Module, scope: Scope, node: cst.BaseExpression, last: str) -> bool:
+        """Whether a ``read()`` is one of an open file."""
+        if last in {"read_text", "read_bytes"}:
+            return True
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        return any(
+            isinstance(a.value, ExternalCall) and a.value.name.rpartition(".")[2] in {"open", "fdopen", "GzipFile"}
+            for a in self.evaluator.values(node, frame)[:3]
+        )
+
+    # -- functions of the project that read a file whose path they are given ---------------------------------------------
+
+    def _mapped_over(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
+        """``map(np.load, paths)``."""
+        if not isinstance(call.func, cst.Name) or call.func.value != "map" or len(call.args) < 2:  # noqa: PLR2004 - function and paths
+            return None
+        for alt in self.evaluator.values(call.args[0].value, self.evaluator.calls.plain_frame(module, scope))[:2]:
+            if isinstance(alt.value, External) and names.canonical(alt.value.name) in _BY_NAME:
+                name = names.canonical(alt.value.name)
+                return Read(_BY_NAME[name], name, module, scope, call, None)
+            if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda):
+                reader = self.reader(alt.value.module, alt.value.scope)
+                if reader is not None:
+                    return Read(reader.kind, alt.value.scope.name, module, scope, call, None)
+        return None
+
+    def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
+        if not isinstance(call.func, cst.Name | cst.Attribute) or not call.args or not is_reader(names.last_name(call.func)):
+            return None
+        if names.last_name(call.func).encode() not in self._candidates():
+            return None
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        for alt in self.evaluator.values(call.func, frame)[:2]:
+            if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda):
+                reader = self.reader(alt.value.module, alt.value.scope)
+                if reader is not None and reader.kind is not Reads.TORCH:
+                    return Read(reader.kind, alt.value.scope.name, module, scope, call, call.args[0].value, reader.places)
+        return None
+
+    def _candidates(self) -> frozenset[bytes]:
+        """Names of functions of the project that may read a file, by the words of their text."""
+        if self._names is None:
+            found: set[bytes] = set()
+            for path in self.project.files():
+                text = self.project.raw(path)
+                if not _READING.search(text):
+                    continue
+                for part in _DEFS.split(text)[1:]:
+                    name = _WORD_BYTES.match(part)
+                    if name is not None and (_READING.search(part) or not found.isdisjoint(_CALLED.findall(part))):
+                        found.add(name.group())
+            self._names = frozenset(found)
+        return self._names
+
+    def reader(self, module: Module, scope: Scope) -> Reader | None:
+        """What a function returns, where it reads that from a file that is one of its parameters; ``None`` for other functions."""
+        if scope not in self._readers:
+            self._readers[scope] = None
+            self._readers[scope] = self._judge(module, scope)
+        return self._readers[scope]
+
+    def _judge(self, module: Module, scope: Scope) -> Reader | None:
+        if not isinstance(scope.node, cst.FunctionDef) or (scope.name.startswith("__") and scope.name.endswith("__")):
+            return None
+        if not scope.yields and not any(one.value is not None and not _plain(one.value) for one in scope.returns):
+            return None
+        given = {p.name.value for p in names.parameters(scope)} - {names.self_name(scope) or ""}
+        if not given:
+            return None
+        paths = self._paths(scope, given)
+        kept = kept_of(self.project)
+        gives: dict[Reads, frozenset[int | None]] = {}
+        for one in self.in_scope(module, scope):
+            if one.kind is not Reads.TEXT and one.path is not None and self._speaks(one.path, paths) and not _by_loop(module, one):
+                places = kept.returned(module, one.node)
+                if places:
+                    gives[one.kind] = gives.get(one.kind, frozenset()) | places
+        if gives:
+            kind = min(gives, key=list(Reads).index)
+            return Reader(kind, gives[kind])
+        # `with open(path) as f:` and a parser of its own.
+        opened = [c for c in scope.calls if names.last_name(c.func) == "open" and c.args and self._speaks(c.args[0].value, paths) and not _writes(c)]
+        places = frozenset(place for c in opened for place in kept.returned(module, c, collected=True))
+        if places:
+            parsed = any(names.last_name(c.func) in {"load", "loads", "reader", "DictReader"} for c in scope.calls)
+            return Reader(Reads.RECORDS if parsed else Reads.SAMPLE, places)
+        return None
+
+    def _paths(self, scope: Scope, given: set[str]) -> set[str]:
+        """Parameters, and local names made of nothing but them and constants: paths, and files opened by them."""
+        found = set(given)
+        for name, effects in scope.effects.items():
+            for effect in effects:
+                if effect.path or effect.kind not in {"assign", "with"} or not isinstance(effect.value, cst.Call):
+                    continue
+                if names.last_name(effect.value.func) in _OF_PATHS and effect.value.args and self._speaks(effect.value, found):
+                    found.add(name)
+        return found
+
+    @staticmethod
+    def _speaks(path: cst.BaseExpression, paths: set[str]) -> bool:
+        """Whether a path is one of these names, or made of one; a loop's variable is not a parameter."""
+        attributes = {n.value for n in descend(path) if isinstance(n, cst.Attribute)}  # `args.path` is a setting
+        return any(isinstance(n, cst.Name) and n.value in paths and n not in attributes for n in descend(path))
+
+
+def _by_loop(module: Module, read: Read) -> bool:
+    """Whether a loop around a read says which file it is: then the function reads many."""
+    used = {n.value for n in descend(read.path) if isinstance(n, cst.Name)} if read.path is not None else set()
+    for here in module.walk.ancestors(read.node):
+        if isinstance(here, cst.For) and any(isinstance(n, cst.Name) and n.value in used for n in descend(here.target)):
+            return True
+        if isinstance(here, cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.SetComp) and any(
+            isinstance(n, cst.Name) and n.value in used for n in descend(here.for_in.target)
+        ):
+            return True
+        if isinstance(here, cst.FunctionDef):
+            break
+    return False
+
+
+def _plain(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.SimpleString | cst.Integer | cst.Float) or (isinstance(node, cst.Name) and node.value in {"None", "True", "False"})
+
+
+def _writes(call: cst.Call) -> bool:
+    modes = [a.value for a in call.args[1:2] if a.keyword is None] + [a.value for a in call.args if a.keyword is not None and a.keyword.value == "mode"]
+    return any(isinstance(m, cst.SimpleString) and set(str(m.evaluated_value)) & set("wax+") for m in modes)
+
+
+def small_file(module: Module, path: cst.BaseExpression | None) -> bool:
+    """Whether the words of a path say that the file is small: a vocabulary, settings, labels."""
+    if path is None:
+        return False
+    if isinstance(path, cst.Call):
+        plain = [a.value for a in path.args if a.keyword is None]
+        if names.last_name(path.func) == "open" and plain:
+            return small_file(module, plain[0])
+        if names.last_name(path.func) in {"join", "joinpath", "Path", "str", "abspath", "expanduser"} and plain:
+            return small_file(module, plain[-1])
+        if isinstance(path.func, cst.Attribute) and path.func.attr.value in {"format", "replace"}:
+            return small_file(module, path.func.value)
+    if isinstance(path, cst.BinaryOperation):
+        last = path.right if isinstance(path.operator, cst.Divide | cst.Add) else path.left
+        return small_file(module, last) or (isinstance(path.operator, cst.Add) and small_file(module, path.left))
+    if isinstance(path, cst.FormattedString):
+        text = "".join(part.value for part in path.parts if isinstance(part, cst.FormattedStringText))
+    elif isinstance(path, cst.SimpleString):
+        text = str(path.evaluated_value)
+    else:
+        text = names.last_name(path)
+    words = [word.lower() for word in _WORD.findall(text.rpartition("/")[2])]
+    return any(word in _SMALL_FILE for word in words) or any(word in {"to", "2"} for word in words[1:-1])
+
+
+def read_calls_of(project: Project) -> ReadCalls:
+    """The reading calls of a project."""
+    known = project.memo.get("read_calls")
+    if known is None:
+        known = project.memo["read_calls"] = ReadCalls(project)
+    return known  # type: ignore[return-value]

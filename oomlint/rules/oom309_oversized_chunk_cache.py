@@ -1,0 +1,126 @@
+"""OOM309 oversized-chunk-cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Severity
+from oomlint.memory.handles_memory import held_in_memory
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class OversizedChunkCache(Rule):
+    """A large HDF5 cache is filled in every worker.
+
+    ## What it does
+
+    Checks for `h5py.File(...)` with `rdcc_nbytes` of 64 MB or more, or with `driver="core"`, in a data set whose loaders have workers or may have
+    them.
+
+    It is silent where there are no workers, where the file is written, with `driver="core", backing_store=False` for a file that is only made in
+    memory, and about `rdcc_nbytes` where only the file is kept: the cache of an object that is looked up for each sample goes with it.
+
+    ## Why is this bad
+
+    `rdcc_nbytes` is the size of the chunk cache of *each* `h5py.Dataset` object that is open, not of the file, and each worker has its own. The core driver
+    reads the whole file into memory when it is opened. A file of 300 MB with chunks of 1 MB, 400 rows read at random from one `h5py.Dataset` object
+    (private memory, measured with h5py 3.16, HDF5 2.0.0):
+
+    | opened with | after opening | after reading |
+    |---|---|---|
+    | the defaults (8 MiB) | +1 MB | +8 MB |
+    | `rdcc_nbytes=64 * 2**20` | +1 MB | +66 MB |
+    | `rdcc_nbytes=256 * 2**20` | +1 MB | +214 MB |
+    | `rdcc_nbytes=256 * 2**20`, `file["x"]` looked up for each row | +1 MB | +2 MB: the cache goes with the object |
+    | `driver="core"` | +287 MB | +295 MB |
+
+    All of it is there once for each worker that opens the file. A core file that is opened before a fork is shared, but it cannot be sent to workers
+    under spawn and forkserver, where every worker has to open and read it again.
+
+    A chunk cache helps where neighbouring samples come from the same chunk. Under a shuffling sampler they do not, and the cache holds chunks that no one
+    asks for again.
+
+    ## Example
+
+    ```python
+    import h5py
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Volumes(Dataset):
+        def __init__(self, path, length):
+            self.path = path
+            self.length = length
+            self.volumes = None
+
+        def __getstate__(self):
+            return {**self.__dict__, "volumes": None}
+
+        def __len__(self):
+            return self.length
+
+        def __getitem__(self, index):
+            if self.volumes is None:
+                self.volumes = h5py.File(self.path, "r", rdcc_nbytes=1024**3)["volumes"]
+            return torch.from_numpy(self.volumes[index])
+
+
+    loader = DataLoader(Volumes("volumes.h5", length=20_000), batch_size=2, shuffle=True, num_workers=8)
+    ```
+
+    ## Use instead
+
+    ```python
+    import h5py
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+
+    class Volumes(Dataset):
+        def __init__(self, path, length):
+            self.path = path
+            self.length = length
+            self.volumes = None
+
+        def __getstate__(self):
+            return {**self.__dict__, "volumes": None}
+
+        def __len__(self):
+            return self.length
+
+        def __getitem__(self, index):
+            if self.volumes is None:
+                self.volumes = h5py.File(self.path, "r", rdcc_nbytes=8 * 1024**2)["volumes"]
+            return torch.from_numpy(self.volumes[index])
+
+
+    loader = DataLoader(Volumes("volumes.h5", length=20_000), batch_size=2, shuffle=True, num_workers=8)
+    ```
+
+    ## Fix safety
+
+    Advice only: how large a cache helps depends on the chunks of the file and on the order in which samples are read. Room for one or two chunks is
+    enough for random reads.
+
+    ## References
+
+    - [h5py: chunk cache](https://docs.h5py.org/en/stable/high/file.html#chunk-cache)
+    - [h5py: file drivers](https://docs.h5py.org/en/stable/high/file.html#file-drivers)
+    """
+
+    code = "OOM309"
+    slug = "oversized-chunk-cache"
+    severity = Severity.WARNING
+    fixable = None
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the calls that open a file with a large cache, or whole into memory, for workers."""
+        for cache in held_in_memory(module, project):
+            yield self.finding(cache.place, cache.message, confidence=cache.confidence, related=cache.related)

@@ -1,0 +1,111 @@
+"""OOM312 lazy-file-objects-kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Fix, Safety, Severity
+from oomlint.memory.kept_files import LAZY_FILES, kept_files
+from oomlint.memory.loaders import confidence_of
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class LazyFileObjectsKept(Rule):
+    """A list of opened files holds one descriptor for each of them.
+
+    ## What it does
+
+    Checks for lists and dictionaries of what opens a file and reads it later: `Image.open(path)`, `np.load` of an `.npz` file or with `mmap_mode`, and
+    `open(path)`, for each path of many.
+
+    It is silent where only the contents are kept (`Image.open(path).convert("RGB")`, `np.load(path)["x"]`, `open(path).read()`), where the files are closed
+    again, and where there are a few of them that the code names.
+
+    ## Why is this bad
+
+    Each of these objects keeps its file open. 50 results in a list (measured with Pillow 13 and numpy 2.4):
+
+    | kept | descriptors |
+    |---|---|
+    | `Image.open(p)`, `np.load(p, mmap_mode="r")`, `np.load("x.npz")`, `open(p)` | 50 |
+    | `Image.open(p).convert("RGB")`, `.copy()`, `.resize(size)`, `np.array(Image.open(p))` | 0 |
+    | `np.load("x.npz")["a"]`, `open(p).read()`, `json.load(open(p))` | 0 |
+
+    With the usual limit of 1024, the list ends at about a thousand files with `OSError: [Errno 24] Too many open files`.
+
+    What is lazy does not stay so: an image closes its file when it is decoded, and then keeps its pixels, so that the list grows to the decoded data
+    set while samples are read. Where workers start by spawn or forkserver, opened files and `.npz` archives cannot be sent to them, and a memory map is sent
+    with all that it maps.
+
+    ## Example
+
+    ```python
+    import numpy as np
+    import torch
+    from PIL import Image
+    from torch.utils.data import Dataset
+
+
+    class Photos(Dataset):
+        def __init__(self, paths):
+            self.images = [Image.open(path) for path in paths]
+
+        def __len__(self):
+            return len(self.images)
+
+        def __getitem__(self, index):
+            return torch.from_numpy(np.array(self.images[index]))
+    ```
+
+    ## Use instead
+
+    ```python
+    import numpy as np
+    import torch
+    from PIL import Image
+    from torch.utils.data import Dataset
+
+
+    class Photos(Dataset):
+        def __init__(self, paths):
+            self.paths = list(paths)
+
+        def __len__(self):
+            return len(self.paths)
+
+        def __getitem__(self, index):
+            return torch.from_numpy(np.array(Image.open(self.paths[index])))
+    ```
+
+    ## Fix safety
+
+    Advice only: keep the paths, and open each file where it is read. `Image.open(path).copy()` lets go of the descriptors as well, but then the decoded
+    images are all in memory.
+
+    ## References
+
+    - [Pillow: file handling](https://pillow.readthedocs.io/en/stable/reference/open_files.html)
+    - [python-pillow/Pillow#1237](https://github.com/python-pillow/Pillow/issues/1237)
+    """
+
+    code = "OOM312"
+    slug = "lazy-file-objects-kept"
+    severity = Severity.WARNING
+    fixable = Safety.DISPLAY
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the calls that open a file for a container which keeps one for each path."""
+        for kept in kept_files(module, project, LAZY_FILES):
+            times = f"{kept.count} paths" if kept.count is not None else "each path"
+            message = f"{kept.words} keeps {kept.opening.kind.value} open for {times}: one file descriptor each, and a process often has 1024"
+            place = module.place(kept.opening.call)
+            spot = kept.store.module.place(kept.store.node, "kept here")
+            related = [] if spot.path == place.path and spot.row == place.row else [spot]
+            fix = Fix(Safety.DISPLAY, "keep the paths, and open each file where it is read")
+            yield self.finding(place, message, confidence=confidence_of(kept.doubt), related=related, fix=fix)

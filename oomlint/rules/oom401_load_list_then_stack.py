@@ -1,0 +1,113 @@
+"""OOM401 load-list-then-stack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Confidence, Safety, Severity
+from oomlint.memory.eager import joins
+from oomlint.memory.load_fixes import filled
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class LoadListThenStack(Rule):
+    """All files are read into a list, and the list is then copied into one array.
+
+    ## What it does
+
+    Checks for `np.stack`, `np.array`, `np.concatenate` (`vstack`, `hstack`), `torch.stack` and `torch.cat` of a list that holds what was read
+    from many files: a comprehension, or a list that a loop appends to. It looks in the `__init__` of a `Dataset`, in the methods and functions
+    that it calls, in the `setup()` of a data module, and where the array is handed to a dataset.
+
+    It is silent where the list is one sample (in `__getitem__`), where the array is proven small, for labels and the like, and in scripts that
+    only convert or evaluate.
+
+    ## Why is this bad
+
+    Until the copy is done, everything is in memory twice. 64 files, together 134 MB (measured with NumPy 2.4 and torch 2.13.0):
+
+    | code | memory after | at its peak |
+    |---|---|---|
+    | `np.stack([np.load(p) for p in paths])`, also `array`, `concatenate`, `torch.stack` | +134 MB | +268 MB |
+    | `torch.from_numpy(np.stack([...]))` | +134 MB | +268 MB |
+    | `torch.tensor(np.stack(arrays))`, where `arrays` is still alive | +265 MB | +399 MB |
+    | allocate once, then fill | +134 MB | +136 MB |
+
+    So a data set that is over half as large as the memory kills the run, at a place where half of it seems to be free. `np.stack(..., out=array)`
+    does not help: the list is there first.
+
+    ## Example
+
+    ```python
+    import numpy as np
+    import torch
+    from torch.utils.data import Dataset
+
+
+    class Volumes(Dataset):
+        def __init__(self, paths):
+            self.volumes = np.stack([np.load(path) for path in paths])
+
+        def __len__(self):
+            return len(self.volumes)
+
+        def __getitem__(self, index):
+            return torch.from_numpy(self.volumes[index])
+    ```
+
+    ## Use instead
+
+    ```python
+    import numpy as np
+    import torch
+    from torch.utils.data import Dataset
+
+
+    class Volumes(Dataset):
+        def __init__(self, paths):
+            self.paths = list(paths)
+
+        def __len__(self):
+            return len(self.paths)
+
+        def __getitem__(self, index):
+            return torch.from_numpy(np.load(self.paths[index]))
+    ```
+
+    ## Fix safety
+
+    Advice only, where the shapes and the type of the arrays are not proven to be the same. Where all of them must be in memory, allocate once and
+    fill:
+
+    ```python
+    first = np.load(paths[0])
+    volumes = np.empty((len(paths), *first.shape), first.dtype)
+    for index, path in enumerate(paths):
+        volumes[index] = np.load(path)
+    ```
+
+    This is equal to `np.stack` if and only if all shapes and types are: an array of another type would be converted to that of the first, and an
+    array of shape `(1, 8)` would be repeated to fill `(4, 8)`, both without an error.
+
+    ## References
+
+    - [numpy.stack](https://numpy.org/doc/stable/reference/generated/numpy.stack.html)
+    - [numpy.lib.format.open_memmap](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.open_memmap.html)
+    """
+
+    code = "OOM401"
+    slug = "load-list-then-stack"
+    severity = Severity.WARNING
+    fixable = Safety.DISPLAY
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the calls that make one array of a list of all that was read."""
+        for join in joins(module, project):
+            message = f"`{join.name}` copies a list that holds all of the data into one array: until it is done, everything is in memory twice"
+            yield self.finding(module.place(join.node), message, confidence=Confidence.MEDIUM, related=join.related, fix=filled())

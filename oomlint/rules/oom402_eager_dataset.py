@@ -1,0 +1,128 @@
+"""OOM402 eager-dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Confidence, Safety, Severity
+from oomlint.memory.eager import eager_loads
+from oomlint.memory.load_fixes import lazily
+from oomlint.memory.load_words import WORKERS, bytes_of, kept_where, proven_small, related
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class EagerDataset(Rule):
+    """A dataset reads all of its samples while it is made.
+
+    ## What it does
+
+    Checks for a `Dataset` whose `__init__` reads the samples themselves and keeps them: a loop or a comprehension of `np.load`, `Image.open`,
+    `cv2.imread`, `torch.load`, `pickle.load`, `nib.load`, `pd.read_csv` and the like, one file with all samples (`np.load("train.npy")`,
+    `dict(np.load("train.npz"))`, `pickle.load`), a corpus that is read line by line into lists. The read may stand in a method or a function that
+    `__init__` calls, in another file, or in a factory that passes the result to the dataset.
+
+    It is silent for what describes samples (lists of paths, vocabularies, metadata, configurations), for labels and the like, for models and
+    checkpoints, for a known small number of samples (`max_samples=20`), and where the whole is proven small (under 16 MiB, or under 50,000
+    elements). Reading in `__getitem__` is the cure, not the bug.
+
+    Where the size is not known, it is a warning with medium confidence: MNIST fits into any memory.
+
+    ## Why is this bad
+
+    The run needs as much memory as the data set has bytes once it is decoded, before the first step, for each split. A JPEG of 1024 by 1024 pixels
+    is 3.1 MB after decoding, and 12.6 MB as `float32`, however small the file is.
+
+    What it costs more depends on how workers start, and on the container:
+
+    | kept on `self` | fork: each worker | spawn, forkserver: each worker |
+    |---|---|---|
+    | an array, a list of large arrays | +0 | a copy |
+    | a tensor | +0 | +0 (moved to shared memory, once) |
+    | lists of strings, numbers, dictionaries | grows towards a copy | a copy |
+    | paths, or a map that is opened on first use | +0 | +0 |
+
+    `np.load` of a plain `.npy` can leave the data on the disk: 134 MB against 0 MB (measured with NumPy 2.4). For `.npz` it cannot: `mmap_mode`
+    is ignored.
+
+    ## Example
+
+    ```python
+    import os
+
+    import numpy as np
+    from torch.utils.data import Dataset
+
+
+    class Frames(Dataset):
+        def __init__(self, root):
+            self.frames = np.load(os.path.join(root, "frames.npy"))
+
+        def __len__(self):
+            return len(self.frames)
+
+        def __getitem__(self, index):
+            return self.frames[index].copy()
+    ```
+
+    ## Use instead
+
+    ```python
+    import os
+
+    import numpy as np
+    from torch.utils.data import Dataset
+
+
+    class Frames(Dataset):
+        def __init__(self, root):
+            self._frames_path = os.path.abspath(os.path.join(root, "frames.npy"))
+            self._frames = None
+
+        @property
+        def frames(self):
+            if self._frames is None:
+                self._frames = np.load(self._frames_path, mmap_mode="r")
+            return self._frames
+
+        def __getstate__(self):
+            return {**self.__dict__, "_frames": None}
+
+        def __len__(self):
+            return len(self.frames)
+
+        def __getitem__(self, index):
+            return self.frames[index].copy()
+    ```
+
+    ## Fix safety
+
+    A plain `.npy` that is only read becomes a path that is mapped on first use in each process, with a `__getstate__` that drops the map: unsafe.
+    A row of the map is read-only, `torch.from_numpy` of it warns, and reading in random order from a slow disk takes longer.
+
+    Everything else is advice: keep the paths, and read one sample in `__getitem__`.
+
+    ## References
+
+    - [PyTorch: writing custom datasets](https://docs.pytorch.org/tutorials/beginner/data_loading_tutorial.html)
+    - [numpy.load](https://numpy.org/doc/stable/reference/generated/numpy.load.html)
+    """
+
+    code = "OOM402"
+    slug = "eager-dataset"
+    severity = Severity.WARNING
+    fixable = Safety.DISPLAY
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the reads of whole data sets that a dataset keeps."""
+        for load in eager_loads(module, project):
+            if proven_small(module, load.node):
+                continue
+            size = bytes_of(module, load.node)
+            message = f"{load.words} before the first sample{size}, and {kept_where(load)}: {WORKERS}"
+            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=lazily(load))

@@ -1,0 +1,100 @@
+"""OOM405 tolist-inflation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Confidence, Severity
+from oomlint.memory.inflation import listed
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class TolistInflation(Rule):
+    """A large array is turned into a list of Python objects.
+
+    ## What it does
+
+    Checks for a `Dataset` that keeps `array.tolist()`, `list(array)`, `frame.values.tolist()` or `frame.to_dict("records")` of a large array or
+    frame, from its `__init__`, its methods or the functions that they call.
+
+    It is silent where the array is proven small, for labels, ids, splits and indices, for the names of columns and unique values, for what is
+    written out (`json.dump`), and for a single sample.
+
+    ## Why is this bad
+
+    A number in an array has four or eight bytes. In a list it is an object of 24 to 32 bytes, and a pointer of eight; each row is a list of its
+    own (measured with CPython 3.11 and NumPy 2.4):
+
+    | array | as an array | as a list |
+    |---|---|---|
+    | 4,000,000 pairs of `int64` | 64 MB | 610 MB (9.5 x) |
+    | 4,000,000 pairs of `float32` | 32 MB | 608 MB (19 x) |
+    | 4,000,000 numbers of `float32` | 16 MB | 128 MB (8 x) |
+
+    And such a list is no longer shared by the workers: under fork each of them copies the pages as it counts references, until it has the whole
+    of it (OOM110).
+
+    ## Example
+
+    ```python
+    import numpy as np
+    from torch.utils.data import Dataset
+
+
+    class Interactions(Dataset):
+        def __init__(self, interactions: np.ndarray):
+            self.interactions = interactions.tolist()
+
+        def __len__(self):
+            return len(self.interactions)
+
+        def __getitem__(self, index):
+            user, item, rating = self.interactions[index]
+            return user, item, rating
+    ```
+
+    ## Use instead
+
+    ```python
+    import numpy as np
+    from torch.utils.data import Dataset
+
+
+    class Interactions(Dataset):
+        def __init__(self, interactions: np.ndarray):
+            self.interactions = interactions
+
+        def __len__(self):
+            return len(self.interactions)
+
+        def __getitem__(self, index):
+            user, item, rating = self.interactions[index]
+            return user, item, rating
+    ```
+
+    ## Fix safety
+
+    There is none: who reads the list gets NumPy scalars from an array instead of `int` and `float`, and an array has no `append`, `extend` and
+    `in` of rows. For the default `collate_fn` both are the same.
+
+    ## References
+
+    - [numpy.ndarray.tolist](https://numpy.org/doc/stable/reference/generated/numpy.ndarray.tolist.html)
+    - [pytorch/pytorch#13246](https://github.com/pytorch/pytorch/issues/13246)
+    """
+
+    code = "OOM405"
+    slug = "tolist-inflation"
+    severity = Severity.WARNING
+    fixable = None
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield large arrays and tables that a dataset keeps as lists of Python objects."""
+        for one in listed(module, project):
+            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related)

@@ -1,0 +1,109 @@
+"""OOM406 torch-load-dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Confidence, Safety, Severity
+from oomlint.memory.eager import torch_loads
+from oomlint.memory.load_fixes import torch_mapped
+from oomlint.memory.load_words import bytes_of, kept_where, proven_small, related
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+
+class TorchLoadDataset(Rule):
+    """A file of tensors is read into memory as a whole, although it could be mapped.
+
+    ## What it does
+
+    Checks for `torch.load(path)` of data (not of a model) without `mmap=True` in the `__init__` of a `Dataset`, in what it calls, or in a factory
+    that passes the result to a dataset.
+
+    It is silent for checkpoints, weights and states of optimizers, for one small file per sample in `__getitem__`, for labels, splits and
+    statistics, and where `mmap` is given. For a loop over many files OOM402 speaks.
+
+    ## Why is this bad
+
+    `torch.load` reads every tensor of the file, of all splits and fields, before the first step. With `mmap=True` a tensor is a map of the file:
+    only what is indexed is read, as page cache, which the system can drop and which all processes share. For a file of 131 MB (measured with
+    torch 2.13.0):
+
+    | code | memory after | at its peak |
+    |---|---|---|
+    | `torch.load(path)` | +132 MB | +132 MB |
+    | `torch.load(path, mmap=True)` | +0 MB | +0 MB |
+
+    This holds in one process and under fork. Where workers are started by spawn or forkserver, tensors of both kinds are moved to shared memory,
+    once: 131 MB.
+
+    ## Example
+
+    ```python
+    import torch
+    from torch.utils.data import Dataset
+
+
+    class Epochs(Dataset):
+        def __init__(self, path):
+            data = torch.load(path)
+            self.samples = data["samples"]
+            self.labels = data["labels"]
+
+        def __len__(self):
+            return len(self.samples)
+
+        def __getitem__(self, index):
+            return self.samples[index], self.labels[index]
+    ```
+
+    ## Use instead
+
+    ```python
+    import torch
+    from torch.utils.data import Dataset
+
+
+    class Epochs(Dataset):
+        def __init__(self, path):
+            data = torch.load(path, mmap=True)
+            self.samples = data["samples"]
+            self.labels = data["labels"]
+
+        def __len__(self):
+            return len(self.samples)
+
+        def __getitem__(self, index):
+            return self.samples[index], self.labels[index]
+    ```
+
+    ## Fix safety
+
+    `mmap=True` is added: unsafe. It needs torch 2.1, a path (an open file raises `ValueError`) and a file in the format of torch 1.6 and later
+    (an older one raises `RuntimeError`). What is written to such a tensor stays in the process, and the file must not change while it is mapped.
+    NumPy arrays in the file are read as before.
+
+    ## References
+
+    - [torch.load](https://docs.pytorch.org/docs/stable/generated/torch.load.html)
+    - [PyTorch: serialization semantics](https://docs.pytorch.org/docs/stable/notes/serialization.html)
+    """
+
+    code = "OOM406"
+    slug = "torch-load-dataset"
+    severity = Severity.WARNING
+    fixable = Safety.UNSAFE
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the files of tensors that are read whole and kept by a dataset."""
+        for load in torch_loads(module, project):
+            if proven_small(module, load.node):
+                continue
+            size = bytes_of(module, load.node)
+            message = f"All tensors of the file are read before the first sample{size}, and what is read {kept_where(load)}; `mmap=True` reads what is indexed"
+            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=torch_mapped(load))
