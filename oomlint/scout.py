@@ -47,7 +47,8 @@ _READS = frozenset(
 )
 # Calls that make an array or a tensor of a given shape.
 MAKERS: Final = frozenset("zeros ones empty full rand randn random random_sample standard_normal normal uniform randint integers".split())
-_LARGE = re.compile(r"\b[1-9][\d_]{4,}\b|\*\*|<<")
+BUILDERS: Final = frozenset({"__init__", "setup"})  # where a model makes what it keeps
+LARGE_NUMBER: Final = 10_000  # no array is large without a dimension above
 READER_NAME: Final = re.compile(r"(^|_)(un)?(load|read|pickle)(s|er|ing)?(_|$)|(^|_)parse_(?!args|known|opt|config|cfg|yaml|json|env)")
 _NOT_DATA = re.compile(
     r"state_dict|checkpoint|ckpt|pretrained|weights|model|config|cfg|yaml|json|toml|env|dotenv|module|plugin|extension|ext$|library|backbone|optimizer|tokenizer|vocab"
@@ -113,11 +114,6 @@ class Triage:
 def is_worker_word(keyword: str) -> bool:
     """Whether the name of a keyword may speak of worker processes."""
     return _WORKER_WORD.search(keyword) is not None
-
-
-def speaks_large(text: str) -> bool:
-    """Whether a text has a number that could make an array large."""
-    return _LARGE.search(text) is not None
 
 
 def is_reader(name: str) -> bool:
@@ -200,7 +196,8 @@ class _Look:
         self.loaders = words.loaders
         self.steps = words.steps
         self.notebook = notebook
-        self.large = "Module" in text and speaks_large(text)
+        self.makes = False  # a class makes an array when its objects are built
+        self.large = False  # there is a number that could make it a large one
         self.devices = _DEVICES.search(text) is not None
         self.empties: set[str] = set()  # what starts as an empty dictionary or a row of placeholders
         self.outer: set[str] = set()  # names that functions declare global
@@ -221,6 +218,8 @@ class _Look:
             self._many(tree.body)
             self._leave()
         except _Found:
+            return True
+        if self.makes and self.large:
             return True
         self.empties.discard("")
         return not self.aliases.isdisjoint(self.called) or not self.empties.isdisjoint(self.stores)
@@ -447,6 +446,10 @@ class _Look:
             self.here.loader = True
         self._one(node.value)
 
+    def _constant(self, node: ast.Constant) -> None:
+        if type(node.value) is int and node.value > LARGE_NUMBER:
+            self.large = True
+
     def _row(self, node: ast.ListComp) -> None:
         part = node.generators[0]
         if self.speaks and isinstance(node.elt, ast.Name) and isinstance(part.target, ast.Name) and node.elt.id == part.target.id and not part.ifs:
@@ -458,6 +461,9 @@ class _Look:
         self.called.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
             raise _Found
+        if name == "Parameter" and node.args and isinstance(node.args[0], ast.Call) and _name(node.args[0].func) in MAKERS:
+            self._below(node.args[0])  # weights are what a model is
+            return
         here = self.here
         if name in self.steps and here.loops and not (name == "update" and _fills(node)):
             here.steps = True
@@ -484,8 +490,10 @@ class _Look:
 
     def _reads(self, name: str, node: ast.Call) -> bool:
         """Whether a call may open a file, or bring one into memory."""
-        if name in _READS or name == "File" or (self.large and name in MAKERS):
+        if name in _READS or name == "File":
             return True
+        if name in MAKERS and getattr(self.here.node, "name", "") in BUILDERS:
+            self.makes = True
         base = node.func
         while isinstance(base, ast.Attribute):
             base = base.value
@@ -552,7 +560,7 @@ _HANDLERS: dict[type, Callable[[_Look, Any], None]] = {
     ast.Attribute: _Look._attribute,  # noqa: SLF001
     ast.ListComp: _Look._row,  # noqa: SLF001
     ast.Call: _Look._call,  # noqa: SLF001
-    ast.Constant: lambda _look, _node: None,
+    ast.Constant: _Look._constant,  # noqa: SLF001
 }
 
 

@@ -105,6 +105,7 @@ LEFT_ALONE = {
     .replace("        return", "          return")
     .replace("loader =", "  return H5\n\n\nH5 = make()\nloader ="),
     "an object built where an error is waited for": h5(after="def get(path):\n    try:\n        return H5(path)\n    except OSError:\n        return None\n"),
+    "an object built where a test waits for an error": h5(after="def test():\n    with pytest.raises(OSError):\n        H5('nowhere')\n\n"),
     "an environment that may be written": h5().replace("h5py", "lmdb").replace('lmdb.File(path, "r")', "lmdb.open(path, lock=False)"),
     "a transaction that writes": h5()
     .replace("import h5py", "import lmdb")

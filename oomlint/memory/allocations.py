@@ -19,12 +19,14 @@ from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.shapes import allocation, counts_samples
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External
-from oomlint.scout import MAKERS, speaks_large
+from oomlint.scout import BUILDERS, LARGE_NUMBER, MAKERS
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Place
+    from oomlint.memory.kept import Keeper
     from oomlint.memory.shapes import Bytes
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
@@ -67,22 +69,21 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
     evaluator = evaluator_of(project)
     plain = evaluator.calls.plain_frame(module, scope)
     made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
-    sizes = [
-        size for frame in (evaluator.calls.frames(module, scope)[:_MOST_FRAMES] or [plain]) if (size := allocation(made, call, evaluator, frame)) is not None
-    ]
-    if not sizes or any(a.keyword is not None and a.keyword.value == "device" and "meta" in module.code(a.value) for a in call.args):
+    size = allocation(made, call, evaluator, plain)
+    if size is None or any(a.keyword is not None and a.keyword.value == "device" and "meta" in module.code(a.value) for a in call.args):
         return None
-    size = max(sizes, key=lambda one: one.least)
-    large = size.item is not None and size.least >= project.settings.large_array
-    each = not large and _each_sample(module, scope, call, size)
-    if not large and not each:
-        return None
-    keepers = kept_of(project).of(module, call) if speaks else ()
-    keepers = tuple(k for k in keepers if not k.given and (k.owner is not None or _in_data_module(project, module, scope)))
-    keeper = next((k for k in keepers if not any(small_name(name) for name in (*k.names[:1], *k.names[-1:]))), None)
+    large, each = _is_large(project, size), False
+    keeper: Keeper | None = None
     related: tuple[Place, ...] = ()
+    if speaks and (large or any(isinstance(number, str) for number in size.dimensions)):
+        keeper = _keeper(project, module, scope, call)
     if keeper is not None:
-        owner: str | None = keeper.words
+        frames = evaluator.calls.frames(module, scope)[:_MOST_FRAMES]
+        sizes = [size, *(one for frame in frames if (one := allocation(made, call, evaluator, frame)) is not None)]
+        size = max(sizes, key=lambda one: one.least)
+        large = _is_large(project, size)
+        each = not large and _each_sample(module, scope, call, size)
+        owner: str | None = keeper.words if large or each else None
         own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
         related = () if (own.path, own.row) == (there.path, there.row) else (there,)
     else:
@@ -95,6 +96,24 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
     if each:
         message += ": one row for every sample"
     return Allocation(call, message, Confidence.HIGH if size.exact is not None else Confidence.MEDIUM, related)
+
+
+def _is_large(project: Project, size: Bytes) -> bool:
+    return size.item is not None and size.least >= project.settings.large_array
+
+
+def _keeper(project: Project, module: Module, scope: Scope, call: cst.Call) -> Keeper | None:
+    """The dataset that keeps the array, which it made itself."""
+    for one in kept_of(project).of(module, call):
+        made = not one.given and (one.owner is not None or _in_data_module(project, module, scope))
+        if made and not any(small_name(name) for name in (*one.names[:1], *one.names[-1:])):
+            return one
+    return None
+
+
+def _speaks_large(module: Module) -> bool:
+    """Whether the module has a number that could make an array large: the same question that the scout asks."""
+    return any(isinstance(node, cst.Integer) and int(node.evaluated_value) > LARGE_NUMBER for node in descend(module.tree.module))
 
 
 def _each_sample(module: Module, method: Scope, call: cst.Call, size: Bytes) -> bool:
@@ -138,7 +157,7 @@ def _in_data_module(project: Project, module: Module, scope: Scope) -> bool:
 def _owner(project: Project, module: Module, method: Scope, call: cst.Call) -> str | None:
     """The attribute or buffer of a module or data module that keeps the array, in words."""
     owner = method.parent
-    if owner is None or not owner.is_class or not speaks_large(module.code(module.tree.module)):
+    if owner is None or not owner.is_class or method.name not in BUILDERS or not _speaks_large(module):
         return None
     cls = ClassRef(module, owner)
     if not any(isinstance(b, External) and b.name.startswith(_BASES) for b in evaluator_of(project).lineage(cls)) or not constructions_of(project).builds(

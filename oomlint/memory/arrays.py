@@ -12,7 +12,9 @@ from oomlint.memory.attribute_names import annotates, looks_like_data, small_nam
 from oomlint.memory.construction import constructions_of
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.kept import kept_of
+from oomlint.memory.kept_files import keeps_many
 from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.openings import openings_of
 from oomlint.memory.reads import WHOLE, Reads, read_calls_of, small_file
 from oomlint.memory.whole_reads import Store, whole_reads_of
 from oomlint.model import names
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 _LONGEST: Final = 7  # names on the way of a sample
 _MOST_FRAMES: Final = 4
 _ASKS: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|eager|lazy", re.IGNORECASE)
+_ASKS_SIZE: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|eager|lazy|limit|budget|max_size", re.IGNORECASE)
 _TESTS: Final = re.compile(rb"^\s*(async )?def test_|^import (pytest|unittest)|^from (pytest|unittest)|unittest\.TestCase", re.MULTILINE)
 _IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
 _IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
@@ -94,13 +97,23 @@ class Arrays:
                     if filled is not None and filled < _SMALL:
                         continue
                 keepers = self._large(self.kept.of(module, one.node))
-                if keepers and not self._optional(module, scope, one.node):
+                if keepers and not self._optional(module, scope, one.node) and not self._optional_keeper(keepers[0]):
                     yield Load(module, scope, one.node, one.what.words, keepers, keepers[0].many, whole=one)
 
     def _optional(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
-        """Whether the read is one that the user has to ask for: ``if in_memory:``, and it is not so by default."""
+        """Whether the read is one that the user has to ask for (``if in_memory:``), and it is not so by default; or one that asks for its size first."""
+        if self._asked(module, scope, node, _ASKS):
+            return True
+        sites = self.evaluator.calls.sites(module, scope)[:_MOST_FRAMES] if scope.parent is not None and scope.name != "__init__" else []
+        return bool(sites) and all(self._asked(site.module, site.scope, site.call, _ASKS_SIZE) for site in sites)
+
+    def _optional_keeper(self, keeper: Keeper) -> bool:
+        return self._asked(keeper.module, keeper.module.walk.scope_at(keeper.node), keeper.node, _ASKS)
+
+    def _asked(self, module: Module, scope: Scope, node: cst.CSTNode, words: re.Pattern[str]) -> bool:
         for test, wanted in path_conditions(module.walk, scope, node):
-            if not isinstance(test, cst.Name | cst.Attribute | cst.Call) or _ASKS.search(module.code(test)) is None:
+            inner = test.left if isinstance(test, cst.Comparison) else test
+            if words.search(module.code(inner if words is _ASKS else test)) is None or not isinstance(inner, cst.Name | cst.Attribute | cst.Call):
                 continue
             frames = self.evaluator.calls.frames(module, scope)[:_MOST_FRAMES]
             verdicts = [verdict for frame in frames for verdict, picks, _ in self.evaluator.truth(test, frame) if is_usual(picks)]
@@ -132,12 +145,17 @@ class Arrays:
             if scope.is_class or self.constructions.per_item(module, scope):
                 continue
             for read in self.reads.in_scope(module, scope):
-                if self._handed_on(read) or small_file(module, read.path):
+                if self._handed_on(read) or small_file(module, read.path) or self._stays_open(module, read):
                     continue
                 keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place)))
                 keepers = tuple(k for k in keepers if self._counts(read, k))
-                if keepers and not self._optional(module, scope, read.node):
+                if keepers and not self._optional(module, scope, read.node) and not self._optional_keeper(keepers[0]):
                     yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read)
+
+    def _stays_open(self, module: Module, read: Read) -> bool:
+        """Whether the call opens a file that is read later: a lazy image, an archive."""
+        opening = openings_of(self.project).at(module, read.node)
+        return opening is not None and keeps_many(opening, self.project)
 
     def _handed_on(self, read: Read) -> bool:
         """Whether the function that the read stands in is a reader itself: its callers are the place."""
@@ -178,7 +196,11 @@ class Arrays:
 
 def is_test(module: Module) -> bool:
     """Whether a module holds tests: their data are small."""
-    return _TESTS.search(module.project.raw(module.path)) is not None
+    key = ("tests", module.path)
+    known = module.project.memo.get(key)
+    if known is None:
+        known = module.project.memo[key] = _TESTS.search(module.project.raw(module.path)) is not None
+    return bool(known)
 
 
 def arrays_of(project: Project) -> Arrays:

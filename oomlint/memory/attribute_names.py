@@ -64,6 +64,9 @@ _AFFIX: Final = re.compile(
 _SMALL_AXIS: Final = frozenset("coordinate coordinates coord coords grid axis t pos_boxes name names lat lon latitude longitude xyz_min xyz_max".split())
 
 
+_SMALL_WORDS: Final = frozenset({"label", "labels", "lbl", "lbls", "target", "targets"})
+
+
 def small_name(name: str) -> bool:
     """Whether a variable, key or attribute names one small value a sample, an axis, settings or a summary."""
     name = name.lower().strip("_")
@@ -72,4 +75,4 @@ def small_name(name: str) -> bool:
         if bare == name:
             break
         name = bare
-    return small_by_name(name) or name in _SMALL_AXIS or re.split(r"[-_]", name)[-1] in _SMALL_AXIS
+    return small_by_name(name) or not _SMALL_WORDS.isdisjoint(name.split("_")) or name in _SMALL_AXIS or re.split(r"[-_]", name)[-1] in _SMALL_AXIS

@@ -114,14 +114,12 @@ class Constructions:
     def _by_default(self, module: Module, iterable: cst.BaseExpression) -> int | None:
         """Elements of ``paths[:most]`` where nobody calls the function, and ``most`` has a default."""
         scope = module.walk.scope_at(iterable)
-        if any(frame.bound is not None for frame in self.evaluator.calls.frames(module, scope)):
-            return None
         given = {p.name.value: p.default for p in names.parameters(scope)}
         for one in _slices(scope, iterable):
             part = one.slice[0].slice if len(one.slice) == 1 else None
             upper = part.upper if isinstance(part, cst.Slice) else None
             default = given.get(upper.value) if isinstance(upper, cst.Name) else None
-            if isinstance(default, cst.Integer):
+            if isinstance(default, cst.Integer) and not any(frame.bound is not None for frame in self.evaluator.calls.frames(module, scope)):
                 return int(default.evaluated_value)
         return None
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _CORPUS: Final = re.compile(r"corpus|corpora|sentences|documents|raw_text|text_file|dialog", re.IGNORECASE)
+_FILES: Final = re.compile(rb"h5py|zarr|h5pickle|netCDF4|tables")
 _THROUGH: Final = frozenset({"tqdm", "enumerate", "readlines", "splitlines", "iter", "list", "islice", "trange"})
 _MOST_RELATED: Final = 4
 
@@ -96,7 +97,7 @@ def _helpers(module: Module, project: Project) -> Iterator[Load]:
             frame = evaluator.calls.plain_frame(module, method)
             for call in method.calls:
                 for alt in evaluator.values(call.func, frame)[:2]:
-                    if isinstance(alt.value, FunctionRef) and alt.value.this is None:
+                    if isinstance(alt.value, FunctionRef) and alt.value.this is None and _FILES.search(project.raw(alt.value.module.path)):
                         load = _load_of(project, alt.value, module, method, call)
                         if load is not None:
                             yield load
@@ -114,6 +115,8 @@ def _load_of(project: Project, function: FunctionRef, module: Module, method: Sc
 
 def _corpora(module: Module, project: Project) -> Iterator[Load]:
     """Text corpora that a dataset keeps line by line."""
+    if _CORPUS.search(module.source.text) is None:
+        return
     evaluator = evaluator_of(project)
     kept = kept_of(project)
     for scope in module.walk.scopes:

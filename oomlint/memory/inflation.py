@@ -148,7 +148,7 @@ def _made(module: Module, project: Project, scope: Scope, node: cst.BaseExpressi
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _is_generator(project, module, scope, node.func.value):
             size = allocation(f"numpy.{node.func.attr.value}", node, evaluator, frame)
             if size is not None:
-                return f"numpy.{node.func.attr.value}", size, node
+                return f"Generator.{node.func.attr.value}", size, node
     return None
 
 
@@ -202,16 +202,16 @@ def _typed(module: Module, call: cst.Call, inner: cst.BaseExpression, name: str)
     last = name.rpartition(".")[2]
     if not isinstance(inner, cst.Call) or not inner.args or any(a.star for a in inner.args) or len(call.args) != 1:
         return None
-    drawn = last in {"random", "standard_normal"} and not name.startswith("numpy.random")
+    drawn = last in {"random", "standard_normal"} and name.startswith("Generator")  # the old generators take no type
     if (last not in _TYPED and not drawn) or any(a.keyword is not None and a.keyword.value == "dtype" for a in inner.args):
         return None
     if len([a for a in inner.args if a.keyword is None]) > (2 if last == "full" else 1):
         return None
     text = Text(module.tree)
-    last_end = text.span(inner.args[-1].value)[1]
     start, end = text.span(call)
     inner_end = text.span(inner)[1]
-    written = text.text[start:last_end] + f", dtype={module.code(call.args[0].value)}" + text.text[last_end:inner_end]
+    given = text.text[start : inner_end - 1].rstrip().rstrip(",")
+    written = f"{given}, dtype={module.code(call.args[0].value)})"
     return Fix(Safety.UNSAFE, "make it of that type at once", (text.replaced(start, end, written),))
 
 

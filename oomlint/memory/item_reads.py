@@ -257,9 +257,9 @@ class ItemReads(ItemContexts):
             uses.other = True
             return
         uses.names.add(name)
-        text = Text(where.module.tree)
-        start = text.span(target)[0]
-        walk = where.module.walk
+        text, walk = Text(where.module.tree), where.module.walk
+        holder = walk.parents.get(target)
+        start = text.span(holder if isinstance(holder, cst.NamedExpr) else walk.statement_of(target))[1]  # what the name held before is another matter
         others = [
             (text.span(effect.statement), walk.parents.get(walk.parents.get(effect.statement, effect.statement)))
             for effect in scope.effects.get(name, ())

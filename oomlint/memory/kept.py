@@ -34,7 +34,7 @@ _STEPS: Final = 4_000  # for one read
 _SMALL_ATTRIBUTES: Final = frozenset("shape size ndim dtype nbytes columns index device itemsize name names".split())
 _SMALL_METHODS: Final = frozenset(
     "mean std sum max min any all item argmax argmin nunique unique keys count index close var prod median nonzero dim numel size tell "
-    "startswith endswith find isdigit load_state_dict eval train info describe head __len__ quantile nanmean group groups apply_ is_cuda".split(),
+    "decode startswith endswith find isdigit load_state_dict eval train info describe head __len__ quantile nanmean group groups apply_ is_cuda".split(),
 )
 _SMALL_FUNCTIONS: Final = frozenset(
     "len sum max min print range isinstance type any all hash repr mean std var median unique count_nonzero bincount Counter amax amin argmax argmin "
@@ -43,6 +43,7 @@ _SMALL_FUNCTIONS: Final = frozenset(
     "getattr set linspace".split(),
 )
 _REDUCES: Final = frozenset({"mean", "std", "sum", "max", "min", "amax", "amin", "median"})  # of one sample they may be arrays
+_DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module", re.IGNORECASE)
 _FILES: Final = re.compile(r"path|file|glob|listdir|walk|iterdir|\bfn|fname|json|scandir")
 _JOINS: Final = frozenset("stack array concatenate vstack hstack dstack column_stack row_stack asarray cat concat tensor".split())
 _SCALARS: Final = frozenset({"int", "float", "bool", "str"})  # of a part they are the part
@@ -133,6 +134,7 @@ class Kept:
         self.constructions = constructions_of(project)
         self._uses: dict[Scope, dict[str, list[tuple[int, cst.Name]]]] = {}
         self._order: dict[Scope, dict[cst.CSTNode, int]] = {}
+        self._spoken: dict[str, bool] = {}
         self._passes: dict[tuple[Scope, str], frozenset[int | None]] = {}
         self._memo: dict[tuple[cst.CSTNode, int | None], tuple[Keeper, ...]] = {}
 
@@ -599,9 +601,21 @@ class Kept:
         if key in search.seen:
             return
         search.seen.add(key)
+        if not self._used_for_data(module, scope):
+            return
         for site in self.evaluator.calls.sites(module, scope)[:_MOST_SITES]:
             if not self.constructions.per_item(site.module, site.scope):
                 self._climb(search, site.module, site.call, replace(going, many=going.many or self.repeats(site.module, site.call)))
+
+    def _used_for_data(self, module: Module, scope: Scope) -> bool:
+        """Whether some file that names the function speaks of data sets or loaders: a look at the text, before anything is parsed."""
+        name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
+        known = self._spoken.get(name)
+        if known is None:
+            project, word = self.project, name.encode()
+            paths = {*project.files(), module.path}
+            known = self._spoken[name] = any(word in project.raw(path) and _DATA_WORDS.search(project.raw(path)) for path in paths)
+        return known
 
     # -- loops ---------------------------------------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ _SLOTTED: Final = frozenset({"define", "frozen", "mutable", "attrs"})
 _REMOVES: Final = frozenset("unlink rmtree removedirs TemporaryDirectory NamedTemporaryFile TemporaryFile mkstemp mkdtemp".split())
 _UNPICKLABLE: Final = frozenset({Kind.HANDLE, Kind.H5, Kind.LOCK, Kind.GENERATOR, Kind.FUNCTION})
 _ENDS: Final = frozenset({"close", "__enter__", "__exit__", "detach"})
+_WAITS: Final = frozenset({"raises", "assertRaises", "assertRaisesRegex", "suppress"})
 _BY_NAME: Final = frozenset({"setattr", "delattr"})
 
 
@@ -188,12 +189,14 @@ def _spelt(node: cst.CSTNode) -> str:
 
 
 def _awaited(module: Module, call: cst.Call) -> bool:
-    """Whether a call stands in the body of a ``try`` with handlers, in its own function."""
+    """Whether an exception of a call is waited for in its own function: by ``try`` with handlers, or by ``with`` ``raises`` or ``suppress``."""
     child: cst.CSTNode = call
     for here in module.walk.ancestors(call):
         if isinstance(here, cst.FunctionDef | cst.ClassDef | cst.Lambda):
             return False
         if isinstance(here, cst.Try | cst.TryStar) and child is here.body and here.handlers:
+            return True
+        if isinstance(here, cst.With) and any(isinstance(item.item, cst.Call) and names.last_name(item.item.func) in _WAITS for item in here.items):
             return True
         child = here
     return False

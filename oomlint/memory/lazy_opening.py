@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _READS: Final = {
     Opens.H5: frozenset({"h5py.File", "h5py._hl.files.File"}),
     Opens.LMDB: frozenset({"lmdb.open", "lmdb.Environment"}),
-    Opens.MEMMAP: frozenset({"numpy.memmap", "numpy.load"}),
+    Opens.MEMMAP: frozenset({"numpy.memmap", "numpy.load", "numpy.lib.format.open_memmap"}),
     Opens.NPZ: frozenset({"numpy.load"}),
 }
 _PARTS: Final = {Opens.H5: frozenset({"[", ".get("}), Opens.LMDB: frozenset({".begin(", ".cursor("})}  # how a part is asked for

@@ -66,6 +66,9 @@ class H5Object:
 
 _LONGEST: Final = 60
 _DEEPEST: Final = 12
+_WHOLE: Final = re.compile(rb"\[(:|\(\)|\.\.\.)\]")
+_CLASS: Final = re.compile(rb"^class ", re.MULTILINE)
+_BUDGET: Final = 300  # questions for one outermost question
 _MOST: Final = 6
 _OPENERS: Final = {
     name: store
@@ -114,6 +117,8 @@ class Stored:
         self._signed: dict[str, frozenset[Store]] | None = None
         self._around: dict[Module, frozenset[Store]] = {}
         self._active: set[tuple[str, cst.CSTNode, Frame]] = set()
+        self._spent = 0  # questions since the outermost one
+        self._cuts = 0  # questions that were not answered
 
     def dataset(self, node: cst.BaseExpression, frame: Frame) -> H5Object | None:
         """The array in a file that an expression is; ``None`` for what is read from one, for a file, and where nobody knows."""
@@ -126,16 +131,22 @@ class Stored:
         if key in self._objects:
             return self._objects[key]
         mark = ("object", node, frame)
-        if mark in self._active or len(self._active) > _DEEPEST:
+        if not self._active:
+            self._spent = 0
+        self._spent += 1
+        if mark in self._active or len(self._active) > _DEEPEST or self._spent > _BUDGET:
+            self._cuts += 1
             return None
         self._active.add(mark)
+        cuts = self._cuts
         try:
             found = self._stored(node, frame)
         finally:
             self._active.discard(mark)
         if found is not None:
             found = replace(found, node=node, frame=frame)
-        if found is not None or not self._active:
+        # What rests on a question that was cut short is not kept.
+        if found is not None or not self._active or cuts == self._cuts:
             self._objects[key] = found
         return found
 
@@ -363,14 +374,23 @@ class Stored:
                 return found
         return None
 
+    def speaks_of(self, module: Module) -> frozenset[Store]:
+        """What kinds of files the code of a module may read: those that its text speaks of, or a class of it may get from a neighbour."""
+        text = self.project.raw(module.path)
+        return self._signs(module) if _WHOLE.search(text) and _CLASS.search(text) else _spoken_of(text)
+
+    def speaks_of_maps(self, module: Module) -> bool:
+        """Whether the text of the module itself speaks of memory maps."""
+        return Store.MEMMAP in _spoken_of(self.project.raw(module.path))
+
     def _signs(self, module: Module) -> frozenset[Store]:
         """What kinds of files a module's text speaks of, or that of a file that imports it or is imported by it: nobody else can hand it an array."""
         if self._signed is None:
             texts = ((path, self.project.raw(path)) for path in self.project.files())
             self._signed = {path: found for path, text in texts if (found := _spoken_of(text))}
-        own = _spoken_of(self.project.raw(module.path))
         known = self._around.get(module)
         if known is None:
+            own = _spoken_of(self.project.raw(module.path))
             text, pattern = self.project.raw(module.path), _imports(module.path)
             near = (
                 found

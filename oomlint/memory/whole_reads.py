@@ -208,13 +208,14 @@ class WholeReads(Stored):
         """All reads of whole arrays that are written in the code of a scope, in the order of the text."""
         known = self._scopes.get(scope)
         if known is None:
-            signs = self._signs(module)
+            signs = self.speaks_of(module)
             known = self._scopes[scope] = list(self._in_scope(module, scope, signs)) if signs else []
         return known
 
     def _in_scope(self, module: Module, scope: Scope, signs: frozenset[Store]) -> Iterator[WholeRead]:
         frame = self.evaluator.calls.plain_frame(module, scope)
-        maps = Store.MEMMAP in signs
+        # Nearly everything can copy a map: that is asked only where the module itself speaks of maps.
+        maps = Store.MEMMAP in signs and self.speaks_of_maps(module)
         forms = cst.Subscript | cst.Attribute | cst.Call | cst.ListComp
         if maps:
             forms |= cst.BinaryOperation

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.memory.arrays import is_test
 from oomlint.memory.handles import handles_of
 from oomlint.memory.kept_files import keeps_many
 from oomlint.memory.openings import openings_of
@@ -29,9 +30,9 @@ class H5OpenUnclosed(Rule):
     Checks for functions that open an `h5py.File`, or build an object of one, and leave the closing to chance: no `with`, no `close()` on the way out,
     nobody else who takes the file over. `h5py.File(path)["x"][i]` in one expression counts too.
 
-    It is silent where the file is closed in any way, be it by a function that gets it, `contextlib.closing`, an `ExitStack`, `atexit` or `del`; where the
-    file itself is returned or yielded, or kept on an object or in a container, which other rules look at; where it is given to what cannot be looked into;
-    and at the top level of a module, except where it takes the name of the `with` around it, which then closes something else.
+    It is silent in tests; where the file is closed in any way, be it by a function that gets it, `contextlib.closing`, an `ExitStack`, `atexit` or
+    `del`; where the file itself is returned or yielded, or kept on an object or in a container, which other rules look at; where it is given to what
+    cannot be looked into; and at the top level of a module, except where it takes the name of the `with` around it, which then closes something else.
 
     ## Why is this bad
 
@@ -109,7 +110,7 @@ class H5OpenUnclosed(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open an HDF5 file which nothing closes."""
-        if "File" not in module.source.text:
+        if "File" not in module.source.text or is_test(module):
             return
         for opening in openings_of(project).of(module):
             trail = unclosed(opening, project)
