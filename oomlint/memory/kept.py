@@ -99,6 +99,7 @@ class _Going:
     inside: str = ""  # the attribute of an object that holds it
     listed: bool = False  # it is in a list, not yet in an array
     given: bool = False  # it was handed to a dataset
+    rebuilt: bool = False  # its elements are in another container than they were read into
     passed: tuple[Passed, ...] = ()
     depth: int = 0
 
@@ -331,7 +332,7 @@ class Kept:
         for root in made:
             for use in descend(root):
                 if isinstance(use, cst.Name) and use.value in wanted and self._reaches(module, use, root):
-                    self._climb(search, module, holder, replace(going, part=False, collected=going.collected or use is not root))
+                    self._climb(search, module, holder, replace(going, part=False, collected=going.collected or use is not root, rebuilt=True))
                     return
 
     @staticmethod
@@ -373,7 +374,13 @@ class Kept:
                 module,
                 call,
                 call.func.value,
-                replace(going, collected=going.collected or (going.part and not isinstance(arg.value, cst.Name)), part=False, listed=last == "append"),
+                replace(
+                    going,
+                    collected=going.collected or (going.part and not isinstance(arg.value, cst.Name)),
+                    rebuilt=going.rebuilt or going.part,
+                    part=False,
+                    listed=last == "append",
+                ),
             )
             return None
         if last in _SMALL_FUNCTIONS or (isinstance(call.func, cst.Attribute) and last in _LOOKS_UP):
@@ -589,7 +596,7 @@ class Kept:
 
     def _returned(self, search: _Search, module: Module, scope: Scope, going: _Going) -> None:
         if search.inside is not None:
-            if scope is search.inside and not going.part and (search.parts or not going.collected):
+            if scope is search.inside and not going.part and (search.parts or not (going.collected or going.rebuilt)):
                 search.returns.add(going.index)
             return
         if not isinstance(scope.node, cst.FunctionDef) or going.part or going.depth >= _DEEPEST or self.constructions.per_item(module, scope):
