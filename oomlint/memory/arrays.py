@@ -166,7 +166,8 @@ class Arrays:
         if read.kind not in WHOLE and len(keeper.names) > (_LONGEST if keeper.owner is not None else _LONGEST // 2):
             return False
         if keeper.many:
-            if read.kind is Reads.RECORDS:
+            # Records and tables say something of the samples more often than they hold them: what counts is one file for each.
+            if read.kind is Reads.RECORDS or read.name.startswith("pandas."):
                 return self.kept.over_files(read.module, read.node)
             return read.kind is not Reads.TEXT or looks_like_data(keeper.attribute)
         if self.constructions.few(read.module, read.node):
@@ -175,7 +176,7 @@ class Arrays:
             return False
         if keeper.owner is None or any(looks_like_data(name) for name in keeper.names[-2:]):
             return True
-        if read.kind is Reads.OBJECT and annotates(keeper.names[-1]):
+        if annotates(keeper.names[-1]):
             return False
         # `__getitem__` reads a file for each sample: what was loaded before is an index of them.
         return not self._reads_files(keeper)

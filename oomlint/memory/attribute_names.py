@@ -64,7 +64,10 @@ _AFFIX: Final = re.compile(
 _SMALL_AXIS: Final = frozenset("coordinate coordinates coord coords grid axis t pos_boxes name names lat lon latitude longitude xyz_min xyz_max".split())
 
 
-_SMALL_WORDS: Final = frozenset({"label", "labels", "lbl", "lbls", "target", "targets"})
+_SMALL_WORDS: Final = frozenset(
+    "label labels lbl lbls target targets encoder encoders scaler scalers normalizer normalizers binarizer vectorizer vocab vocabulary codebook idtable ids "
+    "tokenizer processor checkpoint ckpt weights config cfg".split(),
+)
 
 
 def small_name(name: str) -> bool:

@@ -314,7 +314,7 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
         for call in scope.calls:
             what = _list_of(module, call)
             keeper = _keeper(module, project, call) if what is not None else None
-            if keeper is None or what is None:
+            if keeper is None or what is None or keeper.collected or len(keeper.names) > _LONGEST:
                 continue
             content = operand(project, module, scope, what)
             if content is not None and "column" not in content.words and (content.size.exact or _LARGE) >= _LARGE and (content.count or _LARGE) >= _FEW:
@@ -325,6 +325,7 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
 
 
 _FEW: Final = 50_000  # elements
+_LONGEST: Final = 4  # names on the way of a list
 
 
 def _of_numbers(node: cst.BaseExpression) -> bool:

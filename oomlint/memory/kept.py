@@ -393,7 +393,7 @@ class Kept:
             return None
         if arg.keyword is not None and isinstance(call.func, cst.Name) and call.func.value == "dict":
             going = going.named(arg.keyword.value)
-        if last in _JOINS and going.listed and call.args and call.args[0] is arg:
+        if last in _JOINS and going.listed and call.args and call.args[0] is arg and not names.dotted(call.func).startswith(("pd.", "pandas.")):
             going = replace(going.doing(Does.JOINS, module, call), listed=False)
         elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:
             going = going.doing(Does.COPIES, module, call)
