@@ -71,7 +71,7 @@ class Patterns:
     the import of pathspec.
     """
 
-    __slots__ = ("_folder_glob", "_folder_names", "_folder_paths", "_glob", "_names", "_paths", "_prefix", "_spec", "base", "lines")
+    __slots__ = ("_folder_glob", "_folder_names", "_folder_paths", "_folder_spec", "_glob", "_names", "_paths", "_prefix", "_spec", "base", "lines")
 
     def __init__(self, base: str, lines: Iterable[str]) -> None:
         self.base = base
@@ -108,6 +108,9 @@ class Patterns:
         self._glob = re.compile("|".join(globs), re.DOTALL) if globs else None
         self._folder_glob = re.compile("|".join(folder_globs), re.DOTALL) if folder_globs else None
         self._spec = _spec(rest) if rest else None
+        # pathspec takes `!*/` for what lies in a folder; git brings back the folder itself, too.
+        brought = [line[:-1] if line.startswith("!") and line.endswith("/") else line for line in rest]
+        self._folder_spec = _spec(brought) if brought != rest else self._spec
 
     def verdict(self, path: str, *, folder: bool) -> bool | None:
         """Whether the lines leave a path out: True, False where one brings it back, None where none speaks of it. Folders above are not looked at."""
@@ -121,7 +124,8 @@ class Patterns:
         relative = self._relative(path)
         if relative in self._paths or (folder and relative in self._folder_paths):
             return True
-        return self._spec.check_file(relative + "/" if folder else relative).include if self._spec else None
+        spec = self._folder_spec if folder else self._spec
+        return spec.check_file(relative + "/" if folder else relative).include if spec else None
 
     def without_covering(self, path: str) -> Patterns:
         """These patterns less the lines that leave out ``path`` or a folder above it."""

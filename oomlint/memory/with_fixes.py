@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
-from oomlint.memory.unclosed import End
+from oomlint.memory.plain_reads import read_plainly
+from oomlint.memory.trail_state import End
 from oomlint.syntax.edits import Text
 from oomlint.syntax.walk import descend
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Edit
     from oomlint.memory.openings import Opening
-    from oomlint.memory.unclosed import Trail
+    from oomlint.memory.trail_state import Trail
     from oomlint.model.project import Module
     from oomlint.syntax.walk import Scope
 
@@ -35,8 +36,20 @@ def under_with(opening: Opening, trail: Trail) -> Fix:
         edits = _edits(opening, trail)
     if not edits:
         return Fix(Safety.DISPLAY, _ADVICE)
-    safe = not {End.MAYBE_OUT, End.UNKNOWN} & trail.ends.keys()
+    safe = not {End.MAYBE_OUT, End.UNKNOWN} & trail.ends.keys() and _plain(opening, trail)
     return Fix(Safety.SAFE if safe else Safety.UNSAFE, "open it in a `with`", tuple(edits))
+
+
+def _plain(opening: Opening, trail: Trail) -> bool:
+    """Whether nothing that the file is used for can need it after the last use."""
+    module = opening.module
+    statement = module.walk.statement_of(opening.call)
+    line = module.walk.parents.get(statement) if isinstance(statement, cst.BaseSmallStatement) else statement
+    block = module.walk.parents.get(line) if line is not None else None
+    if line is None or not isinstance(block, cst.IndentedBlock | cst.Module):
+        return False
+    region = _region(line, block.body, trail, module)
+    return region is not None and read_plainly(opening, region, _plain_name(statement, opening.call))
 
 
 def _edits(opening: Opening, trail: Trail) -> list[Edit] | None:
