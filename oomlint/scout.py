@@ -11,6 +11,7 @@ import re
 import sys
 import warnings
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ _READS = frozenset(
 )
 # Calls that make an array or a tensor of a given shape.
 MAKERS: Final = frozenset("zeros ones empty full rand randn random random_sample standard_normal normal uniform randint integers".split())
+MAPS: Final = frozenset({"map", "imap", "imap_unordered", "starmap", "thread_map", "process_map"})  # call a function for each element
 BUILDERS: Final = frozenset({"__init__", "setup"})  # where a model makes what it keeps
 LARGE_NUMBER: Final = 10_000  # no array is large without a dimension above
 READER_NAME: Final = re.compile(r"(^|_)(un)?(load|read|pickle)(s|er|ing)?(_|$)|(^|_)parse_(?!args|known|opt|config|cfg|yaml|json|env)")
@@ -94,8 +96,14 @@ class Words:
 
 def words_of(text: str) -> Words:
     """The telling names of a text, wherever they stand."""
-    found = set(_WORD.findall(text))
-    return Words(frozenset(word for word in found if "oader" in word or LOADER_NAME.search(word)), frozenset(word for word in found if _STEP_NAME.search(word)))
+    found = {word: _tells(word) for word in set(_WORD.findall(text))}
+    return Words(frozenset(word for word, tells in found.items() if tells[0]), frozenset(word for word, tells in found.items() if tells[1]))
+
+
+@lru_cache(maxsize=1 << 16)
+def _tells(word: str) -> tuple[bool, bool]:
+    """Whether a name speaks of a loader, and whether of a step. Files share most of their words."""
+    return "oader" in word or LOADER_NAME.search(word) is not None, _STEP_NAME.search(word) is not None
 
 
 def is_table(word: str) -> bool:
@@ -146,7 +154,10 @@ def triage(text: str, *, notebook: bool = False) -> Triage:
         return Triage(parse=False, error=(1, 1, "nested too deeply to be parsed"))
     except ValueError as error:
         return Triage(parse=False, error=(1, 1, f"not valid Python: {error}"))
-    return Triage(parse=_Look(text, notebook=notebook).over(tree))
+    try:
+        return Triage(parse=_Look(text, notebook=notebook).over(tree))
+    except RecursionError:
+        return Triage(parse=False, error=(1, 1, "nested too deeply to be checked"))
 
 
 def worth_parsing(text: str) -> bool:
@@ -491,6 +502,8 @@ class _Look:
     def _reads(self, name: str, node: ast.Call) -> bool:
         """Whether a call may open a file, or bring one into memory."""
         if name in _READS or name == "File":
+            return True
+        if name in MAPS and node.args and (_name(node.args[0]) in {"load", "open", *_READS} or is_reader(_name(node.args[0]))):
             return True
         if name in MAKERS and getattr(self.here.node, "name", "") in BUILDERS:
             self.makes = True

@@ -45,7 +45,8 @@ METHODS: Final = ("main", "fork", "spawn", "forkserver")
 LIMIT: Final = 120  # seconds for one request
 # After a fix of these, a dataset can be sent to a worker, whatever it was before.
 SENDS: Final = frozenset({"OOM111", "OOM112", "OOM301", "OOM303", "OOM311"})
-UNSAFE: Final = ("OOM3", "OOM4")  # families whose unsafe fixes keep the samples too
+UNSAFE: Final = ("OOM112", "OOM3", "OOM4")  # families whose unsafe fixes keep the samples too
+ALONE: Final = frozenset({"OOM112"})  # other unsafe fixes of its family give samples of another type
 NEW_SAMPLES: Final = frozenset({"OOM403"})  # but for these, whose samples are of another type
 LEAST_RUN: Final = 3
 
@@ -144,7 +145,8 @@ def mended(program: Program, folder: Path) -> Pair:
 def fix(folder: Path, code: str, safety: Safety) -> tuple[Finding, ...]:
     """Apply the fixes of a family to the files of a folder."""
     settings, root = load_settings(None, False, folder)  # noqa: FBT003 - the engine's own signature
-    settings = settings.with_overrides(select=[code[: len("OOM1")]], severity="note", min_confidence="low", exclude=[])
+    wanted = code if code in ALONE else code[: len("OOM1")]
+    settings = settings.with_overrides(select=[wanted], severity="note", min_confidence="low", exclude=[])
     report = engine.run([str(folder)], settings, root, engine.Options(fix=True, unsafe_fixes=safety is Safety.UNSAFE, cache=False, processes=1))
     assert not report.failures, "\n".join(failure.trace for failure in report.failures)
     return report.fixed
@@ -387,6 +389,13 @@ FORMS: Final = {
     "path of os": form((IMPORT, f"from os import path as paths\n\n{IMPORT}"), ("(path,", "(paths.join(path),")),
     "os under another name": form((IMPORT, f"import os as system\n\n{IMPORT}")),
     "os for types only": form((IMPORT, f"from typing import TYPE_CHECKING\n\n{IMPORT}"), (CLASS, f"if TYPE_CHECKING:\n    import os\n\n\n{CLASS}")),
+    "os for the main script only": form((IMPORT, f'if __name__ == "__main__":\n    import os\n\n{IMPORT}')),
+    "an annotation for types only": form(
+        (IMPORT, f"from typing import TYPE_CHECKING\n\n{IMPORT}"),
+        (CLASS, f"if TYPE_CHECKING:\n    from h5py import File\n\n\n{CLASS}"),
+        (OPENS, OPENS.replace("self.f", "self.f: File")),
+    ),
+    "signs that end no line": form((IMPORT, f'\x0c\n# one\x85two\nSEP = "a\u2028b\x0bc\x1cd"\n{IMPORT}')),
     "File by itself": form((IMPORT, "import h5py\nfrom h5py import File as Open\n"), ("= h5py.File(path", "= Open(path")),
     "an import that may fail": form((IMPORT, "try:\n    import h5py\nexcept ImportError:\n    h5py = None\n")),
     "an annotation": form((OPENS, OPENS.replace("self.f", "self.f: h5py.File"))),

@@ -31,8 +31,59 @@ loader = DataLoader(H5("x.h5"), num_workers=2)
 """
 
 
+LAZY = """
+class H5(Dataset):
+    def __init__(self, path):
+        self.path = path
+        self.data = None
+        self.ready = False
+
+    def open(self):
+        {test}:
+            self.data = h5py.File(self.path, "r")
+            self.ready = True
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, i):
+        {call}
+        return self.data["x"][i]
+
+
+{after}
+data = H5("x.h5")
+first = data[0]
+loader = DataLoader(data, num_workers=2)
+"""
+
+
+def lazy(*, test: str = "if self.data is None", call: str = "self.open()", after: str = "") -> str:
+    return HEAD + LAZY.format(test=test, call=call, after=after)
+
+
 def h5(*, base: str = "Dataset", before: str = "super().__init__()", path: str = "path", item: str = 'self.data["x"][i]', after: str = "") -> str:
     return HEAD + H5.format(base=base, before=before, path=path, item=item, after=after)
+
+
+PART = """
+class Part(Dataset):
+    def __init__(self, path, flip=False):
+        self.path, self.flip = path, flip
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        with h5py.File(self.path, "r") as f:
+            {before}
+            return {item}
+
+"""
+
+
+def part(item: str, *before: str) -> str:
+    return HEAD + PART.format(before="\n            ".join(before or ["pass"]), item=item)
 
 
 LEFT_ALONE = {
@@ -106,6 +157,44 @@ LEFT_ALONE = {
     .replace("loader =", "  return H5\n\n\nH5 = make()\nloader ="),
     "an object built where an error is waited for": h5(after="def get(path):\n    try:\n        return H5(path)\n    except OSError:\n        return None\n"),
     "an object built where a test waits for an error": h5(after="def test():\n    with pytest.raises(OSError):\n        H5('nowhere')\n\n"),
+    "a factory that is called where an error is waited for": h5(
+        after="def make(p):\n    return H5(p)\n\n\ndef get(p):\n    try:\n        return make(p)\n    except OSError:\n        return None\n"
+    ),
+    "a factory of the class that tries two ways": h5(item="0").replace(
+        "    def __len__",
+        "    @classmethod\n    def open(cls, p):\n        try:\n            return cls(p)\n"
+        "        except KeyError:\n            return cls(p + '5')\n\n    def __len__",
+    ),
+    "an object whose error is suppressed": "import contextlib\n" + h5(after="def get():\n    with contextlib.suppress(OSError):\n        return H5('y')\n"),
+    "a file in a folder that goes": "import tempfile\n"
+    + h5(after="def get():\n    with tempfile.TemporaryDirectory() as tmp:\n        return H5(tmp + '/x.h5')\n"),
+    "a file that is removed by the caller": "import os\n" + h5(after="one = H5('y')\nos.remove('y')\n"),
+    "a file that another takes the place of": "import os\n" + h5(after="one = H5('y')\nos.replace('z', 'y')\n"),
+    "a file that a helper is given": h5(before="drop(path)", after="def drop(path):\n    print(path)\n"),
+    "a buffer that a caller hands over": h5(
+        after="def fetch(p):\n    with open(p, 'rb') as f:\n        return io.BytesIO(f.read())\n\n\none = H5(fetch('y'))\n"
+    ),
+    "what an unknown function gives": "from elsewhere import fetch\n" + h5(after="one = H5(fetch('y'))\n"),
+    "what an unknown function gives, by a name": "from elsewhere import fetch\n" + h5(after="def get():\n    source = fetch('y')\n    return H5(source)\n"),
+    "an open file of a caller": h5(after="def get(p):\n    with open(p, 'rb') as file:\n        return H5(file)\n"),
+    "the attribute set by its name from outside": h5(after="one = H5('y')\nsetattr(one, 'data', None)\n"),
+    "attributes set by names from outside": h5(after="def put(d, **values):\n    for k, v in values.items():\n        setattr(d, k, v)\n"),
+    "attributes set all at once from outside": h5(after="one = H5('y')\none.__dict__.update(data=None)\n"),
+    "two attributes set from outside": h5(after="one = H5('y')\none.data, one.n = {}, 3\n"),
+    "the attribute replaced for a test": "from unittest import mock\n" + h5(after="one = H5('y')\nwith mock.patch.object(one, 'data', {}):\n    one[0]\n"),
+    "a part of it in a cached property": "import functools\n"
+    + h5(item="self.x[i]").replace("    def __len__", "    @functools.cached_property\n    def x(self):\n        return self.data['x']\n\n    def __len__"),
+    "a flag beside the handle": lazy(test="if not self.ready"),
+    "a flag and the handle": lazy(test="if self.data is None or not self.ready"),
+    "a flag around the call that opens": lazy(call="if not self.ready: self.open()"),
+    "a flag that ends the method": lazy(test="if self.ready: return\n        if self.data is None"),
+    "an environment that is opened on first use": lazy().replace("h5py", "lmdb").replace('lmdb.File(self.path, "r")', "lmdb.open(self.path, readonly=True)"),
+    "a file that is opened on first use and removed": "import os\n" + lazy(after="os.remove('y')\n"),
+    "a file that is opened on first use and replaced from outside": lazy(after="def put(d):\n    d.data, d.ready = {}, True\n"),
+    "an environment": h5(item="self.data.stat()[i]")
+    .replace("import h5py", "import lmdb")
+    .replace('h5py.File(path, "r")', "lmdb.open(path, readonly=True, lock=False)"),
+    "a map": h5(item="self.data[i]").replace('h5py.File(path, "r")', 'np.load(path, mmap_mode="r")').replace("2)\n", "2, multiprocessing_context='spawn')\n"),
     "an environment that may be written": h5().replace("h5py", "lmdb").replace('lmdb.File(path, "r")', "lmdb.open(path, lock=False)"),
     "a transaction that writes": h5()
     .replace("import h5py", "import lmdb")
@@ -152,6 +241,17 @@ LEFT_ALONE = {
             def loader(self, data):
                 return DataLoader(data, num_workers=self.get() or 0, persistent_workers=True)
     """,
+    "an index behind a choice of datasets": part('np.array(f["flipped"] if self.flip else f["images"])[int(i)]'),
+    "an array of another type": part('np.float32(f["x"])[int(i)] / 3'),
+    "an array in another order": part('np.asfortranarray(f["x"])[int(i)]'),
+    "a value that may be a string": part('f["x"][()][int(i)]'),
+    "the length of a value": part('len(f["x"][()])'),
+    "the shape of elements that may be arrays": part('f["x"][:].shape'),
+    "an index of elements that may be arrays": part('f["x"][:][int(i), 0]'),
+    "an index that may be a list": part('f["x"][:][i]') + 'loader = DataLoader(Part("x.h5"), batch_size=2)\n',
+    "an array under a name": part("x[int(i)]", 'x = f["x"][:]'),
+    "a default in place of a dataset": part('np.array(f.get("x", [1, 2, 3]))[int(i)]'),
+    "a dataset under a name that is given twice": part("np.array(x)[int(i)]", 'x = f["x"]', "if self.flip: x = [1, 2, 3]"),
     "an argument that binds a name": "loader = DataLoader(data, prefetch_factor=(pf := 2))\nprint(pf)",
 }
 
@@ -167,6 +267,14 @@ def test_it_is_left_alone(tmp_path: Path, case: str) -> None:
     path.write_text(program, encoding="utf-8")
     engine.run([str(path)], Settings(), tmp_path, engine.Options(fix=True, cache=False, processes=1))
     assert path.read_text(encoding="utf-8") == program
+
+
+@pytest.mark.parametrize("program", [h5(), lazy(), lazy(call="if self.data is None: self.open()")])
+def test_what_is_left_alone_is_mended_without_its_reason(tmp_path: Path, program: str) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(program, encoding="utf-8")
+    engine.run([str(path)], Settings(), tmp_path, engine.Options(fix=True, cache=False, processes=1))
+    assert "def __getstate__(self):" in path.read_text(encoding="utf-8")
 
 
 def test_a_function_is_not_put_into_a_string(tmp_path: Path) -> None:

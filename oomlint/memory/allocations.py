@@ -56,7 +56,8 @@ def allocations(module: Module, project: Project) -> Iterator[Allocation]:
     speaks = speaks_of_data(module)
     constructions = constructions_of(project)
     for scope in module.walk.scopes:
-        if scope.is_class or constructions.per_item(module, scope):
+        # What an array is made of is asked last: a shape may come from far away.
+        if scope.is_class or not (speaks or _builds(module, scope)) or constructions.per_item(module, scope):
             continue
         for call in scope.calls:
             if names.last_name(call.func) in MAKERS:
@@ -113,7 +114,12 @@ def _keeper(project: Project, module: Module, scope: Scope, call: cst.Call) -> K
 
 def _speaks_large(module: Module) -> bool:
     """Whether the module has a number that could make an array large: the same question that the scout asks."""
-    return any(isinstance(node, cst.Integer) and int(node.evaluated_value) > LARGE_NUMBER for node in descend(module.tree.module))
+    key = ("large number", module.path)
+    known = module.project.memo.get(key)
+    if known is None:
+        numbers = (node for node in descend(module.tree.module) if isinstance(node, cst.Integer))
+        known = module.project.memo[key] = any(int(node.evaluated_value) > LARGE_NUMBER for node in numbers)
+    return bool(known)
 
 
 def _each_sample(module: Module, method: Scope, call: cst.Call, size: Bytes) -> bool:
@@ -154,10 +160,15 @@ def _in_data_module(project: Project, module: Module, scope: Scope) -> bool:
     return any(isinstance(b, External) and b.name.endswith("DataModule") for b in evaluator_of(project).lineage(ClassRef(module, owner)))
 
 
+def _builds(module: Module, scope: Scope) -> bool:
+    """Whether code is where a model makes what it keeps, in a module with a number that could make an array large."""
+    return scope.parent is not None and scope.parent.is_class and scope.name in BUILDERS and _speaks_large(module)
+
+
 def _owner(project: Project, module: Module, method: Scope, call: cst.Call) -> str | None:
     """The attribute or buffer of a module or data module that keeps the array, in words."""
     owner = method.parent
-    if owner is None or not owner.is_class or method.name not in BUILDERS or not _speaks_large(module):
+    if owner is None or not _builds(module, method):
         return None
     cls = ClassRef(module, owner)
     if not any(isinstance(b, External) and b.name.startswith(_BASES) for b in evaluator_of(project).lineage(cls)) or not constructions_of(project).builds(

@@ -48,6 +48,8 @@ class Constructions:
                     return True
                 if base.name.startswith(("torch.nn.", "lightning", "pytorch_lightning", "torch.utils.data.Sampler", "torch.utils.data.sampler")):
                     return False
+        if b"torch" not in cls.module.project.raw(cls.module.path):
+            return False
         this = Instance(cls, None)
         return self.evaluator.method(this, "__getitem__") is not None and self.evaluator.method(this, "__len__") is not None
 

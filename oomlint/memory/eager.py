@@ -68,7 +68,12 @@ def joins(module: Module, project: Project) -> Iterator[Join]:
                 if done.does is Does.JOINS and done.module is module and load not in found.setdefault(done.node, []):
                     found[done.node].append(load)
     for node, loads in found.items():
-        if not isinstance(node, cst.Call) or proven_small(module, node) or any(_within(module, one, [node]) for one in h5):
+        if (
+            not isinstance(node, cst.Call)
+            or proven_small(module, node)
+            or kept_of(project).repeats(module, node)
+            or any(_within(module, one, [node]) for one in h5)
+        ):
             continue
         spots = [module.place(load.node, "read here") for load in loads]
         kept = [load.keeper.module.place(load.keeper.node, f"{load.keeper.words} keeps it") for load in loads[:1]]
@@ -86,6 +91,8 @@ def _within(module: Module, node: cst.CSTNode, outer: list[cst.BaseExpression]) 
 
 def _helpers(module: Module, project: Project) -> Iterator[Load]:
     """Datasets that keep what a function outside of their class reads whole from HDF5 files."""
+    if not _has_files(project):
+        return
     evaluator = evaluator_of(project)
     constructions = constructions_of(project)
     for cls in module.walk.scopes:
@@ -101,6 +108,14 @@ def _helpers(module: Module, project: Project) -> Iterator[Load]:
                         load = _load_of(project, alt.value, module, method, call)
                         if load is not None:
                             yield load
+
+
+def _has_files(project: Project) -> bool:
+    """Whether a file of the project speaks of HDF5 at all."""
+    known = project.memo.get("speaks_of_files")
+    if known is None:
+        known = project.memo["speaks_of_files"] = any(_FILES.search(project.raw(path)) for path in project.files())
+    return bool(known)
 
 
 def _load_of(project: Project, function: FunctionRef, module: Module, method: Scope, call: cst.Call) -> Load | None:

@@ -9,12 +9,17 @@ import libcst as cst
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.lazy_classes import Family
+from oomlint.memory.lazy_doubts import in_doubt
 from oomlint.memory.lazy_edits import before, end_of
 from oomlint.memory.lazy_opening import lazily_opened
+from oomlint.memory.openings import Opens
 from oomlint.model import names
 from oomlint.syntax.edits import Text
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oomlint.memory.handles import Handle
     from oomlint.model.project import Module
     from oomlint.syntax.walk import Effect
@@ -43,14 +48,17 @@ def dropped_when_pickled(handle: Handle) -> Fix | None:
     family = Family(module, owner)
     if not handle.opening.reads_only or not family.can_change() or family.keeps_open(frozenset({handle.attribute})) or not _none_at_first(handle, init.name):
         return None
+    if family.set_outside(handle.attribute) or _has_a_flag(handle, family):
+        return None
     text = Text(module.tree)
     outer = before(text, init.node)
     if outer.strip():
         return None
     unit = module.tree.module.default_indent
     end = end_of(text, init, outer)
+    sure = handle.opening.kind is not Opens.LMDB and not in_doubt(family, handle.scope, handle.opening.path)
     method = f'{outer}def __getstate__(self):\n{outer}{unit}return {{**self.__dict__, "{handle.attribute}": None}}'
-    return Fix(Safety.SAFE, f"leave `{handle.attribute}` out of what is pickled", (text.replaced(end, end, f"\n\n{method}"),))
+    return Fix(Safety.SAFE if sure else Safety.UNSAFE, f"leave `{handle.attribute}` out of what is pickled", (text.replaced(end, end, f"\n\n{method}"),))
 
 
 def _none_at_first(handle: Handle, init: str) -> bool:
@@ -68,28 +76,52 @@ def _none_at_first(handle: Handle, init: str) -> bool:
 
 
 def _asks_for_none(handle: Handle, this: str) -> bool:
-    """Whether the opening stands in the body of ``if self.file is None`` or ``if not self.file``, alone or with other tests by ``or``."""
+    """Whether the opening stands in the body of ``if self.file is None`` or ``if not self.file``."""
     if handle.effect is None:
         return False
+    tests = list(_tests_around(handle.module, handle.effect.statement))
+    return bool(tests) and all(_asks(handle, this, test) for test in tests)
+
+
+def _asks(handle: Handle, this: str, test: cst.BaseExpression | None) -> bool:
+    """Whether a test asks for the handle and nothing else: a flag beside it would be sent to the workers as it is."""
     attribute = f"{this}.{handle.attribute}"
-    wanted = {
-        f"{attribute} is None",
-        f"not {attribute}",
-        f'getattr({this}, "{handle.attribute}", None) is None',
-        f"getattr({this}, '{handle.attribute}', None) is None",
-    }
-    child: cst.CSTNode = handle.effect.statement
-    for holder in handle.module.walk.ancestors(handle.effect.statement):
-        if isinstance(holder, cst.If) and child is holder.body:
-            tests = [holder.test]
-            while tests:
-                test = tests.pop()
-                if handle.module.code(test).strip("() ") in wanted:
-                    return True
-                if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.Or):
-                    tests += [test.left, test.right]
-            return False
-        if holder is handle.scope.node:
-            break
+    wanted = {f"{attribute} is None", f"not {attribute}", *(f"getattr({this}, {q}{handle.attribute}{q}, None) is None" for q in "\"'")}
+    return test is not None and handle.module.code(test).strip("() ") in {each.strip("() ") for each in wanted}
+
+
+def _tests_around(module: Module, node: cst.CSTNode) -> Iterator[cst.BaseExpression | None]:
+    """The tests that decide in its function whether a node runs; ``None`` for what is no plain ``if``."""
+    child = node
+    for holder in module.walk.ancestors(node):
+        if isinstance(holder, cst.FunctionDef | cst.Lambda):
+            return
+        match holder:
+            case cst.If() if child is holder.body:
+                yield holder.test
+            case cst.If() if child is holder.orelse:
+                yield None
+            case cst.IfExp() | cst.BooleanOperation() | cst.ExceptHandler() | cst.MatchCase():
+                yield None
         child = holder
+
+
+def _has_a_flag(handle: Handle, family: Family) -> bool:
+    """Whether something else than the handle decides if it is opened: around the calls of the method that opens, or before it opens."""
+    opener = handle.scope
+    if not opener.name.startswith("__") and not names.is_property(opener):
+        for cls in family.members:
+            for scope in cls.scope.children:
+                this = names.self_name(scope) or ""
+                calls = [call for call in scope.calls if names.dotted(call.func) == f"{this}.{opener.name}"]
+                if any(not _asks(handle, this, test) for call in calls for test in _tests_around(cls.module, call)):
+                    return True
+    this = names.self_name(opener) or ""
+    reads = f"{this}.{handle.attribute}"
+    for node in descend(opener.suite):
+        if isinstance(node, cst.If) and any(isinstance(here, cst.Return) for here in descend(node.body)):
+            code = handle.module.code(node.body)
+            test = handle.module.code(node.test)
+            if reads not in test and (reads in code or not opener.name.startswith("__")):
+                return True
     return False

@@ -35,6 +35,16 @@ def in_core(opening: Opening, project: Project) -> bool:
     return opening.kind is Opens.H5 and _option(opening, project, "driver") == "core" and opening.reads_only
 
 
+def driver_chosen(opening: Opening, project: Project) -> bool:
+    """Whether the driver comes from elsewhere and may be the one that reads the whole file: who chooses that has thought of workers."""
+    evaluator = evaluator_of(project)
+    given = next((arg.value for arg in opening.call.args if arg.keyword is not None and arg.keyword.value == "driver"), None)
+    if opening.kind is not Opens.H5 or given is None:
+        return False
+    frames = evaluator.calls.frames(opening.module, opening.scope)
+    return any(alt.const == "core" for frame in frames for alt in evaluator.values(given, frame))
+
+
 def chunk_cache(opening: Opening, project: Project) -> int | None:
     """Bytes of the chunk cache of each object of the file, where they are given and large."""
     if opening.kind is not Opens.H5:

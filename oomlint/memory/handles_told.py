@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Place, Severity
 from oomlint.memory.handles import handles_of
-from oomlint.memory.handles_cache import in_core
+from oomlint.memory.handles_cache import driver_chosen, in_core
 from oomlint.memory.handles_touched import touched
 from oomlint.memory.loaders import confidence_of
 from oomlint.memory.openings import Opens
@@ -39,6 +39,8 @@ def opened_in_init(module: Module, project: Project, kind: Opens) -> Iterator[To
     """Handles of a kind that a data set has from the time it is made, and that its workers inherit or cannot be sent."""
     for handle in handles_of(project).of(module):
         if handle.opening.kind is not kind or handle.spared or not handle.at_first or handle.readers.alone or in_core(handle.opening, project):
+            continue
+        if driver_chosen(handle.opening, project):
             continue
         readers = handle.readers
         pickled = readers.pickled

@@ -16,7 +16,7 @@ from oomlint.memory.construction import constructions_of, speaks_of_data
 from oomlint.memory.content import Kind
 from oomlint.memory.kept import Does, byte_range, kept_of
 from oomlint.memory.loaders import evaluator_of
-from oomlint.memory.operands import operand
+from oomlint.memory.operands import made_by_numpy, operand
 from oomlint.memory.shapes import allocation
 from oomlint.model import names
 from oomlint.model.values import External, ExternalCall
@@ -225,7 +225,7 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
     for node, load, kept in _passed(module, project, Does.COPIES):
         if isinstance(node, cst.Call) and load.node is not node and not load.many and not _written(kept):
             seen.add(node)
-            yield _copied(module, node, kept, (load.module.place(load.node, "read here"),))
+            yield _copied(project, module, node, kept, (load.module.place(load.node, "read here"),))
     evaluator = evaluator_of(project)
     for scope in _scopes(module, project):
         for call in scope.calls:
@@ -239,7 +239,7 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
                 continue
             what = operand(project, module, scope, call.args[0].value)
             if what is not None and what.kind is Kind.ARRAY and (what.size.exact or _LARGE) >= _LARGE:
-                yield _copied(module, call, keeper, ())
+                yield _copied(project, module, call, keeper, ())
         yield from _casts(module, project, scope)
         yield from _standardised(module, project, scope)
 
@@ -293,12 +293,12 @@ def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[In
             yield Inflation(node, message)
 
 
-def _copied(module: Module, node: cst.Call, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
+def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
     message = f"`{names.dotted(node.func)}` copies all of the data for {keeper.words}: the array and its copy are in memory at once"
     fix = None
     if names.last_name(node.func) == "tensor" and isinstance(node.func, cst.Attribute):
         given = [a.keyword.value for a in node.args[1:] if a.keyword is not None]
-        if len(node.args) == 1:
+        if len(node.args) == 1 and made_by_numpy(project, module, module.walk.scope_at(node), node.args[0].value):
             fix = Fix(Safety.UNSAFE, "let the tensor share the memory of the array", (replace(module.tree, node.func.attr, "from_numpy"),))
         elif given == ["dtype"] and len(node.args) == 2:  # noqa: PLR2004 - the array and its type
             fix = Fix(Safety.UNSAFE, "copy only where the type differs", (replace(module.tree, node.func.attr, "as_tensor"),))

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.item_reads import entries_of, item_reads_of
-from oomlint.memory.loaders import loaders_of
-from oomlint.memory.whole_reads import Form, Store
+from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.whole_reads import Form, Store, whole_reads_of
 from oomlint.model import names
-from oomlint.model.values import Absent, Const, Instance
+from oomlint.model.values import ExternalCall
 from oomlint.syntax.edits import Text
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from oomlint.memory.item_contexts import Context
     from oomlint.memory.item_reads import ItemRead
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.model.values import Frame
+    from oomlint.syntax.walk import Effect, Scope
 
-_MOST_MODULES = 12
+_CONVERT: Final = frozenset({"float32", "float64", "asfortranarray"})  # the array has another type or order than the dataset
+_DEEPEST: Final = 8
 
 
 def partial_read(case: ItemRead, project: Project) -> Fix | None:
@@ -31,6 +33,8 @@ def partial_read(case: ItemRead, project: Project) -> Fix | None:
     read, where = case.read, case.where
     if where.scope is not case.context.scope or read.what.store is Store.MEMMAP:
         return None
+    if not isinstance(read.source, cst.Name | cst.Attribute | cst.Subscript | cst.Call):
+        return None  # an index behind it would take a part of it
     safety = _safety(case, project)
     if safety is None:
         return None
@@ -45,46 +49,144 @@ def partial_read(case: ItemRead, project: Project) -> Fix | None:
         not case.uses.converted and all(isinstance(base, cst.Name) for _, base in case.uses.parts) and all(_is_measure_of_name(m) for m in case.uses.measured)
     )
     if direct or (by_name and _assigned_plainly(where.module, node) and _still_open(case, text)):
-        if case.only_measured:
-            return Fix(safety, "ask the dataset itself", (text.replaced(start, end, code),))
-        return Fix(safety, "read only what is used", (text.replaced(start, end, code),))
+        if not direct:
+            safety = Safety.UNSAFE  # by then the file may be closed, and parts of one array share their memory
+        words = "ask the dataset itself" if case.only_measured else "read only what is used"
+        return Fix(safety, words, (text.replaced(start, end, code),))
     return _moved(case, text, code)
 
 
 def _safety(case: ItemRead, project: Project) -> Safety | None:
     """How sure it is that the file answers an index as the array would; ``None`` where it is known not to."""
-    read, reads = case.read, item_reads_of(project)
-    plain = isinstance(read.node, cst.Call) and read.form is Form.ARRAY and len(read.node.args) == 1
-    if read.form in {Form.ARRAY, Form.LIST, Form.TENSOR} and not plain and not (read.form is Form.LIST and isinstance(read.node, cst.Call)):
+    source = _of_source(case, project)
+    if source is None or not _can_be_left_out(case):
         return None
-    if read.form is Form.VALUE and isinstance(read.node, cst.Call):
-        return None  # read_direct, __array__
-    if any(isinstance(m, cst.Attribute) and m.attr.value not in {"shape", "ndim", "size"} for m in case.uses.measured):
-        return None
-    if case.uses.measured and isinstance(read.source, cst.Call) and names.last_name(read.source.func) in {"astype", "asstr", "fields"}:
-        return None  # these have no shape
-    safety = Safety.SAFE if read.what.store is Store.H5 else Safety.UNSAFE
-    if read.form is Form.LIST and case.uses.measured and any(isinstance(m, cst.Attribute) for m in case.uses.measured):
-        return None
+    whole_object = case.read.form is Form.VALUE or _takes_the_object(case.read.node)
+    if whole_object and any(isinstance(m, cst.Call) for m in case.uses.measured):
+        return None  # a scalar that is a string has a length, its dataset has none
+    # The elements of a dataset can be arrays: these axes are in its array, and neither in its shape nor for its index.
+    shaped = any(isinstance(m, cst.Attribute) for m in case.uses.measured)
+    found: set[Safety | None] = {source, Safety.UNSAFE if whole_object or shaped else Safety.SAFE}
     for subscript, _ in case.uses.parts:
-        for entry in entries_of(subscript):
-            if isinstance(entry, cst.Slice):
-                if read.form is Form.LIST or (entry.step is not None and not (isinstance(entry.step, cst.Integer) and entry.step.value != "0")):
-                    return None
-                continue
-            inner = entry.value if isinstance(entry, cst.Index) else None
-            if inner is None or (isinstance(inner, cst.Name) and inner.value == "None") or names.last_name(inner) == "newaxis":
-                return None
-            if isinstance(inner, cst.Ellipsis):
-                continue
-            if reads.is_many(inner, case.where):
-                return None
-            if reads.is_integer(inner, case.where) or _is_sample_number(inner, case.where, project):
-                continue
-            if case.where.root.loop is not None:
-                return None  # what a loader or another iterable gives may be many numbers
-            safety = Safety.UNSAFE
-    return safety
+        entries = entries_of(subscript)
+        found |= {Safety.UNSAFE if len(entries) > 1 else Safety.SAFE, *(_of_entry(entry, case, project) for entry in entries)}
+    if None in found:
+        return None
+    return Safety.UNSAFE if Safety.UNSAFE in found else Safety.SAFE
+
+
+def _can_be_left_out(case: ItemRead) -> bool:
+    """Whether the read does no more than read, so that what is asked of the array can be asked of the dataset."""
+    read, attributes = case.read, [m.attr.value for m in case.uses.measured if isinstance(m, cst.Attribute)]
+    called = names.last_name(read.node.func) if isinstance(read.node, cst.Call) else ""
+    if called in _CONVERT or read.form is Form.TENSOR or (called and read.form is Form.VALUE):  # read_direct, __array__
+        return False
+    if read.form is Form.ARRAY and (not isinstance(read.node, cst.Call) or len(read.node.args) != 1):
+        return False
+    if read.form is Form.LIST and (not called or attributes):
+        return False
+    if any(name not in {"shape", "ndim", "size"} for name in attributes):
+        return False
+    viewed = isinstance(read.source, cst.Call) and names.last_name(read.source.func) in {"astype", "asstr", "fields"}
+    return not (viewed and case.uses.measured)  # these have no shape
+
+
+def _takes_the_object(node: cst.BaseExpression) -> bool:
+    """Whether it is ``d[()]``, which of a dataset without dimensions gives its one value."""
+    if not isinstance(node, cst.Subscript):
+        return False
+    return any(isinstance(e.slice, cst.Index) and isinstance(e.slice.value, cst.Tuple) for e in node.slice)
+
+
+def _of_entry(entry: cst.BaseSlice, case: ItemRead, project: Project) -> Safety | None:
+    """How sure it is for the index of one axis."""
+    reads = item_reads_of(project)
+    if isinstance(entry, cst.Slice):
+        stepped = entry.step is not None and not (isinstance(entry.step, cst.Integer) and entry.step.value != "0")
+        return None if stepped or case.read.form is Form.LIST else Safety.SAFE
+    inner = entry.value if isinstance(entry, cst.Index) else None
+    if inner is None or (isinstance(inner, cst.Name) and inner.value == "None") or names.last_name(inner) == "newaxis":
+        return None
+    if isinstance(inner, cst.Ellipsis):
+        return Safety.SAFE
+    if reads.is_many(inner, case.where):
+        return None
+    if reads.is_integer(inner, case.where):
+        return Safety.SAFE
+    # What a loader or another iterable gives may be many numbers; so may the index of a sample, that anybody can ask for.
+    return None if case.where.root.loop is not None else Safety.UNSAFE
+
+
+def _of_source(case: ItemRead, project: Project) -> Safety | None:
+    """How sure it is that what is read is a dataset in a file; ``None`` where it can be something else as well."""
+    if case.read.doubt > 0:
+        return None
+    found = _stays(case.read.source, case.read.frame, project, 0)
+    return Safety.UNSAFE if found is Safety.SAFE and case.read.what.store is not Store.H5 else found
+
+
+def _stays(node: cst.BaseExpression, frame: Frame, project: Project, depth: int) -> Safety | None:
+    reads = whole_reads_of(project)
+    if depth > _DEEPEST or reads.stored(node, frame) is None:
+        return None
+    if isinstance(node, cst.Subscript):
+        return _stays(node.value, frame, project, depth + 1)
+    if isinstance(node, cst.Call):
+        return _made(node, frame, project, depth)
+    if isinstance(node, cst.Attribute) and names.self_name(frame.scope) != names.dotted(node.value):
+        return _stays(node.value, frame, project, depth + 1) and Safety.UNSAFE
+    if not isinstance(node, cst.Name | cst.Attribute):
+        return None
+    given, effects = list(reads.definitions(node, frame)), _effects(node, frame)
+    if isinstance(node, cst.Name):
+        if any(node.value in {p.name.value for p in names.parameters(scope)} for scope in _around(frame.scope)):
+            return None if effects else Safety.UNSAFE
+        if len(effects) == 1 and not given:
+            opened = effects[0].value if effects[0].kind == "with" and node.value in frame.scope.effects else None
+            return _stays(opened, frame, project, depth + 1) if opened is not None else Safety.UNSAFE
+    if len(given) != len(effects):
+        return None
+    given = [(value, where) for value, where in given if not (isinstance(value, cst.Name) and value.value == "None")]
+    if len(given) != 1:
+        return None if given else Safety.UNSAFE
+    found = _stays(*given[0], project, depth + 1)
+    return Safety.UNSAFE if found is Safety.SAFE and isinstance(node, cst.Attribute) and _set_elsewhere(node, frame) else found
+
+
+def _around(scope: Scope | None) -> Iterator[Scope]:
+    while scope is not None:
+        yield scope
+        scope = scope.parent
+
+
+def _effects(node: cst.Name | cst.Attribute, frame: Frame) -> list[Effect]:
+    """All that gives a name, or an attribute of the object, a value."""
+    if isinstance(node, cst.Name):
+        bound = (scope.effects[node.value] for scope in _around(frame.scope) if node.value in scope.effects and not scope.is_class)
+        return [effect for effect in next(bound, []) if not effect.path]
+    methods = [scope for scope in frame.scope.parent.children if scope.is_function] if frame.scope.parent is not None else []
+    path = (("attr", node.attr.value),)
+    return [effect for scope in methods for effect in scope.effects.get(names.self_name(scope) or "", ()) if effect.path == path]
+
+
+def _set_elsewhere(node: cst.Attribute, frame: Frame) -> bool:
+    """Whether a subclass, or code outside the class, may give the attribute another value."""
+    text, cls = frame.module.tree.source.text, frame.scope.parent
+    outside = rf"\b(?!{names.self_name(frame.scope)}\b)\w+\.{node.attr.value}\s*=(?!=)"
+    subclass = rf"^\s*class \w+\([^)]*\b{re.escape(cls.name)}\b" if cls is not None else outside
+    return re.search(outside, text) is not None or re.search(subclass, text, re.MULTILINE) is not None
+
+
+def _made(node: cst.Call, frame: Frame, project: Project, depth: int) -> Safety | None:
+    """The same for what a call gives: a file that is opened, a member of one, a dataset in another form."""
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in {"get", "astype", "asstr", "fields"}:
+        if node.func.attr.value == "get" and len(node.args) > 1:
+            return None  # something else is given where the key is missing
+        return _stays(node.func.value, frame, project, depth + 1)
+    known = [alt.value for alt in evaluator_of(project).values(node, frame)]
+    if len(known) == 1 and isinstance(known[0], ExternalCall):
+        return Safety.SAFE if known[0].call is node and known[0].name.startswith("h5py.") else Safety.UNSAFE
+    return None if len(known) > 1 else Safety.UNSAFE
 
 
 def _is_measure_of(measured: cst.BaseExpression, node: cst.BaseExpression) -> bool:
@@ -143,43 +245,3 @@ def _moved(case: ItemRead, text: Text, code: str) -> Fix | None:
             return None
     edits = (text.replaced(start, end, f"{code}{index.strip()}"), text.replaced(base_end, sub_end, ""))
     return Fix(Safety.UNSAFE, "read only what is used", edits)
-
-
-def _is_sample_number(node: cst.BaseExpression, where: Context, project: Project) -> bool:
-    """Whether it is the index that a DataLoader with its own samplers asks for: one integer at a time."""
-    scope = where.scope
-    own = names.parameters(scope)
-    if scope.name != "__getitem__" or len(own) != 2 or not isinstance(node, cst.Name) or node.value != own[1].name.value:  # noqa: PLR2004 - self and the index
-        return False
-    if scope.parent is None or node.value in names_bound(scope):
-        return False
-    return _loaded_one_by_one(where.module, scope.parent, project)
-
-
-def names_bound(scope: Scope) -> set[str]:
-    """Names that a scope gives another value."""
-    return {root for root, effects in scope.effects.items() if any(not effect.path for effect in effects)}
-
-
-def _loaded_one_by_one(module: Module, cls: Scope, project: Project) -> bool:
-    """Whether the project gives objects of the class to loaders, and all of them take samples by one integer."""
-    loaders, found = loaders_of(project), False
-    seen = 0
-    for other in project.mentioning((b"DataLoader", cls.name.encode()), module.path):
-        seen += 1
-        if seen > _MOST_MODULES:
-            return False
-        for loader in loaders.of(other):
-            for use in loaders.uses(loader):
-                values = [alt.value for alt in loaders.argument(loader, "dataset", use.frame)]
-                if not any(isinstance(value, Instance) and value.cls.scope is cls for value in values):
-                    continue
-                for name in ("batch_sampler", "sampler"):
-                    given = [alt.value for alt in loaders.argument(loader, name, use.frame)]
-                    if any(not isinstance(v, Absent) and not (isinstance(v, Const) and v.value is None) for v in given):
-                        return False
-                sizes = [alt.value for alt in loaders.argument(loader, "batch_size", use.frame)]
-                if any(isinstance(size, Const) and size.value is None for size in sizes):
-                    return False
-                found = True
-    return found

@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.memory.attribute_names import small_name
 from oomlint.memory.item_contexts import Context, ItemContexts, mentions, names_in
-from oomlint.memory.whole_reads import is_full, is_target, own_code
+from oomlint.memory.whole_reads import is_full, is_target
 from oomlint.model import names
 from oomlint.model.values import Display, ExternalCall
 from oomlint.syntax.edits import Text
@@ -172,12 +172,17 @@ class ItemReads(ItemContexts):
             return names.dotted(node.func) in {"random.randint", "random.randrange"}
         if not isinstance(node, cst.Name) or depth > _DEEPEST:
             return False
+        for here in where.module.walk.ancestors(node):
+            if here is where.scope.node:
+                break
+            loop = here.for_in if isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp) else None
+            while loop is not None:
+                if node.value in names_in(loop.target):
+                    return _counts(loop.target, loop.iter, node.value)
+                loop = loop.inner_for_in
         effects = [effect for effect in where.scope.effects.get(node.value, ()) if not effect.path]
         if any(p.name.value == node.value for p in names.parameters(where.scope)) and not self._set_before(node, effects, where):
             return False
-        for row in own_code(where.scope):
-            if isinstance(row, cst.CompFor) and node.value in names_in(row.target):
-                return _counts(row.target, row.iter, node.value)
         return bool(effects) and all(
             (effect.kind == "for" and effect.value is not None and _counted(effect.value, effect.index))
             or (effect.kind == "assign" and not effect.index and effect.value is not None and self.is_integer(effect.value, where, depth + 1))
@@ -333,6 +338,8 @@ def _counted(iterable: cst.BaseExpression, index: tuple[int, ...]) -> bool:
     if not isinstance(iterable, cst.Call):
         return False
     name = names.last_name(iterable.func)
+    if name in {"range", "enumerate"} and not isinstance(iterable.func, cst.Name):
+        return False  # torch.range gives floats
     if name in {"range", "trange"}:
         return index == ()
     if name == "enumerate":

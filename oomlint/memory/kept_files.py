@@ -15,7 +15,9 @@ from oomlint.memory.datasets import datasets_of
 from oomlint.memory.h5_objects import Grip
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.openings import Opening, Opens, opened_by, openings_of
-from oomlint.memory.unclosed import H5PY, End, Store, trail_from, trail_of
+from oomlint.memory.trail import trail_from, trail_of
+from oomlint.memory.trail_state import End, Store
+from oomlint.memory.unclosed import H5PY
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, External, ExternalCall, Instance
 from oomlint.syntax.walk import descend

@@ -44,6 +44,9 @@ _UNPICKLABLE: Final = frozenset({Kind.HANDLE, Kind.H5, Kind.LOCK, Kind.GENERATOR
 _ENDS: Final = frozenset({"close", "__enter__", "__exit__", "detach"})
 _WAITS: Final = frozenset({"raises", "assertRaises", "assertRaisesRegex", "suppress"})
 _BY_NAME: Final = frozenset({"setattr", "delattr"})
+_STOPS: Final = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})
+# What programs keep their settings in: its attributes are not those of a data set.
+SETTINGS: Final = re.compile(r"(?i)args|opts?$|^options|cfg|conf|param|namespace|^self$")
 
 
 class Family:
@@ -65,6 +68,16 @@ class Family:
                 else:
                     self._bases.append(base)
         self.members: Final = list(found.values())
+
+    def own(self) -> list[ClassRef]:
+        """The class and those that derive from it: what objects of it may be built as."""
+        return [ClassRef(self.module, self.owner), *self._heirs]
+
+    def makers(self) -> list[Module]:
+        """Files that build objects of the class, and those that it is written in."""
+        found = [cls.module for cls in self.members]
+        found += [module for cls in self.own() for module in self.project.callers(cls.scope.name, cls.module.path)]
+        return list(dict.fromkeys(found))
 
     # -- the class as a whole ------------------------------------------------------------------------------------------
 
@@ -106,13 +119,13 @@ class Family:
 
     def _made_in_try(self) -> bool:
         """Whether an object is built where an exception is waited for: it would come later."""
-        for cls in (ClassRef(self.module, self.owner), *self._heirs):
+        for cls in self.own():
             name = cls.scope.name
             for module in self.project.callers(name, cls.module.path):
                 for call, _ in module.walk.calls:
-                    if names.last_name(call.func) == name and _awaited(module, call):
+                    if names.last_name(call.func) == name and awaited(module, call):
                         return True
-        return False
+        return any(awaited(cls.module, call) for cls in self.own() for call in built_by_itself(cls))
 
     # -- one attribute -------------------------------------------------------------------------------------------------
 
@@ -132,18 +145,25 @@ class Family:
                 return False
             if isinstance(node, cst.Call) and names.last_name(node.func) in _BY_NAME and any(_spelt(arg.value) == name for arg in node.args):
                 return False
-        return not self._set_outside(name)
+        return not self.set_outside(name)
 
-    def _set_outside(self, name: str) -> bool:
+    def set_outside(self, name: str) -> bool:
         """Whether any code of the project sets or deletes such an attribute of something that is not called like the object in its own methods."""
         own = {this.encode() for cls in self.members for scope in cls.scope.children if (this := names.self_name(scope)) is not None}
         word = name.encode()
-        pattern = re.compile(rb"(\w+)[\])]*\." + re.escape(word) + rb"\s*(?:=(?!=)|:[^=\n]+=(?!=))|\bdel\s[^\n]*\." + re.escape(word) + rb"\b")
+        attribute = rb"(\w+)[\])]*\." + re.escape(word) + rb"\b"
+        single = attribute + rb"\s*(?:=(?!=)|:[^=\n]+=(?!=))|\bdel\s[^\n]*\." + re.escape(word) + rb"\b"
+        several = rb"^[ \t]*[(\[]?[\w.\[\], *\"']*?" + attribute + rb"\s*[,)\]][\w.\[\], *\"')]*=(?!=)"
+        bound = rb"\bas\s+" + attribute + rb"|\bfor\s+(?:[\w.]+,\s*)*" + attribute + rb"[\w., )]*\bin\b"
+        pattern = re.compile(rb"|".join((single, several, bound)), re.MULTILINE)
+        named = re.compile(rb"\b(?:setattr|delattr|patch(?:\.\w+)*)\s*\([^\n]*[\"'.]" + re.escape(word) + rb"[\"']")
         for path in self.project.files():
             data = self.project.raw(path)
-            if word in data and any(match[1] not in own for match in pattern.finditer(data)):
+            if word not in data:
+                continue
+            if any(not own & {group for group in match.groups() if group} for match in pattern.finditer(data)) or named.search(data):
                 return True
-        return False
+        return any(_reaches_in(node) for module in self.makers() for node, _ in module.walk.calls)
 
     def free(self, wanted: Iterable[str]) -> bool:
         """Whether nobody in the family has attributes of these names."""
@@ -188,18 +208,45 @@ def _spelt(node: cst.CSTNode) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _awaited(module: Module, call: cst.Call) -> bool:
+def awaited(module: Module, call: cst.Call) -> bool:
     """Whether an exception of a call is waited for in its own function: by ``try`` with handlers, or by ``with`` ``raises`` or ``suppress``."""
     child: cst.CSTNode = call
     for here in module.walk.ancestors(call):
         if isinstance(here, cst.FunctionDef | cst.ClassDef | cst.Lambda):
             return False
-        if isinstance(here, cst.Try | cst.TryStar) and child is here.body and here.handlers:
+        if isinstance(here, cst.Try | cst.TryStar) and child is here.body and not all(_stops(one) for one in here.handlers):
             return True
         if isinstance(here, cst.With) and any(isinstance(item.item, cst.Call) and names.last_name(item.item.func) in _WAITS for item in here.items):
             return True
         child = here
     return False
+
+
+def _reaches_in(call: cst.Call) -> bool:
+    """Whether a call sets attributes of some object by names that are worked out, or all at once."""
+    name = names.last_name(call.func)
+    if name in {*_BY_NAME, "__setattr__", "__delattr__"} and call.args:
+        return not any(isinstance(arg.value, cst.SimpleString) for arg in call.args[:3]) and not SETTINGS.search(names.last_name(call.args[0].value))
+    if name in {"update", "pop", "clear", "setdefault", "__setitem__"} and isinstance(call.func, cst.Attribute):
+        held = call.func.value
+        if isinstance(held, cst.Attribute) and held.attr.value == "__dict__":
+            return not SETTINGS.search(names.last_name(held.value))
+        return isinstance(held, cst.Call) and names.last_name(held.func) == "vars" and not any(SETTINGS.search(names.last_name(a.value)) for a in held.args)
+    return False
+
+
+def _stops(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> bool:
+    """Whether a handler waits for the end of the program alone."""
+    kinds = [element.value for element in handler.type.elements] if isinstance(handler.type, cst.Tuple) else [handler.type]
+    return all(kind is not None and names.last_name(kind) in _STOPS for kind in kinds)
+
+
+def built_by_itself(cls: ClassRef) -> Iterator[cst.Call]:
+    """Calls in a class that build an object of it without its name: ``cls(...)``, ``type(self)(...)``, ``self.__class__(...)``."""
+    for node in descend(cls.scope.node):
+        match node:
+            case cst.Call(func=cst.Name(value="cls" | "klass") | cst.Attribute(attr=cst.Name(value="__class__")) | cst.Call(func=cst.Name(value="type"))):
+                yield node
 
 
 def _has_slots(cls: ClassRef) -> bool:

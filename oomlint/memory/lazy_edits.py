@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.walk import Effect, Scope
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +35,7 @@ class Lazy:
     opened: str  # code of the value, in a method whose object is ``self``
     returns: str  # annotation
     root: Lazy | None  # the attribute that this is a part of
+    source: cst.BaseExpression | None  # the path
 
     @property
     def private(self) -> str:
@@ -57,17 +59,17 @@ def private(name: str) -> str:
     return f"{name}_opened" if name.startswith("_") else f"_{name}"
 
 
-def rewritten(module: Module, lazy: Sequence[Lazy]) -> Fix | None:
+def rewritten(module: Module, lazy: Sequence[Lazy], safety: Safety) -> Fix | None:
     """The fix that makes properties of these attributes of one class, in the order of their statements."""
     text = Text(module.tree)
     home = next((one.method for one in lazy if one.method.name in {"__init__", "__post_init__"}), lazy[0].method)
     outer = before(text, home.node)
     if outer.strip():
         return None
-    operating = imported_as(module, "os")
+    operating = _os(module)
     edits: list[Edit] = []
     if operating is None:
-        if not all(only_for_types(module, effect.statement) for effect in module.root.effects.get("os", ())):
+        if not all(only_for_types(module, effect.statement) or _is_os(effect) for effect in module.root.effects.get("os", ())):
             return None  # something else has that name
         edits.append(import_edit(module, "import os", home.node))
     system = operating or "os"
@@ -89,7 +91,22 @@ def rewritten(module: Module, lazy: Sequence[Lazy]) -> Fix | None:
     edits.append(text.replaced(end, end, f"\n\n{body}"))
     opened = [f"`{one.name}`" for one in lazy if one.root is None]
     listed = opened[0] if len(opened) == 1 else f"{', '.join(opened[:-1])} and {opened[-1]}"
-    return Fix(Safety.SAFE, f"keep the path{'s' * (len(opened) > 1)}, open {listed} on first use in each process", tuple(edits))
+    return Fix(safety, f"keep the path{'s' * (len(opened) > 1)}, open {listed} on first use in each process", tuple(edits))
+
+
+def _os(module: Module) -> str | None:
+    """What ``os`` is called wherever the class is used; ``None`` where it is imported under a condition, such as in the main script alone."""
+    name = imported_as(module, "os")
+    return name if name is not None and any(always(module, effect.statement) for effect in module.root.effects[name] if effect.kind == "import") else None
+
+
+def _is_os(effect: Effect) -> bool:
+    return effect.kind == "import" and isinstance(effect.node, cst.ImportAlias) and effect.node.asname is None
+
+
+def always(module: Module, statement: cst.CSTNode) -> bool:
+    """Whether a statement of the module runs on every import of it."""
+    return all(isinstance(here, cst.SimpleStatementLine | cst.Module) for here in module.walk.ancestors(statement))
 
 
 def before(text: Text, node: cst.CSTNode) -> str:
@@ -141,7 +158,8 @@ def _property(one: Lazy, parts: list[Lazy], system: str, unit: str) -> list[str]
 def end_of(text: Text, method: Scope, outer: str) -> int:
     """Where the last line of a method ends, the comments at its end included."""
     last = max(text.span(node)[1] for node in descend(method.suite) if isinstance(node, cst.BaseSmallStatement))
-    lines = text.text.splitlines(keepends=True)
+    # Other signs that end a line for `str.splitlines`, a form feed for one, end none of Python.
+    lines = [text.text[start:stop] for start, stop in pairwise([*text.starts, len(text.text)])]
     row = end = text.spot(last)[0]  # behind the last line
     while row < len(lines):
         line = lines[row].rstrip()

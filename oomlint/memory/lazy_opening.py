@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import libcst as cst
 
+from oomlint.finding import Safety
 from oomlint.memory.lazy_classes import Family
-from oomlint.memory.lazy_edits import Lazy, private, rewritten, shadowed
+from oomlint.memory.lazy_doubts import PATH_CALLS, in_doubt, no_file
+from oomlint.memory.lazy_edits import Lazy, always, private, rewritten, shadowed
 from oomlint.memory.openings import Opens, openings_of
 from oomlint.model import names
 from oomlint.model.values import Const, ExternalCall
@@ -29,14 +31,14 @@ _READS: Final = {
 }
 _PARTS: Final = {Opens.H5: frozenset({"[", ".get("}), Opens.LMDB: frozenset({".begin(", ".cursor("})}  # how a part is asked for
 _OTHER_WAYS: Final = frozenset({"driver", "libver", "swmr", "fclone"})  # what is read depends on when it is opened, or it is no plain file
-_PATH_CALLS: Final = frozenset(
-    "join str Path PurePath PosixPath format abspath expanduser expandvars realpath fspath joinpath with_suffix resolve absolute".split()
-)
 # Numbers and types: what an argument of these names is given can be kept and pickled.
 _PLAIN_ARGUMENTS: Final = frozenset("shape dtype offset order rdcc_nbytes rdcc_nslots rdcc_w0 map_size max_readers max_dbs max_spare_txns".split())
 # Methods that run again and again: what they open is another matter.
 _TYPES: Final = frozenset({"int", "float", "bool"})
 _REPEATED: Final = frozenset("__getitem__ __getitems__ __iter__ __next__ __len__ __call__ forward __setstate__ __enter__ __new__".split())
+
+
+_NEVER_SAFE: Final = frozenset({Opens.LMDB, Opens.MEMMAP})
 
 
 class Held(Protocol):
@@ -83,8 +85,12 @@ def lazily_opened(holding: Held, module: Module) -> Fix | None:
     wanted = found.get(holding.name)
     if wanted is None or wanted.statement is not effect.statement or family.keeps_open(frozenset(found)):
         return None
+    if any(lazy.source is not None and no_file(family, lazy.method, lazy.source) for lazy in found.values()):
+        return None
     order = {node: number for number, node in enumerate(descend(owner.node))}
-    return rewritten(module, sorted(found.values(), key=lambda lazy: order[lazy.statement]))
+    # A second environment of the same file cannot be opened in a process; a map that was pickled could be written.
+    sure = not any(lazy.kind in _NEVER_SAFE or (lazy.root is None and in_doubt(family, lazy.method, lazy.source)) for lazy in found.values())
+    return rewritten(module, sorted(found.values(), key=lambda lazy: order[lazy.statement]), Safety.SAFE if sure else Safety.UNSAFE)
 
 
 def _building(method: Scope) -> str | None:
@@ -118,14 +124,28 @@ class _Reader:
         line = parents.get(statement)
         return isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 and parents.get(parents[line]) is self.method.node
 
-    def _lazy(self, effect: Effect, kind: Opens, path: str, kept: list[tuple[str, str]], opened: str, root: Lazy | None = None) -> Lazy | None:
+    def _lazy(
+        self, effect: Effect, kind: Opens, path: cst.BaseExpression | None, kept: list[tuple[str, str]], opened: str, root: Lazy | None = None
+    ) -> Lazy | None:
         """The attribute as a property, where it is set here alone and its new names are free."""
         statement = effect.statement
         assert isinstance(statement, cst.Assign | cst.AnnAssign)  # noqa: S101 - what `effects` yields
         if "#" in _without_strings(self.module, statement):
             return None  # a comment would be lost
         name = str(effect.path[0][1])
-        lazy = Lazy(name, self.method, statement, self.this, kind, path, tuple(kept), opened, self._annotation(statement), root)
+        lazy = Lazy(
+            name,
+            self.method,
+            statement,
+            self.this,
+            kind,
+            self.module.code(path) if path is not None else "",
+            tuple(kept),
+            opened,
+            self._annotation(statement),
+            root,
+            path,
+        )
         return lazy if self.family.settles(name, effect) and self.family.free(lazy.attributes) else None
 
     # -- what is opened --------------------------------------------------------------------------------------------------
@@ -146,7 +166,7 @@ class _Reader:
         args = [self._argument(arg, opening, name, kept) for arg in opening.call.args]
         if not all(args):
             return None
-        return self._lazy(effect, opening.kind, path, kept, f"{self.module.code(opening.call.func)}({', '.join(map(str, args))}){''.join(tail)}")
+        return self._lazy(effect, opening.kind, opening.path, kept, f"{self.module.code(opening.call.func)}({', '.join(map(str, args))}){''.join(tail)}")
 
     def _argument(self, arg: cst.Arg, opening: Opening, name: str, kept: list[tuple[str, str]]) -> str | None:
         """An argument as the property gives it: the path that is kept, a constant, or a number that is kept."""
@@ -199,7 +219,7 @@ class _Reader:
         source = found.get(whole.attr.value)
         if source is None or not self._parts(source.kind, tail):
             return None
-        return self._lazy(effect, source.kind, "", kept, f"self.{source.name}{''.join(tail)}", source.root or source)
+        return self._lazy(effect, source.kind, None, kept, f"self.{source.name}{''.join(tail)}", source.root or source)
 
     # -- what a property can say again -----------------------------------------------------------------------------------
 
@@ -230,12 +250,12 @@ class _Reader:
         """Whether an expression may be the name of a file: no address, no buffer, no open file."""
         if any(isinstance(here, cst.NamedExpr | cst.Await | cst.Yield) for here in descend(node)):
             return False
-        if isinstance(node, cst.Call) and names.last_name(node.func) not in _PATH_CALLS:
+        if isinstance(node, cst.Call) and names.last_name(node.func) not in PATH_CALLS:
             return False
         evaluator = self.family.evaluator
         for alt in evaluator.values(node, evaluator.calls.plain_frame(self.module, self.method)):
             value = alt.value
-            if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] not in _PATH_CALLS:
+            if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] not in PATH_CALLS:
                 return False
             if isinstance(value, Const) and (not isinstance(value.value, str | bytes) or "://" in str(value.value)):
                 return False
@@ -246,7 +266,11 @@ class _Reader:
         if not isinstance(statement, cst.AnnAssign):
             return ""
         node = statement.annotation.annotation
-        return self.module.code(node) if isinstance(node, cst.Name | cst.Attribute) and self._global(node) else ""
+        if not isinstance(node, cst.Name | cst.Attribute) or not self._global(node):
+            return ""
+        # In a method it is never worked out, but that of a property is, at once.
+        effects = self.module.root.effects[names.dotted(node).partition(".")[0]]
+        return self.module.code(node) if all(always(self.module, effect.statement) for effect in effects) else ""
 
 
 def _without_strings(module: Module, node: cst.CSTNode) -> str:

@@ -104,6 +104,24 @@ class _Values:
 
 def keeps_a_part(scope: Scope, this: str, lazy: frozenset[str]) -> bool:
     """Whether a method keeps, in another attribute, what may be part of one of these: a group, a dataset, a transaction."""
+    values = _followed(scope, this, lazy)
+    for effect in scope.effects.get(this, ()):
+        if effect.value is None or not effect.path or effect.path[0][1] in lazy:
+            continue
+        if not values.closed(effect.value):
+            return True
+    # What a cached property gives is kept under its name.
+    return _is_cached(scope) and not all(one.value is None or values.closed(one.value) for one in scope.returns)
+
+
+def _is_cached(scope: Scope) -> bool:
+    decorators = scope.node.decorators if isinstance(scope.node, cst.FunctionDef) else ()
+    words = [names.last_name(here.decorator.func if isinstance(here.decorator, cst.Call) else here.decorator).lower() for here in decorators]
+    return any("cache" in word or "lazy" in word or "memo" in word for word in words)
+
+
+def _followed(scope: Scope, this: str, lazy: frozenset[str]) -> _Values:
+    """The values of a method, with its variables that may be part of what is open."""
     values = _Values(this, lazy)
     before = -1
     while len(values.tainted) != before:
@@ -115,9 +133,4 @@ def keeps_a_part(scope: Scope, this: str, lazy: frozenset[str]) -> bool:
                 data = values.goes_through_data(effect.value) if effect.kind == "for" else values.closed(effect.value)
                 if not data:
                     values.tainted.add(name)
-    for effect in scope.effects.get(this, ()):
-        if effect.value is None or not effect.path or effect.path[0][1] in lazy:
-            continue
-        if not values.closed(effect.value):
-            return True
-    return False
+    return values

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
+from oomlint.memory.loaders import evaluator_of
+from oomlint.model import names
+from oomlint.model.values import ExternalCall
 from oomlint.syntax.edits import Text
 
 if TYPE_CHECKING:
     from oomlint.memory.arrays import Load
+    from oomlint.model.project import Project
 
 _FILLED: Final = Fix(Safety.DISPLAY, "allocate the array once, from the shape and type of the first file, and fill it in the loop", ())
 _PER_SAMPLE: Final = Fix(Safety.DISPLAY, "keep the paths, and read one sample in `__getitem__`", ())
+# What can be written where a path is.
+_PLAIN: Final = (cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.BinaryOperation)
+_OPEN: Final = re.compile(r"(^|_)(fh|fp|fd|fin|f|buf|buff|buffer|bytes|stream|handle|fileobj)$|file_?obj|bytes_?io|file_?like", re.IGNORECASE)
+_OPENS: Final = frozenset(
+    "open fdopen BytesIO BufferedReader FileIO GzipFile BZ2File LZMAFile urlopen TemporaryFile NamedTemporaryFile SpooledTemporaryFile".split(),
+)
+_MOST: Final = 6
 
 
 def filled() -> Fix:
@@ -26,7 +38,7 @@ def lazily(load: Load) -> Fix | None:
     return _PER_SAMPLE if load.many else None
 
 
-def torch_mapped(load: Load) -> Fix | None:
+def torch_mapped(load: Load, project: Project) -> Fix | None:
     """``torch.load(path)`` → ``torch.load(path, mmap=True)``; ``None`` where a file is already open, or the arguments are not plain."""
     call = load.node
     if not isinstance(call, cst.Call) or load.read is None or load.read.name != "torch.load" or any(a.star for a in call.args):
@@ -35,8 +47,28 @@ def torch_mapped(load: Load) -> Fix | None:
     if given & {"mmap", "f"} or not call.args or call.args[0].keyword is not None:
         return None
     path = call.args[0].value
+    if _may_be_open(path, load, project):
+        return None
     if isinstance(path, cst.Call) and not load.module.code(path.func).endswith(("join", "Path", "str", "format", "abspath", "expanduser")):
         return None
     text = Text(load.module.tree)
     last = text.span(call.args[-1].value)[1]
     return Fix(Safety.UNSAFE, "map the file: what is indexed is read", (text.replaced(last, last, ", mmap=True"),))
+
+
+def _may_be_open(path: cst.BaseExpression, load: Load, project: Project) -> bool:
+    """Whether an argument is, or may be, an open file or a buffer, which cannot be mapped."""
+    if not isinstance(path, _PLAIN):
+        return True
+    if not isinstance(path, cst.Name | cst.Attribute):
+        return False
+    scope = load.module.walk.scope_at(load.node)
+    if _OPEN.search(names.last_name(path)) or any(e.kind == "with" and not e.path for e in scope.effects.get(names.dotted(path), ())):
+        return True
+    evaluator = evaluator_of(project)
+    calls = evaluator.calls
+    for frame in (calls.plain_frame(load.module, scope), *calls.frames(load.module, scope)[:_MOST]):
+        for alt in evaluator.values(path, frame)[:_MOST]:
+            if isinstance(alt.value, ExternalCall) and alt.value.name.rpartition(".")[2] in _OPENS:
+                return True
+    return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.kept import Does
+from oomlint.memory.reads import Reads
 from oomlint.memory.shapes import commented
 
 if TYPE_CHECKING:
@@ -55,3 +56,10 @@ def kept_where(load: Load) -> str:
 
 
 WORKERS: Final = "forked workers share arrays, under spawn and forkserver each gets a copy"
+OBJECTS: Final = "forked workers copy Python objects as they read them, under spawn and forkserver each gets a copy at once"
+
+
+def workers(load: Load) -> str:
+    """What worker processes do with the data."""
+    objects = load.read is not None and load.read.kind in {Reads.OBJECT, Reads.RECORDS, Reads.TEXT}
+    return OBJECTS if objects or (load.read is None and load.whole is None and "Python objects" in load.words) else WORKERS

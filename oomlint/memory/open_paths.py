@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from oomlint.memory.openings import Opening
-    from oomlint.memory.unclosed import Trail
+    from oomlint.memory.trail_state import Trail
 
 _ABOUT: Final = re.compile(r"clos|own|open|handle|keep|exist|none", re.IGNORECASE)  # a test of these decides about the file itself
 

@@ -11,7 +11,9 @@ import libcst as cst
 from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.whole_reads import whole_reads_of
 from oomlint.model import names
+from oomlint.model.values import External
 
 if TYPE_CHECKING:
     from oomlint.memory.content import Content
@@ -93,3 +95,40 @@ def _of(code: str) -> Kind | None:
     if _MANY.search(code):
         return None
     return next((kind for pattern, kind in _ANNOTATED if pattern.search(code)), None)
+
+
+_MAKERS: Final = frozenset(
+    "array asarray ascontiguousarray copy zeros ones empty full zeros_like ones_like empty_like full_like arange linspace load loadtxt genfromtxt fromfile "
+    "concatenate stack vstack hstack dstack column_stack tile repeat eye rand randn".split(),
+)
+_KEEPING: Final = frozenset({"astype", "reshape", "copy", "transpose", "to_numpy"})  # methods that give an array of an array
+_DEEPEST: Final = 6
+
+
+def made_by_numpy(project: Project, module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> bool:
+    """Whether an expression is an array of NumPy by its making: a call that makes one, or a read. An annotation proves nothing."""
+    frame = evaluator_of(project).calls.plain_frame(module, scope)
+    if depth > _DEEPEST:
+        return False
+    if isinstance(node, cst.Subscript):
+        read = whole_reads_of(project).written(node, frame)
+        if read is not None:
+            return not any(isinstance(e.slice, cst.Index) and isinstance(e.slice.value, cst.Tuple) for e in node.slice)  # `[()]` may give one value
+        forward = all(isinstance(e.slice, cst.Slice) and (e.slice.step is None or isinstance(e.slice.step, cst.Integer)) for e in node.slice)
+        return forward and made_by_numpy(project, module, scope, node.value, depth + 1)
+    if isinstance(node, cst.Attribute):
+        return node.attr.value == "T" and made_by_numpy(project, module, scope, node.value, depth + 1)
+    if isinstance(node, cst.Call):
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value in _KEEPING and made_by_numpy(project, module, scope, node.func.value, depth + 1):
+            return True
+        return bool(node.args) and any(
+            isinstance(alt.value, External) and alt.value.name.startswith("numpy.") and alt.value.name.rpartition(".")[2] in _MAKERS
+            for alt in evaluator_of(project).values(node.func, frame)[:1]
+        )
+    if not isinstance(node, cst.Name) or any(p.name.value == node.value for p in names.parameters(scope)):
+        return False
+    effects = [effect for effect in scope.effects.get(node.value, ()) if not effect.path]
+    return bool(effects) and all(
+        effect.kind == "assign" and not effect.index and effect.value is not None and made_by_numpy(project, module, scope, effect.value, depth + 1)
+        for effect in effects
+    )

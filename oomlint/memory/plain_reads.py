@@ -184,7 +184,7 @@ def _is_number(opening: Opening, value: cst.BaseExpression | None) -> bool:
             _counted(e.kind, e.value, e.index) or (e.kind == "assign" and not e.index and _is_number(opening, e.value) and e.value is not value)
             for e in effects
         )
-    return _is_sample_index(module, scope, value.value)
+    return False
 
 
 def _counted(kind: str, value: cst.BaseExpression | None, index: tuple[int, ...]) -> bool:

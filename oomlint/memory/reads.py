@@ -13,7 +13,7 @@ from oomlint.memory.kept import kept_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import External, ExternalCall, FunctionRef
-from oomlint.scout import is_reader
+from oomlint.scout import MAPS, is_reader
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ WHOLE: Final = frozenset({Reads.ARRAY, Reads.ARCHIVE, Reads.TORCH, Reads.OBJECT,
 _BY_NAME: Final = {
     name: kind
     for kind, listed in (
-        (Reads.ARRAY, "numpy.load numpy.fromfile scipy.sparse.load_npz scipy.io.loadmat hdf5storage.loadmat mat73.loadmat"),
-        (Reads.TORCH, "torch.load safetensors.torch.load_file"),
+        (Reads.ARRAY, "numpy.load numpy.fromfile scipy.sparse.load_npz scipy.io.loadmat hdf5storage.loadmat mat73.loadmat safetensors.torch.load_file"),
+        (Reads.TORCH, "torch.load"),
         (
             Reads.OBJECT,
             (
@@ -132,7 +132,7 @@ class ReadCalls:
 
     def _library(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
         last = names.last_name(call.func)
-        if last == "map":
+        if last in MAPS:
             return self._mapped_over(module, scope, call)
         if last in _TEXTS and isinstance(call.func, cst.Attribute) and self._is_text(module, scope, call.func.value, last):
             return Read(Reads.TEXT, f"{last}()", module, scope, call, None)
@@ -149,6 +149,8 @@ class ReadCalls:
             if kind is None:
                 continue
             path = next((a.value for a in call.args if a.keyword is None and not a.star), None)
+            if name == "PIL.Image.open" and _as_it_is(module, call):
+                return None  # nothing is decoded
             if name == "torch.load" and any(a.star == "**" or (a.keyword is not None and a.keyword.value == "mmap") for a in call.args):
                 return None
             if name == "numpy.load":
@@ -179,7 +181,7 @@ class ReadCalls:
 
     def _mapped_over(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
         """``map(np.load, paths)``."""
-        if not isinstance(call.func, cst.Name) or call.func.value != "map" or len(call.args) < 2:  # noqa: PLR2004 - function and paths
+        if len(call.args) < 2:  # noqa: PLR2004 - function and paths
             return None
         for alt in self.evaluator.values(call.args[0].value, self.evaluator.calls.plain_frame(module, scope))[:2]:
             if isinstance(alt.value, External) and names.canonical(alt.value.name) in _BY_NAME:
@@ -284,6 +286,17 @@ def _by_loop(module: Module, read: Read) -> bool:
         if isinstance(here, cst.FunctionDef):
             break
     return False
+
+
+def _as_it_is(module: Module, call: cst.Call) -> bool:
+    """Whether what a call gives is kept without anything being done with it."""
+    holder = module.walk.parents.get(call)
+    if isinstance(holder, cst.Arg):
+        outer = module.walk.parents[holder]
+        return isinstance(outer, cst.Call) and names.last_name(outer.func) in {"append", "extend", "add", "insert"}
+    if isinstance(holder, cst.Assign):
+        return any(isinstance(t.target, cst.Subscript) for t in holder.targets)
+    return isinstance(holder, cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.Element | cst.DictElement)
 
 
 def _plain(node: cst.BaseExpression) -> bool:

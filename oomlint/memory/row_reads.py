@@ -95,6 +95,8 @@ def read_at_once(case: RowRead) -> Fix | None:
     """The fix that reads the dataset with one slice; ``None`` where the call asks for more than it can say."""
     module, node = case.read.module, case.node
     source = module.code(case.read.source)
+    if not isinstance(case.read.source, cst.Name | cst.Attribute | cst.Subscript | cst.Call):
+        return None  # `[:]` behind it would take a part of it
     if "#" in module.code(node) or "\n" in module.code(node):
         return None
     if case.read.form is Form.LIST:

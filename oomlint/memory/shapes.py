@@ -56,13 +56,12 @@ class Bytes:
         """``N * 3 * 480 * 640 * 4``; numbers alone are multiplied."""
         if self.exact is not None:
             return readable(self.exact)
-        item = str(self.item) if self.item is not None else "bytes of an element"
-        return " * ".join([*(str(d) for d in self.dimensions), item])
+        return " * ".join([*(str(d) for d in self.dimensions), *([str(self.item)] if self.item is not None else [])])
 
     def words(self) -> str:
         """For a message, with its unit."""
         said = "by the comment " if self.by_comment else ""
-        return f"{said}{self.formula}" + ("" if self.exact is not None else " bytes")
+        return f"{said}{self.formula}" + ("" if self.exact is not None else " bytes" if self.item is not None else " elements")
 
 
 def commented(module: Module, node: cst.CSTNode) -> Bytes | None:

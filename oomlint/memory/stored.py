@@ -173,7 +173,7 @@ class Stored:
         """Whether it is, or a name of it holds, what ``list(d)`` gives: the model takes that for ``d`` itself."""
         if isinstance(node, cst.Call):
             return names.last_name(node.func) in _MAKES_LISTS
-        return any(isinstance(one, cst.Call) and names.last_name(one.func) in _MAKES_LISTS for one, _ in self._definitions(node, frame))
+        return any(isinstance(one, cst.Call) and names.last_name(one.func) in _MAKES_LISTS for one, _ in self.definitions(node, frame))
 
     def _named(self, node: cst.BaseExpression, frame: Frame) -> H5Object | None:
         found = self.evaluator.values(node, frame)
@@ -185,7 +185,7 @@ class Stored:
             hazy = hazy or isinstance(alt.value, Element | Unknown)
         if not hazy:
             return None
-        for definition, where in self._definitions(node, frame):
+        for definition, where in self.definitions(node, frame):
             inner = self.stored(definition, where)
             if inner is not None:
                 return inner
@@ -329,7 +329,7 @@ class Stored:
             return inner if inner is not None and inner.store is Store.H5 and inner.keys else None
         return None
 
-    def _definitions(self, node: cst.BaseExpression, frame: Frame) -> Iterator[tuple[cst.BaseExpression, Frame]]:
+    def definitions(self, node: cst.BaseExpression, frame: Frame) -> Iterator[tuple[cst.BaseExpression, Frame]]:
         """The expressions that a name or an attribute of ``self`` is set to, and what a function of the project returns."""
         if isinstance(node, cst.Call):
             for alt in self.evaluator.values(node.func, frame)[:2]:

@@ -198,7 +198,7 @@ class WholeReads(Stored):
             hazy = hazy or isinstance(value, Element | Unknown | Display)
         if not hazy:
             return None
-        for definition, where in self._definitions(node, frame):
+        for definition, where in self.definitions(node, frame):
             found = self.whole(definition, where)
             if found is not None:
                 return found

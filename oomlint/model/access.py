@@ -46,17 +46,17 @@ class Access(Questions):
 
     def access(self, node: cst.BaseExpression, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """The value of ``node`` followed by attributes and keys."""
-        if not accessors and isinstance(node, cst.Name) and node.value in _LITERALS:
-            return [constant(_LITERALS[node.value], node, frame)]
+        if type(node) is cst.Name:  # the most common form: no need to try the others
+            if not accessors and node.value in _LITERALS:
+                return [constant(_LITERALS[node.value], node, frame)]
+            return self.resolve(node.value, accessors, frame, node)
         if isinstance(node, cst.Subscript):
             keyed = self._computed_key(node, accessors, frame)
             if keyed is not None:
                 return keyed
         path = path_of(node)
         if path is not None:
-            if path[1] or accessors or isinstance(node, cst.Name):
-                return self.resolve(path[0], (*path[1], *accessors), frame, node)
-            return [Alternative(UNKNOWN)]
+            return self.resolve(path[0], (*path[1], *accessors), frame, node)
         if isinstance(node, cst.Attribute):
             return self.access(node.value, (("attr", node.attr.value), *accessors), frame)
         if isinstance(node, cst.Subscript):

@@ -27,7 +27,7 @@ from oomlint.model.values import (
 from oomlint.syntax.walk import UNKNOWN_KEY, Effect, constant_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from oomlint.model.reach import Payload
     from oomlint.syntax.walk import Accessor, Scope
@@ -66,17 +66,17 @@ class Definitions(Questions):
         return found
 
     def _comprehension(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode) -> Alternatives | None:
-        walk = frame.module.walk
-        for node in walk.ancestors(at):
-            if isinstance(node, cst.BaseSmallStatement | cst.BaseCompoundStatement) or node is frame.scope.node:
-                return None
-            if isinstance(node, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
-                loop: cst.CompFor | None = node.for_in
-                while loop is not None:
-                    index = _target_index(loop.target, root)
-                    if index is not None:
-                        return self.element(loop.iter, index, accessors, frame)
-                    loop = loop.inner_for_in
+        key = (frame.scope, at)
+        rows = self.rows.get(key)
+        if rows is None:
+            rows = self.rows[key] = tuple(_rows_around(frame, at))
+        for node in rows:
+            loop: cst.CompFor | None = node.for_in
+            while loop is not None:
+                index = _target_index(loop.target, root)
+                if index is not None:
+                    return self.element(loop.iter, index, accessors, frame)
+                loop = loop.inner_for_in
         return None
 
     def element(self, iterable: cst.BaseExpression, index: tuple[int, ...], accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
@@ -125,15 +125,19 @@ class Definitions(Questions):
         for effect, payload, conditions in found[:MOST]:
             here = frozenset({(origin, id(effect))}) if several else FREE
             states = self.conditions(conditions, frame, here)
+            if not states:
+                continue
+            bound = payload() if callable(payload) else payload
             for picks, doubt in states[:6]:
-                for alt in payload() if callable(payload) else payload:
+                for alt in bound:
                     if isinstance(alt.value, Absent) and effect.kind in {"update", "setdefault", "augment"}:
                         continue
                     merged = alt.under(picks)
                     if merged is not None:
                         if several and conditions and effect.kind == "assign":
                             test = conditions[-1][0]
-                            inside = walk.parents.get(test) in set(walk.ancestors(effect.statement))
+                            holder = walk.parents.get(test)
+                            inside = any(here is holder for here in walk.ancestors(effect.statement))
                             words = short(frame.module.code(test))
                             # A value under a test that nobody can decide is possible, not usual.
                             guessed = any(isinstance(k, tuple) and k and k[0] == "test" for k, _ in picks - alt.picks)
@@ -233,6 +237,15 @@ class Definitions(Questions):
         if kind == "with" and effect.value is not None:
             return self.access(effect.value, into, frame)
         return [Alternative(UNKNOWN)]
+
+
+def _rows_around(frame: Frame, at: cst.CSTNode) -> Iterator[cst.BaseComp]:
+    """Comprehensions of the statement that a name stands in, the innermost first."""
+    for node in frame.module.walk.ancestors(at):
+        if isinstance(node, cst.BaseSmallStatement | cst.BaseCompoundStatement) or node is frame.scope.node:
+            return
+        if isinstance(node, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
+            yield node
 
 
 def _set_from_inside(scope: Scope, root: str, *, whole_module: bool) -> bool:

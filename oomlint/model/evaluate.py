@@ -31,6 +31,12 @@ from oomlint.model.values import (
 if TYPE_CHECKING:
     from oomlint.model.project import Project
     from oomlint.model.reach import Conditions
+    from oomlint.syntax.walk import Scope
+
+    Verdicts = list[tuple[bool, Picks, int]]
+    States = list[tuple[Picks, int]]
+
+_NONE: Verdicts = []
 
 
 class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Parameters, Classes, Attributes):
@@ -39,6 +45,13 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
     def __init__(self, project: Project) -> None:
         super().__init__(project)
         self._memo: dict[tuple[cst.CSTNode, Frame], Alternatives] = {}
+        # What follows from answers that are the very same objects is the same again.
+        self._verdicts: dict[tuple[cst.CSTNode, Frame], tuple[Alternatives, Verdicts]] = {}
+        self._denied: dict[int, tuple[Verdicts, Verdicts]] = {}
+        self._pairs: dict[tuple[int, int, bool], tuple[Verdicts, Verdicts, Verdicts]] = {}
+        self._starts: dict[Picks, States] = {}
+        self._narrowed: dict[tuple[int, int, bool], tuple[States, Verdicts, States]] = {}
+        self._ways: dict[tuple[Scope, cst.CSTNode], Conditions] = {}
 
     def values(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
         """Every value that ``node`` can have in ``frame``."""
@@ -64,14 +77,22 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
             self._memo[key] = found
         return found
 
-    def truth(self, node: cst.BaseExpression, frame: Frame) -> list[tuple[bool, Picks, int]]:
+    def truth(self, node: cst.BaseExpression, frame: Frame) -> Verdicts:
         """Whether a test can come out true or false, under which picks, with how many assumptions."""
         if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
-            return [(not verdict, picks, doubt) for verdict, picks, doubt in self.truth(node.expression, frame)]
+            inner = self.truth(node.expression, frame)
+            denied = self._denied.get(id(inner))
+            if denied is None:
+                denied = self._denied[id(inner)] = (inner, [(not verdict, picks, doubt) for verdict, picks, doubt in inner])
+            return denied[1]
         if isinstance(node, cst.BooleanOperation):
             return self._both(node, frame)
-        out: list[tuple[bool, Picks, int]] = []
-        for alt in self.values(node, frame):
+        values = self.values(node, frame)
+        told = self._verdicts.get((node, frame))
+        if told is not None and told[0] is values:
+            return told[1]
+        out: Verdicts = []
+        for alt in values:
             known = display_truth(alt.value) if isinstance(alt.value, Display) else truth_of(alt.value)
             if known is not None:
                 out.append((known, alt.picks, alt.doubt))
@@ -82,44 +103,66 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
                 merged = join(alt.picks, frozenset({(key, guess)}))
                 if merged is not None:
                     out.append((guess, merged, alt.doubt))
-        return out[:MOST]
+        out = out[:MOST]
+        self._verdicts[node, frame] = (values, out)
+        return out
 
-    def _both(self, node: cst.BooleanOperation, frame: Frame) -> list[tuple[bool, Picks, int]]:
+    def _both(self, node: cst.BooleanOperation, frame: Frame) -> Verdicts:
         conj = isinstance(node.operator, cst.And)
-        out: list[tuple[bool, Picks, int]] = []
-        right: list[tuple[bool, Picks, int]] | None = None
-        for verdict, picks, doubt in self.truth(node.left, frame):
+        left = self.truth(node.left, frame)
+        right = self.truth(node.right, frame) if any(verdict is conj for verdict, _, _ in left) else _NONE
+        key = (id(left), id(right), conj)
+        known = self._pairs.get(key)
+        if known is not None:
+            return known[2]
+        out: Verdicts = []
+        for verdict, picks, doubt in left:
             if verdict is not conj:
                 out.append((verdict, picks, doubt))
                 continue
-            right = self.truth(node.right, frame) if right is None else right
             for other, more, doubts in right:
                 merged = join(picks, more)
                 if merged is not None:
                     out.append((other, merged, doubt + doubts))
-        return out[:MOST]
+        out = out[:MOST]
+        self._pairs[key] = (left, right, out)
+        return out
 
-    def conditions(self, conditions: Conditions, frame: Frame, start: Picks = FREE) -> list[tuple[Picks, int]]:
+    def conditions(self, conditions: Conditions, frame: Frame, start: Picks = FREE) -> States:
         """Picks under which all conditions hold; empty where they cannot hold together."""
-        states = [(start, 0)]
+        states = self._starts.get(start)
+        if states is None:
+            states = self._starts[start] = [(start, 0)]
         for test, wanted in conditions:
-            verdicts = self.truth(test, frame)
-            fresh: list[tuple[Picks, int]] = []
-            for picks, doubt in states:
-                for verdict, more, doubts in verdicts:
-                    if verdict is wanted:
-                        merged = join(picks, more)
-                        if merged is not None and (merged, doubt + doubts) not in fresh:
-                            fresh.append((merged, doubt + doubts))
-            states = fresh[:MOST]
+            states = self._narrow(states, self.truth(test, frame), wanted=wanted)
             if not states:
                 break
         return states
 
+    def _narrow(self, states: States, verdicts: Verdicts, *, wanted: bool) -> States:
+        """What is left of the states where a test comes out as wanted."""
+        key = (id(states), id(verdicts), wanted)
+        known = self._narrowed.get(key)
+        if known is not None:
+            return known[2]
+        fresh: dict[tuple[Picks, int], None] = {}
+        for picks, doubt in states:
+            for verdict, more, doubts in verdicts:
+                if verdict is wanted:
+                    merged = join(picks, more)
+                    if merged is not None:
+                        fresh[merged, doubt + doubts] = None
+        left = list(fresh)[:MOST]
+        self._narrowed[key] = (states, verdicts, left)  # what is named by its id has to live
+        return left
+
     def where(self, node: cst.CSTNode, frame: Frame) -> list[Picks]:
         """Picks under which control reaches ``node``."""
-        found = path_conditions(frame.module.walk, frame.scope, node)
-        return [picks for picks, _ in self.conditions(found, frame)]
+        key = (frame.scope, node)
+        way = self._ways.get(key)
+        if way is None:
+            way = self._ways[key] = path_conditions(frame.module.walk, frame.scope, node)
+        return [picks for picks, _ in self.conditions(way, frame)]
 
 
 __all__ = ["CPU_COUNTS", "Evaluator", "is_grown"]

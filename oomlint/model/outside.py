@@ -51,7 +51,8 @@ class Outside(Questions):
                 return self._builtin(root, accessors, frame)
             found = self.resolve(root, accessors, self.module_frame(frame.module), None)
             # A module's global that some function rebinds can hold anything by the time this runs.
-            rebound = any(root in s.outer and s.sets(root) for s in frame.module.walk.scopes)
+            walk = frame.module.walk
+            rebound = root in walk.shared and any(root in s.outer and s.sets(root) for s in walk.scopes)
             return [a.doubting(2) for a in found] if rebound else found
         if frame.outer is not None and frame.outer.scope is parent:
             return self.resolve(root, accessors, frame.outer, None)

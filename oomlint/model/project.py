@@ -154,7 +154,7 @@ class Project:
         word = name.encode()
         listed = self.files()
         searched = listed if near in self.listed else (*listed, near)
-        hits = [path for path in searched if word in self.raw(path) and word in self._called_in(path)]
+        hits = [path for path in searched if (path in self._called or word in self.raw(path)) and word in self._called_in(path)]
         stem = os.path.basename(near).removesuffix(".py").encode()
         if stem == b"__init__":
             stem = os.path.basename(os.path.dirname(near)).encode()

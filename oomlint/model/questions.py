@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.reach import Conditions
     from oomlint.model.values import Alternatives, Bound, ClassRef, FunctionRef, Instance, ModuleRef, Picks, Value
-    from oomlint.syntax.walk import Accessor, Effect
+    from oomlint.syntax.walk import Accessor, Effect, Scope
 
 MOST = 32  # alternatives that are kept for one expression
 DEEPEST = 40  # nested questions
@@ -40,6 +40,7 @@ class Questions(ABC):
         self.spent = 0  # questions since the outermost one
         self.depth = 0
         self.resolved: dict[tuple[str, tuple[Accessor, ...], Frame, cst.CSTNode | None], Alternatives] = {}
+        self.rows: dict[tuple[Scope, cst.CSTNode], tuple[cst.BaseComp, ...]] = {}  # comprehensions around a name, the innermost first
         self.lines: dict[ClassRef, list[ClassRef | External]] = {}  # lineages by class
         self.calls = Calls(project, self)
         self.options = OptionSource(project, self)
@@ -213,6 +214,9 @@ def parted(found: Alternatives) -> tuple[Alternatives, bool]:
 
 def trim(found: Iterable[Alternative]) -> Alternatives:
     """Drop what says the same twice, and what is too much."""
+    found = list(found)
+    if len(found) <= 1:
+        return found
     seen: dict[tuple[Value, Picks], Alternative] = {}
     for alt in found:
         key = (alt.value, alt.picks)

@@ -29,6 +29,11 @@ Conditions = tuple[Condition, ...]
 Found = tuple["Effect", "Payload", Conditions]
 _MOST_PATHS = 16
 _EXITS = frozenset({"exit", "quit", "_exit", "abort", "error", "exit_with_error"})
+_LEAVES: frozenset[type] = frozenset({cst.Return, cst.Raise, cst.Continue, cst.Break})
+_PLAIN: frozenset[type] = frozenset({cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Pass, cst.For, cst.While, cst.Try, cst.FunctionDef, cst.ClassDef})
+_SIMPLE: frozenset[type] = frozenset(
+    {*_LEAVES, cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Expr, cst.Del, cst.Import, cst.ImportFrom, cst.FunctionDef, cst.ClassDef}
+)
 
 
 def terminates(body: object) -> bool:
@@ -37,8 +42,11 @@ def terminates(body: object) -> bool:
     if not statements:
         return False
     last = statements[-1]
-    if isinstance(last, cst.Return | cst.Raise | cst.Continue | cst.Break):
+    kind = last.__class__  # asked so often that ``isinstance`` with its look at abstract classes takes too long
+    if kind in _LEAVES:
         return True
+    if kind in _PLAIN:
+        return False
     if isinstance(last, cst.Expr) and isinstance(last.value, cst.Call):
         return names.last_name(last.value.func) in _EXITS
     if isinstance(last, cst.If) and last.orelse is not None:
@@ -155,6 +163,8 @@ class Reach:
         return found, [()]
 
     def _statement(self, node: cst.CSTNode) -> tuple[list[Found], list[Conditions]]:
+        if node.__class__ in _SIMPLE:
+            return self._effects(node)
         if isinstance(node, cst.If):
             return self._if(node)
         if isinstance(node, cst.For | cst.While):

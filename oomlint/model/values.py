@@ -27,13 +27,15 @@ def join(first: Picks, second: Picks) -> Picks | None:
     """Both sets of picks together, or ``None`` where they contradict each other."""
     if not second or first is second:
         return first
-    if not first:
+    if not first or first <= second:
         return second
+    if second <= first:
+        return first
     merged = dict(first)
-    for key, pick in second:
+    for key, pick in second - first:
         if merged.setdefault(key, pick) != pick:
             return None
-    return frozenset(merged.items())
+    return first | second
 
 
 # -- what a value can be -------------------------------------------------------------------------------------------------
@@ -265,16 +267,18 @@ class Alternative:
 
     def after(self, *steps: Step) -> Alternative:
         """The same with steps put before the story (nearest first)."""
-        return replace(self, story=(*steps, *self.story)) if steps else self
+        return Alternative(self.value, (*steps, *self.story), self.picks, self.doubt, self.reach) if steps else self
 
     def under(self, picks: Picks) -> Alternative | None:
         """The same under more picks, or ``None`` where they contradict it."""
         merged = join(self.picks, picks)
-        return None if merged is None else replace(self, picks=merged)
+        if merged is None or merged is self.picks:
+            return None if merged is None else self
+        return Alternative(self.value, self.story, merged, self.doubt, self.reach)
 
     def doubting(self, more: int = 1) -> Alternative:
         """The same with more assumptions."""
-        return replace(self, doubt=self.doubt + more) if more else self
+        return Alternative(self.value, self.story, self.picks, self.doubt + more, self.reach) if more else self
 
     @property
     def const(self) -> object:

@@ -101,7 +101,10 @@ class DatasetUnpicklable(Rule):
     A lambda `collate_fn` that uses no local variable becomes a function at the top of the module, above the statement that used it: safe.
 
     An `h5py.File`, an LMDB environment or an `.npz` archive that is only read becomes a path, opened on first use in each process, and
-    `__getstate__` drops the handle: safe. The path is kept as `os.path.abspath(path)`, so that it still holds after a change of directory.
+    `__getstate__` drops the handle: safe for an `h5py.File` and an archive. The path is kept as `os.path.abspath(path)`, so that it still holds
+    after a change of directory. It is unsafe for an LMDB environment, because py-lmdb 3.0 opens no second one of the same file in a process, where
+    the project may move or delete files (`tempfile`, `os.remove`, `shutil.move`), where a caller may hand over a buffer or an open file, and where
+    a function that builds the data set is called inside a `try`: the error would come later.
     Nothing is done where the file is written, closed or set again elsewhere, or where anything stays that cannot be pickled.
 
     Other values get no fix.
@@ -124,7 +127,8 @@ class DatasetUnpicklable(Rule):
             fix = None
             if len(fixes) == 1 + len(case.others):  # one cause that stays is enough for the loader to fail
                 edits = tuple(dict.fromkeys(edit for one in fixes for edit in one.edits))
-                fix = Fix(Safety.SAFE, "; ".join(dict.fromkeys(one.message for one in fixes)), edits)
+                safety = Safety.SAFE if all(one.safety is Safety.SAFE for one in fixes) else Safety.UNSAFE
+                fix = Fix(safety, "; ".join(dict.fromkeys(one.message for one in fixes)), edits)
             yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix)
 
 

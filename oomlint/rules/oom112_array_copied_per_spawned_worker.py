@@ -102,7 +102,8 @@ class ArrayCopiedPerSpawnedWorker(Rule):
 
     ## Fix safety
 
-    A memory map that is only read becomes a path that is mapped on first use in each process, with a `__getstate__` that drops the map: safe.
+    A memory map that is only read becomes a path that is mapped on first use in each process, with a `__getstate__` that drops the map: unsafe.
+    A worker that was sent a copy could write to it, and `copy.deepcopy` gave one too; what the worker maps is read-only, and the file must still be there.
 
     An array becomes `torch.from_numpy(...)`, which is moved to shared memory once: unsafe, because the elements are then tensors.
 
@@ -115,7 +116,7 @@ class ArrayCopiedPerSpawnedWorker(Rule):
     code = "OOM112"
     slug = "array-copied-per-spawned-worker"
     severity = Severity.WARNING
-    fixable = Safety.SAFE
+    fixable = Safety.UNSAFE
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose workers each get a copy of an array of the dataset."""

@@ -112,6 +112,10 @@ class H5HandleOpenedInInit(Rule):
     The property lets go of an inherited file before it opens its own: as long as that is held, HDF5 goes on with the descriptor of the main process.
     Groups and `h5py.Dataset` objects that are kept beside the file, `self.frames = self.file["frames"]`, become properties too.
 
+    It is unsafe where the file may not be there later, or may be another one: where a file of the project that builds the data set, or the class, speaks of
+    temporary files, or of deleting, renaming or moving files. It is also unsafe where a caller may hand over a buffer or an open file, and where a function
+    that builds the data set is called inside a `try` or `suppress`, because the error would come with the first sample.
+
     There is no fix where the file is written, closed or set again elsewhere, where it may be deleted after `__init__`, where the class or one that it
     derives from says how it is pickled, or where it keeps something else that cannot be pickled.
 

@@ -107,8 +107,11 @@ class LazyHandleWithoutGetstate(Rule):
     ## Fix safety
 
     A `__getstate__` that drops the handle is put below `__init__`: safe, because the same test that opened the file the first time opens it again in
-    each worker. There is no fix where the class or one of its bases already says how it is pickled, where objects of the file are kept beside it, or
-    where the attribute is not `None` at first.
+    each worker. It is unsafe for an LMDB environment, because py-lmdb 3.0 opens no second one of the same file in a process, and so none for a copy of
+    the data set; and where the project may move or delete files, or hands over something else than a path.
+
+    There is no fix where a flag beside the handle tells whether it is open, where the class or one of its bases already says how it is pickled, where
+    objects of the file are kept beside it or by a cached property, or where the attribute is not `None` at first.
 
     ## References
 

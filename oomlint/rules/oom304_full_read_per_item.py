@@ -91,11 +91,18 @@ class FullReadPerItem(Rule):
 
     ## Fix safety
 
-    `d[:][i]` becomes `d[i]`. That is safe where `i` is proven to be one integer (`int(index)`, a literal, the counter of a loop over `range`), or
-    where only the shape is asked for.
+    `d[:][i]` becomes `d[i]`. That is safe where `d` is an HDF5 dataset and nothing else, `i` is a slice or proven to be one integer (`int(index)`,
+    a literal, the counter of a loop over `range`), and the index stands right behind the read.
 
-    Else it is unsafe: h5py takes a list of indices only in increasing order and without repetition, and no negative step, and raises `TypeError`
-    or `ValueError` where NumPy would answer.
+    Else it is unsafe:
+
+    - h5py takes a list of indices only in increasing order and without repetition, and no negative step, and raises `TypeError` or `ValueError`
+      where NumPy would answer. The index of `__getitem__` itself may be such a list, whatever the loader asks for.
+    - `d[()]` reads a dataset without dimensions too, and its value may be a string, which has an index.
+    - Where the elements are arrays, their axes are in the shape of `d[:]`, and `d[:][i, j]` reaches into them; `d.shape` and `d[i, j]` do not.
+    - Under a name (`x = d[:]`, then `x[i]`) the file may be closed before the index, and all parts of `x` share its memory.
+
+    There is no fix where the object may be another one (a list, an array), and for reads that also convert (`np.float32(d)`).
 
     ## References
 

@@ -119,6 +119,6 @@ class FullReadInInit(Rule):
             if proven_small(module, load.node):
                 continue
             size = bytes_of(module, load.node) or ", as many bytes as it has"
-            each = " of every file" if load.many else ""
-            message = f"All of {load.words}{each} is read before the first sample{size}, and {kept_where(load)}: {WORKERS}"
+            each = " in each round of a loop" if load.many else ""
+            message = f"All of {load.words} is read{each} before the first sample{size}, and {kept_where(load)}: {WORKERS}"
             yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load))

@@ -9,7 +9,8 @@ from oomlint.memory.arrays import is_test
 from oomlint.memory.handles import handles_of
 from oomlint.memory.kept_files import keeps_many
 from oomlint.memory.openings import openings_of
-from oomlint.memory.unclosed import End, closed_after_loop, passed_by, unclosed
+from oomlint.memory.trail_state import End
+from oomlint.memory.unclosed import closed_after_loop, passed_by, unclosed
 from oomlint.memory.with_fixes import under_with
 from oomlint.rule import Rule
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding
     from oomlint.memory.openings import Opening
-    from oomlint.memory.unclosed import Trail
+    from oomlint.memory.trail_state import Trail
     from oomlint.model.project import Module, Project
 
 

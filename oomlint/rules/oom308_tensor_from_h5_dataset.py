@@ -86,8 +86,8 @@ class TensorFromH5Dataset(Rule):
     ## Fix safety
 
     `torch.tensor(d)` becomes `torch.from_numpy(d[:])`: unsafe. The values and the type of the elements are the same, but a dataset without
-    dimensions raises `ValueError` at `[:]` (it is read with `[()]`), and `from_numpy` refuses the types that a tensor does not have, such as
-    strings.
+    dimensions raises `ValueError` at `[:]` (it is read with `[()]`). `from_numpy` raises `TypeError` for the types that a tensor does not have, such
+    as strings, and `ValueError` for numbers that are stored big-endian (`>f4`), which `torch.tensor` converts one by one.
 
     ## References
 

@@ -114,9 +114,13 @@ class LmdbEnvInInit(Rule):
 
     ## Fix safety
 
-    The path is kept instead of the environment, a property opens it on first use in each process, and `__getstate__` drops it: safe for an environment
-    that is opened with `readonly=True`. The property lets go of an inherited environment before it opens its own, because py-lmdb 3.0 wants it so. The path
-    is kept as `os.path.abspath(path)`, so that it still holds after a change of directory.
+    The path is kept instead of the environment, a property opens it on first use in each process, and `__getstate__` drops it. The path is kept as
+    `os.path.abspath(path)`, so that it still holds after a change of directory.
+
+    That is unsafe, and offered only for an environment that is opened with `readonly=True`: py-lmdb 3.0 refuses a second environment of the same file in
+    a process, `already open in this process`. It does so for a copy of the data set (`copy.copy`), for two threads that read for the first time at
+    once, and for a forked worker while anything else still holds the inherited environment (`env = dataset.env`) or a transaction of it. The property
+    lets go of what the data set itself has inherited before it opens its own.
 
     A transaction or cursor that is kept beside the environment, `self.txn = self.env.begin()`, becomes a property too.
 
@@ -132,7 +136,7 @@ class LmdbEnvInInit(Rule):
     code = "OOM311"
     slug = "lmdb-env-in-init"
     severity = Severity.ERROR
-    fixable = Safety.SAFE
+    fixable = Safety.UNSAFE
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open LMDB environments which a data set keeps from the start."""

@@ -49,7 +49,8 @@ class RedundantCopy(Rule):
 
 
     class Windows(Dataset):
-        def __init__(self, windows: np.ndarray):
+        def __init__(self, series, width):
+            windows = np.stack([series[i : i + width] for i in range(len(series) - width)])
             self.windows = torch.tensor(windows)
 
         def __len__(self):
@@ -68,7 +69,8 @@ class RedundantCopy(Rule):
 
 
     class Windows(Dataset):
-        def __init__(self, windows: np.ndarray):
+        def __init__(self, series, width):
+            windows = np.stack([series[i : i + width] for i in range(len(series) - width)])
             self.windows = torch.from_numpy(windows)
 
         def __len__(self):
@@ -80,7 +82,8 @@ class RedundantCopy(Rule):
 
     ## Fix safety
 
-    `torch.tensor(a)` becomes `torch.from_numpy(a)`, with a `dtype` it becomes `torch.as_tensor(a, dtype=...)`, and `.astype(x)` becomes
+    `torch.tensor(a)` becomes `torch.from_numpy(a)` where `a` is made by a call of NumPy or a read (an annotation does not keep a list out, which
+    `from_numpy` refuses). With a `dtype` it becomes `torch.as_tensor(a, dtype=...)`, and `.astype(x)` becomes
     `.astype(x, copy=False)`: unsafe. Both names then stand for the same memory, so that what is written to one is seen in the other, and
     `from_numpy` of a read-only array warns.
 

@@ -84,9 +84,9 @@ class TorchLoadDataset(Rule):
 
     ## Fix safety
 
-    `mmap=True` is added: unsafe. It needs torch 2.1, a path (an open file raises `ValueError`) and a file in the format of torch 1.6 and later
-    (an older one raises `RuntimeError`). What is written to such a tensor stays in the process, and the file must not change while it is mapped.
-    NumPy arrays in the file are read as before.
+    `mmap=True` is added: unsafe. It needs torch 2.1, a path and a file in the format of torch 1.6 and later (an older one raises `RuntimeError`). An
+    open file or a buffer raises `ValueError`: where the argument is known to be one, or its name says so, there is no fix. What is written to such
+    a tensor stays in the process, and the file must not change while it is mapped. NumPy arrays in the file are read as before.
 
     ## References
 
@@ -106,4 +106,4 @@ class TorchLoadDataset(Rule):
                 continue
             size = bytes_of(module, load.node)
             message = f"All tensors of the file are read before the first sample{size}, and what is read {kept_where(load)}; `mmap=True` reads what is indexed"
-            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=torch_mapped(load))
+            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=torch_mapped(load, project))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
@@ -114,16 +115,28 @@ def fields_of(node: cst.CSTNode) -> tuple[str, ...]:
     return found
 
 
+@cache
+def is_node(kind: type) -> bool:
+    """Whether objects of the type are nodes. Asked of every field: libcst's classes are abstract ones, for which ``isinstance`` is slow."""
+    return issubclass(kind, cst.CSTNode)
+
+
+@cache
+def _is_statement(kind: type) -> bool:
+    return issubclass(kind, cst.BaseSmallStatement | cst.BaseCompoundStatement)
+
+
 def children_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Child nodes that can hold meaning, in source order of their fields."""
     for name in fields_of(node):
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            yield value
-        elif isinstance(value, tuple | list):
+        kind = value.__class__
+        if kind is tuple or kind is list:
             for item in value:
-                if isinstance(item, cst.CSTNode):
+                if is_node(item.__class__):
                     yield item
+        elif is_node(kind):
+            yield value
 
 
 def descend(node: cst.CSTNode, *, into_scopes: bool = True) -> Iterator[cst.CSTNode]:
@@ -144,7 +157,7 @@ def block_of(body: object) -> Block:
     items: Sequence[cst.CSTNode] = getattr(body, "body", ()) if not isinstance(body, tuple | list) else body
     flat: list[cst.CSTNode] = []
     for item in items:
-        if isinstance(item, cst.SimpleStatementLine):
+        if type(item) is cst.SimpleStatementLine:
             flat.extend(item.body)
         else:
             flat.append(item)
@@ -228,7 +241,7 @@ class Walk:
             parents[child] = self.module
         while stack:
             node, scope, statement = stack.pop()
-            if isinstance(node, cst.BaseSmallStatement | cst.BaseCompoundStatement):
+            if _is_statement(node.__class__):
                 statement = node
             inner = self._note(node, scope, statement)
             todo: list[tuple[cst.CSTNode, Scope, cst.CSTNode]] = []
@@ -237,14 +250,15 @@ class Walk:
                 # Decorators, base classes and parameter defaults are evaluated outside of what they belong to.
                 outside = inner is not scope and name != "body"
                 where = scope if outside else inner
-                if isinstance(value, cst.CSTNode):
-                    parents[value] = node
-                    todo.append((value, where, statement))
-                elif isinstance(value, tuple | list):
+                kind = value.__class__
+                if kind is tuple or kind is list:
                     for item in value:
-                        if isinstance(item, cst.CSTNode):
+                        if is_node(item.__class__):
                             parents[item] = node
                             todo.append((item, where, statement))
+                elif is_node(kind):
+                    parents[value] = node
+                    todo.append((value, where, statement))
             todo.reverse()
             stack.extend(todo)
 
@@ -404,7 +418,7 @@ class Walk:
     def statement_of(self, node: cst.CSTNode) -> cst.CSTNode:
         """The small or compound statement that ``node`` stands in."""
         here: cst.CSTNode | None = node
-        while here is not None and not isinstance(here, cst.BaseSmallStatement | cst.BaseCompoundStatement | cst.Module):
+        while here is not None and not _is_statement(here.__class__) and here is not self.module:
             here = self.parents.get(here)
         return here if here is not None else node
 

@@ -1,0 +1,150 @@
+"""The way of data into calls: what a call does with an argument, whether its result holds it, and what functions and classes of the project make of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.kept_names import KeptNames
+from oomlint.memory.kept_state import DEEPEST, Does, Going, Keeper, Search
+from oomlint.model import names
+from oomlint.model.values import ClassRef, External, FunctionRef, Instance
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+# Functions whose result is small whatever they are asked of.
+SMALL_FUNCTIONS: Final = frozenset(
+    "len sum max min print range isinstance type any all hash repr mean std var median unique count_nonzero bincount Counter amax amin argmax argmin "
+    "nanmean nanstd percentile quantile id show plot imshow save savez savez_compressed dump dumps savetxt to_csv imsave imwrite write log info debug "
+    "warning warn error allclose array_equal isnan isfinite isinf histogram where argwhere nonzero searchsorted ndim shape size format summary hasattr "
+    "getattr set linspace".split(),
+)
+_JOINS: Final = frozenset("stack array concatenate vstack hstack dstack column_stack row_stack asarray cat concat tensor".split())
+_SCALARS: Final = frozenset({"int", "float", "bool", "str"})  # of a part they are the part
+_LOOKS_UP: Final = frozenset({"get", "pop", "index", "lookup", "load_state_dict", "count", "join", "startswith", "isin"})
+_INTO: Final = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put", "push", "setdefault"})
+_DATASETS: Final = frozenset({"DataLoader", "TensorDataset", "Subset", "ConcatDataset", "random_split", "StackDataset"})
+
+
+class KeptCalls(KeptNames):
+    """Follows a value into what is called."""
+
+    def __init__(self, project: Project) -> None:
+        super().__init__(project)
+        self._passes: dict[tuple[Scope, str], frozenset[int | None]] = {}
+
+    def follow_argument(self, search: Search, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+        """Follow the value into what is called; what holds for the result of the call, or ``None`` where the value ends there."""
+        last = names.last_name(call.func)
+        walk = module.walk
+        if isinstance(call.func, cst.Attribute) and last in _INTO:
+            position = 0 if last not in {"insert", "setdefault"} else 1
+            if arg.keyword is None and list(call.args).index(arg) != position:
+                return None
+            self.follow_target(
+                search,
+                module,
+                call,
+                call.func.value,
+                replace(
+                    going,
+                    collected=going.collected or (going.part and not isinstance(arg.value, cst.Name)),
+                    rebuilt=going.rebuilt or going.part,
+                    part=False,
+                    listed=last == "append",
+                ),
+            )
+            return None
+        if last in SMALL_FUNCTIONS or (isinstance(call.func, cst.Attribute) and last in _LOOKS_UP):
+            return None
+        if last in _SCALARS and not going.part:
+            return None
+        if last in {"register_buffer", "setattr"} and isinstance(call.func, cst.Name | cst.Attribute):
+            name = next((str(a.value.evaluated_value) for a in call.args if isinstance(a.value, cst.SimpleString)), "")
+            self.follow_attribute(search, module, call, walk.scope_at(call), name, going)
+            return None
+        if arg.keyword is not None and isinstance(call.func, cst.Name) and call.func.value == "dict":
+            going = going.named(arg.keyword.value)
+        if last in _JOINS and going.listed and call.args and call.args[0] is arg and not names.dotted(call.func).startswith(("pd.", "pandas.")):
+            going = replace(going.doing(Does.JOINS, module, call), listed=False)
+        elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:
+            going = going.doing(Does.COPIES, module, call)
+        if search.inside is not None:  # an object is something else than what it was made of
+            return None if last[:1].isupper() and last not in {"Tensor", "FloatTensor"} else replace(going, index=None)
+        scope = walk.scope_at(call)
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        for alt in self.evaluator.values(call.func, frame)[:3]:
+            value = alt.value
+            if isinstance(value, FunctionRef) and not isinstance(value.scope.node, cst.Lambda):
+                return self._into(search, value, call, arg, going)
+            if isinstance(value, ClassRef):
+                return self._made(search, value, call, arg, going)
+            if isinstance(value, External) and value.name.rpartition(".")[2] in _DATASETS and value.name.startswith("torch"):
+                if not going.part:
+                    words = f"a `{value.name.rpartition('.')[2]}`"
+                    search.found.append(Keeper(module, call, "", None, words, going.many, going.collected, going.names, going.passed, going.given))
+                return None
+        return replace(going, index=None)
+
+    def _into(self, search: Search, function: FunctionRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+        """Follow an argument into a function of the project; what holds for its result, or ``None`` where that does not hold the value."""
+        name = _parameter(function, call, arg)
+        if name is None or going.depth >= DEEPEST:
+            return replace(going, index=None)
+        key = ("into", function.scope, name)
+        if key not in search.seen:
+            search.seen.add(key)
+            self.follow_name(search, function.module, function.scope, name, None, replace(going, depth=going.depth + 1, index=None))
+        places = self._passed(function, name)
+        if not places:
+            return None
+        return replace(going, index=next(iter(places)) if len(places) == 1 else None)
+
+    def _passed(self, function: FunctionRef, name: str) -> frozenset[int | None]:
+        """Where a function returns what it is given as ``name``, or what it makes of that."""
+        key = (function.scope, name)
+        known = self._passes.get(key)
+        if known is None:
+            self._passes[key] = frozenset({None})  # a function that calls itself
+            search = Search(inside=function.scope, parts=True)
+            self.follow_name(search, function.module, function.scope, name, None, Going())
+            self.run(search)
+            known = self._passes[key] = frozenset({None}) if function.scope.yields else frozenset(search.returns)
+        return known
+
+    def _made(self, search: Search, cls: ClassRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+        """Follow an argument into a class: a dataset keeps it, any other object is followed itself."""
+        found = self.evaluator.method(_instance(cls), "__init__")
+        if found is None or going.part:
+            return None if self.constructions.is_dataset(cls) else going
+        if not self.constructions.is_dataset(cls):
+            return going
+        name = _parameter(found, call, arg)
+        key = ("made", found.scope, name)
+        if name is None or key in search.seen or going.depth >= DEEPEST:
+            return None
+        search.seen.add(key)
+        self.follow_name(search, found.module, found.scope, name, None, replace(going, depth=going.depth + 1, index=None, given=True))
+        return None
+
+
+def _instance(cls: ClassRef) -> Instance:
+    return Instance(cls, None)
+
+
+def _parameter(function: FunctionRef, call: cst.Call, arg: cst.Arg) -> str | None:
+    """The parameter that takes an argument."""
+    params = names.parameters(function.scope)
+    if arg.keyword is not None:
+        return arg.keyword.value if any(p.name.value == arg.keyword.value for p in params) else None
+    if arg.star:
+        return None
+    place = list(call.args).index(arg)
+    plain = [p.name.value for p in params]
+    if names.is_method(function.scope) and (function.this is not None or function.scope.name == "__init__"):
+        plain = plain[1:]
+    return plain[place] if place < len(plain) else None

@@ -1,0 +1,215 @@
+"""The way of data through names and attributes, and out of a function to its callers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.kept_state import DEEPEST, STEPS, Going, Keeper, Keeping, Search, names_of
+from oomlint.model import names
+from oomlint.model.values import ClassRef
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_MOST_SITES: Final = 6
+_DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module", re.IGNORECASE)
+
+
+class KeptNames(Keeping):
+    """Follows a value through what it is called."""
+
+    def __init__(self, project: Project) -> None:
+        super().__init__(project)
+        self._uses: dict[Scope, dict[str, list[tuple[int, cst.Name]]]] = {}
+        self._order: dict[Scope, dict[cst.CSTNode, int]] = {}
+        self._spoken: dict[str, bool] = {}
+
+    def follow_target(self, search: Search, module: Module, statement: cst.CSTNode, target: cst.CSTNode, going: Going) -> None:
+        """The value is put into ``target``."""
+        walk = module.walk
+        scope = walk.scope_at(statement)
+        if isinstance(target, cst.Tuple | cst.List):
+            for number, element in enumerate(target.elements):
+                if going.index is None or number == going.index:
+                    self.follow_target(search, module, statement, element.value, replace(going, index=None))
+            return
+        into = False
+        while isinstance(target, cst.Subscript):
+            into = True
+            target = target.value
+        if into:
+            going = replace(going, collected=going.collected or going.part, part=False)
+        if isinstance(target, cst.Name):
+            self.follow_name(search, module, scope, target.value, statement, going.named(target.value))
+        elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
+            this = names.self_name(scope)
+            if this is not None and target.value.value == this:
+                self.follow_attribute(search, module, statement, scope, target.attr.value, going)
+
+    def follow_attribute(self, search: Search, module: Module, statement: cst.CSTNode, scope: Scope, name: str, going: Going) -> None:
+        """The value is kept on ``self``."""
+        owner = scope.parent
+        if owner is None or not owner.is_class or going.part or search.inside is not None:
+            return
+        cls = ClassRef(module, owner)
+        key = ("attribute", owner, name, going.passed)
+        if key in search.seen:
+            return
+        search.seen.add(key)
+        if not self.constructions.builds(cls, scope):
+            return
+        going = going.named(name)
+        datasets = self.constructions.datasets(cls)
+        if datasets:
+            words = f"`{name}` of `{datasets[0].scope.name}`"
+            search.found.append(Keeper(module, statement, name, datasets[0], words, going.many, going.collected, going.names, going.passed, going.given))
+            # What is done with it while the object is built: `self.data = np.concatenate(self.data)`.
+            for use in self._attributes(module, scope, names.self_name(scope) or "", name):
+                self.climb(search, module, use, replace(going, index=None))
+            return
+        if going.depth >= DEEPEST:
+            return
+        # Another class: what its methods do with the attribute, and where its objects go.
+        deeper = replace(going, depth=going.depth + 1, index=None)
+        for method in owner.children:
+            this = names.self_name(method)
+            if this is None:
+                continue
+            for use in self._attributes(module, method, this, name):
+                self.climb(search, module, use, deeper)
+        init = owner.child("__init__")
+        if init is not None:
+            self._sites(search, module, init, replace(deeper, inside=name))
+
+    @staticmethod
+    def _attributes(module: Module, method: Scope, this: str, name: str) -> Iterator[cst.Attribute]:
+        for node in descend(method.suite):
+            if isinstance(node, cst.Attribute) and node.attr.value == name and isinstance(node.value, cst.Name) and node.value.value == this:
+                holder = module.walk.parents.get(node)
+                if not isinstance(holder, cst.AssignTarget):
+                    yield node
+
+    def follow_name(self, search: Search, module: Module, scope: Scope, name: str, definition: cst.CSTNode | None, going: Going) -> None:
+        """Follow every use of a name that its definition reaches."""
+        key = (scope, name, definition, going.part)
+        if key in search.seen:
+            return
+        search.seen.add(key)
+        order = self._ordered(scope)
+        first = self._end(order, definition) if definition is not None else -1
+        stops = [
+            self._end(order, effect.statement)
+            for effect in scope.effects.get(name, ())
+            if not effect.path
+            and effect.kind in {"assign", "for", "with"}
+            and effect.statement is not definition
+            and order.get(effect.statement, -1) > first
+            and self._covers(module, effect.statement, definition, scope)
+        ]
+        last = min(stops, default=None)
+        for number, use in self._uses_of(scope).get(name, ()):
+            if number <= first or (last is not None and number > last) or self._excluded(module, definition, use) or _shadowed(module, use):
+                continue
+            if search.steps > STEPS:
+                return
+            self.climb(search, module, use, going)
+
+    def _ordered(self, scope: Scope) -> dict[cst.CSTNode, int]:
+        known = self._order.get(scope)
+        if known is None:
+            known = self._order[scope] = {node: number for number, node in enumerate(descend(scope.suite, into_scopes=False))}
+        return known
+
+    def _uses_of(self, scope: Scope) -> dict[str, list[tuple[int, cst.Name]]]:
+        known = self._uses.get(scope)
+        if known is None:
+            known = self._uses[scope] = {}
+            for node, number in self._ordered(scope).items():
+                if isinstance(node, cst.Name):
+                    known.setdefault(node.value, []).append((number, node))
+        return known
+
+    def _end(self, order: dict[cst.CSTNode, int], node: cst.CSTNode) -> int:
+        """The number of the last node inside a simple statement; of the header alone, where it is a block."""
+        number = order.get(node, -1)
+        if isinstance(node, cst.BaseCompoundStatement):
+            return number
+        return max((order.get(inner, number) for inner in descend(node, into_scopes=False)), default=number)
+
+    @staticmethod
+    def _covers(module: Module, later: cst.CSTNode, definition: cst.CSTNode | None, scope: Scope) -> bool:
+        """Whether control that passes the definition always passes the later statement too."""
+        block = module.walk.parents.get(later)
+        if isinstance(block, cst.SimpleStatementLine):
+            block = module.walk.parents.get(block)
+        if definition is None:
+            return block is scope.suite or block is scope.node
+        return any(here is block for here in module.walk.ancestors(definition))
+
+    @staticmethod
+    def _excluded(module: Module, definition: cst.CSTNode | None, use: cst.CSTNode) -> bool:
+        """Whether definition and use stand in different branches of one ``if``."""
+        if definition is None:
+            return False
+        chain = set(module.walk.ancestors(definition))
+        previous: cst.CSTNode = use
+        for here in module.walk.ancestors(use):
+            if isinstance(here, cst.If) and here in chain and here.orelse is previous and here.body in chain:
+                return True
+            previous = here
+        return False
+
+    # -- out of functions ----------------------------------------------------------------------------------------------
+
+    def follow_out(self, search: Search, module: Module, scope: Scope, going: Going) -> None:
+        """The value comes out of a function."""
+        if search.inside is not None:
+            if scope is search.inside and not going.part and (search.parts or not (going.collected or going.rebuilt)):
+                search.returns.add(going.index)
+            return
+        if not isinstance(scope.node, cst.FunctionDef) or going.part or going.depth >= DEEPEST or self.constructions.per_item(module, scope):
+            return
+        self._sites(search, module, scope, replace(going, depth=going.depth + 1))
+
+    def _sites(self, search: Search, module: Module, scope: Scope, going: Going) -> None:
+        key = ("sites", scope, going.index)
+        if key in search.seen:
+            return
+        search.seen.add(key)
+        if not self._used_for_data(module, scope):
+            return
+        for site in self.evaluator.calls.sites(module, scope)[:_MOST_SITES]:
+            if not self.constructions.per_item(site.module, site.scope):
+                self.climb(search, site.module, site.call, replace(going, many=going.many or self.repeats(site.module, site.call)))
+
+    def _used_for_data(self, module: Module, scope: Scope) -> bool:
+        """Whether some file that names the function speaks of data sets or loaders: a look at the text, before anything is parsed."""
+        name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
+        known = self._spoken.get(name)
+        if known is None:
+            project, word = self.project, name.encode()
+            paths = {*project.files(), module.path}
+            known = self._spoken[name] = any(word in project.raw(path) and _DATA_WORDS.search(project.raw(path)) for path in paths)
+        return known
+
+
+def _shadowed(module: Module, use: cst.Name) -> bool:
+    """Whether the name is that of a comprehension's own variable."""
+    for here in module.walk.ancestors(use):
+        if isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
+            loop: cst.CompFor | None = here.for_in
+            while loop is not None:
+                if use.value in names_of(loop.target):
+                    return True
+                loop = loop.inner_for_in
+        elif isinstance(here, cst.BaseStatement):
+            return False
+    return False

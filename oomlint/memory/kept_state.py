@@ -1,0 +1,165 @@
+"""What a search for those who keep data carries along: what it finds, what it knows of the value on its way, and what its parts ask of each other."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.construction import constructions_of
+from oomlint.memory.loaders import evaluator_of
+from oomlint.model import names
+from oomlint.scout import MAPS
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import ClassRef
+    from oomlint.syntax.walk import Scope
+
+DEEPEST: Final = 12  # functions on the way
+STEPS: Final = 4_000  # for one read
+_FILES: Final = re.compile(r"path|file|glob|listdir|walk|iterdir|\bfn|fname|json|scandir")
+
+
+class Does(Enum):
+    """What is done with the data on its way."""
+
+    JOINS = "a list of it becomes one array"
+    SCALES = "bytes become floating-point numbers"
+    LISTS = "numbers become Python objects"
+    COPIES = "it is copied"
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """One thing that is done with the data on its way."""
+
+    does: Does
+    module: Module
+    node: cst.BaseExpression
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Who keeps the data: an attribute of a dataset, or a call that makes a dataset of it."""
+
+    module: Module
+    node: cst.CSTNode  # the statement or call
+    attribute: str  # empty for a call
+    owner: ClassRef | None  # the dataset's class
+    words: str  # for a message: ```data` of `Clips```
+    many: bool  # read again and again, in a loop without a small bound
+    collected: bool  # its elements went into another container
+    names: tuple[str, ...]  # of variables and keys on the way, the last one last
+    passed: tuple[Passed, ...] = ()  # what was done with it on the way
+    given: bool = False  # the dataset did not make it: it was handed over as an argument
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What is known of the value on its way."""
+
+    many: bool = False
+    collected: bool = False
+    index: int | None = None  # its place in a tuple that a function returns
+    names: tuple[str, ...] = ()
+    part: bool = False  # an element of it
+    inside: str = ""  # the attribute of an object that holds it
+    listed: bool = False  # it is in a list, not yet in an array
+    given: bool = False  # it was handed to a dataset
+    rebuilt: bool = False  # its elements are in another container than they were read into
+    passed: tuple[Passed, ...] = ()
+    depth: int = 0
+
+    def doing(self, does: Does, module: Module, node: cst.BaseExpression) -> Going:
+        """The same after something was done with it."""
+        done = Passed(does, module, node)
+        return self if done in self.passed else replace(self, passed=(*self.passed, done))
+
+    def named(self, name: str) -> Going:
+        """The same under another name."""
+        return replace(self, names=(*self.names, name)) if name not in self.names[-1:] else self
+
+
+@dataclass(slots=True)
+class Search:
+    """One search: what it has found and what it has seen."""
+
+    found: list[Keeper] = field(default_factory=list)
+    seen: set[object] = field(default_factory=set)
+    steps: int = 0
+    todo: deque[tuple[Module, cst.CSTNode, Going]] = field(default_factory=deque)
+    inside: Scope | None = None  # the one function that is looked at, where it is not all of them
+    parts: bool = False  # a container of its parts counts too
+    returns: set[int | None] = field(default_factory=set)  # where it gives back the value
+
+
+class Keeping(ABC):
+    """The questions of a run, and what a part asks of those that build on it.
+
+    The parts are a chain of classes, from names and callers up to the expressions of ``kept.py``; each asks those before it by inheritance.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator = evaluator_of(project)
+        self.constructions = constructions_of(project)
+
+    @abstractmethod
+    def run(self, search: Search) -> None:
+        """Follow what is still to be followed."""
+
+    @staticmethod
+    def climb(search: Search, module: Module, node: cst.CSTNode, going: Going) -> None:
+        """Follow the value of ``node`` next."""
+        search.todo.append((module, node, going))
+
+    # -- loops ---------------------------------------------------------------------------------------------------------
+
+    def repeats(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether an expression is evaluated many times, as far as anybody knows."""
+        if isinstance(node, cst.Call) and names.last_name(node.func) in MAPS:
+            return True
+        below: cst.CSTNode = node
+        for here in module.walk.ancestors(node):
+            if isinstance(here, cst.For) and below is here.body and self._unbounded(module, here.iter):
+                return True
+            if isinstance(here, cst.While) and below is here.body:
+                return True
+            if (
+                isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp)
+                and below is not here.for_in
+                and self._unbounded(module, here.for_in.iter)
+            ):
+                return True
+            if isinstance(here, cst.FunctionDef | cst.ClassDef | cst.Lambda):
+                return False
+            below = here
+        return False
+
+    @staticmethod
+    def over_files(module: Module, node: cst.CSTNode) -> bool:
+        """Whether the innermost loop around a node goes, by the words of its header, through files."""
+        for here in module.walk.ancestors(node):
+            if isinstance(here, cst.For):
+                return _FILES.search(module.code(here.iter) + " " + module.code(here.target)) is not None
+            if isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
+                return _FILES.search(module.code(here.for_in)) is not None
+            if isinstance(here, cst.FunctionDef):
+                return False
+        return False
+
+    def _unbounded(self, module: Module, iterable: cst.BaseExpression) -> bool:
+        """Whether an iterable may have more than a handful of elements."""
+        return self.constructions.count(module, iterable) is None
+
+
+def names_of(target: cst.CSTNode) -> list[str]:
+    """The names that a target binds."""
+    return [n.value for n in descend(target) if isinstance(n, cst.Name)]
