@@ -75,7 +75,6 @@ class Settings:
     start_method: Annotated[StartMethod, _About("How worker processes start where the code does not say; `auto` counts both kinds.")] = StartMethod.AUTO
     requires_python: Annotated[str | None, _About("Versions of Python that the code runs under; from [project] where absent.")] = None
     workers_over_memory: Annotated[int, _About("OOM114: workers from which a data set in memory is worth a word.", least=1)] = 4
-    large_array: Annotated[int, _About("OOM407: bytes from which an array that is made in `__init__` is worth a word.", least=1)] = 256 << 20
     worker_limit: Annotated[int, _About("OOM120: workers from which a loader is worth a word.", least=1)] = 16
     small_bytes: Annotated[int, _About("Data proven to be under this many bytes in all is small: no finding.", least=0)] = 16 * 2**20
     small_elements: Annotated[int, _About("Containers proven to hold under this many elements are small: no finding.", least=0)] = 50_000

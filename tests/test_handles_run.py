@@ -503,4 +503,5 @@ def test_a_program_that_ends_its_process_is_told_from_the_others(ask: Ask, tmp_p
         pairs.append(Pair(f"crash {number}", folder, f"crash_{number}.py", sends=False, size=1))
     answers = ask(pairs, "after", "fork")
     assert [name for name, ways in answers.items() if "as a whole" in ways] == ["crash 1"]
-    assert "exited unexpectedly" in broken(answers["crash 1"]["as a whole"])
+    # Which of the two torch says depends on who notices first.
+    assert re.search("exited unexpectedly|killed by signal", broken(answers["crash 1"]["as a whole"]))

@@ -100,7 +100,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
 
 
 def _is_large(project: Project, size: Bytes) -> bool:
-    return size.item is not None and size.least >= project.settings.large_array
+    return size.item is not None and size.least >= project.settings.array_bytes
 
 
 def _keeper(project: Project, module: Module, scope: Scope, call: cst.Call) -> Keeper | None:

@@ -38,7 +38,6 @@ _TESTS: Final = re.compile(rb"^\s*(async )?def test_|^import (pytest|unittest)|^
 _IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
 _IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
 _SETTINGS: Final = frozenset({"opt", "opts", "args", "config", "cfg", "conf", "hparams", "params", "options", "settings", "kwargs", "meta", "metadata", "info"})
-_SMALL: Final = 16 << 20  # bytes: nothing below is worth a word
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +93,7 @@ class Arrays:
                     continue
                 if isinstance(one.node, cst.Call) and one.node.args and names.last_name(one.node.func) == "read_direct":
                     filled = self.constructions.contents.of(one.node.args[0].value, one.frame).size.exact
-                    if filled is not None and filled < _SMALL:
+                    if filled is not None and filled < self.project.settings.small_bytes:
                         continue
                 keepers = self._large(self.kept.of(module, one.node))
                 if keepers and not self._optional(module, scope, one.node) and not self._optional_keeper(keepers[0]):

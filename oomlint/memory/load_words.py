@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays import Load
     from oomlint.model.project import Module
 
-_SMALL_BYTES: Final = 16 << 20
-_SMALL_ELEMENTS: Final = 50_000
 _MOST_RELATED: Final = 4
 
 
@@ -31,7 +29,8 @@ def proven_small(module: Module, node: cst.CSTNode) -> bool:
     size = commented(module, node)
     if size is None:
         return False
-    return (size.exact is not None and size.exact < _SMALL_BYTES) or (size.elements is not None and size.elements < _SMALL_ELEMENTS)
+    settings = module.project.settings
+    return (size.exact is not None and size.exact < settings.small_bytes) or (size.elements is not None and size.elements < settings.small_elements)
 
 
 def related(load: Load) -> list[Place]:
