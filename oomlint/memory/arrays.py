@@ -52,6 +52,7 @@ class Load:
     many: bool  # of many files
     read: Read | None = None  # by a library or a function of the project
     whole: WholeRead | None = None  # of an HDF5 file
+    beside: tuple[cst.BaseExpression, ...] = ()  # other reads of the same function for the same data set
 
     @property
     def keeper(self) -> Keeper:

@@ -40,12 +40,20 @@ class Join:
 
 
 def eager_loads(module: Module, project: Project) -> Iterator[Load]:
-    """Loads of the module that bring a whole data set into memory; not those of HDF5 files, nor files of tensors."""
+    """Loads of the module that bring a whole data set into memory; not those of HDF5 files, nor files of tensors.
+
+    What one function reads for one class comes as one load, with the other reads beside it.
+    """
+    groups: dict[object, list[Load]] = {}
     for load in arrays_of(project).files(module):
-        if load.read is None or (load.read.kind is Reads.TORCH and not load.many) or _joined(load):
+        if load.read is None or (load.read.kind is Reads.TORCH and not load.many) or _joined(load) or proven_small(module, load.node):
             continue
-        name = load.read.name
-        yield replace(load, words=f"`{name}` reads every file" if load.many else f"`{name}` reads all of its file")
+        owner = load.keeper.owner
+        groups.setdefault((load.scope, owner.scope if owner is not None else load.node), []).append(load)
+    for first, *others in groups.values():
+        name = first.read.name if first.read is not None else ""
+        words = f"`{name}` reads every file" if first.many else f"`{name}` reads all of its file"
+        yield replace(first, words=words, beside=tuple(load.node for load in others))
     yield from _helpers(module, project)
     yield from _corpora(module, project)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
 
 _MOST_RELATED: Final = 4
+_MOST_BESIDE: Final = 16
 
 
 def bytes_of(module: Module, node: cst.CSTNode) -> str:
@@ -37,6 +38,7 @@ def related(load: Load) -> list[Place]:
     """Who keeps the data, and where it is held twice."""
     own = load.module.place(load.node)
     found: list[Place] = []
+    beside = [load.module.place(node, "read here, too") for node in load.beside[:_MOST_BESIDE]]
     for keeper in load.keepers:
         place = keeper.module.place(keeper.node, f"{keeper.words} keeps it")
         if (place.path, place.cell, place.row) != (own.path, own.cell, own.row) and place not in found:
@@ -46,7 +48,7 @@ def related(load: Load) -> list[Place]:
             for done in keeper.passed
             if done.does is Does.JOINS and (spot := done.module.place(done.node, "joined into one array: all of it is in memory twice here")) not in found
         )
-    return found[:_MOST_RELATED]
+    return [*beside, *found[:_MOST_RELATED]]
 
 
 def kept_where(load: Load) -> str:
