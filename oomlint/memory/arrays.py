@@ -16,6 +16,7 @@ from oomlint.memory.kept_files import keeps_many
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.openings import openings_of
 from oomlint.memory.reads import WHOLE, Reads, read_calls_of, small_file
+from oomlint.memory.shapes import few_a_sample
 from oomlint.memory.whole_reads import Store, whole_reads_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
@@ -192,7 +193,8 @@ class Arrays:
 
     @staticmethod
     def _large(keepers: tuple[Keeper, ...]) -> tuple[Keeper, ...]:
-        return tuple(k for k in keepers if not any(small_name(name) for name in (*k.names[:1], *k.names[-1:])) and _SETTINGS.isdisjoint(k.names))
+        named = (k for k in keepers if not any(small_name(name) for name in (*k.names[:1], *k.names[-1:])) and _SETTINGS.isdisjoint(k.names))
+        return tuple(k for k in named if not few_a_sample(k.module, k.node))
 
 
 def is_test(module: Module) -> bool:

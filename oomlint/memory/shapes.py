@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from oomlint.model.values import Frame
 
 _SHAPE: Final = re.compile(r"[\(\[]\s*(\w+(?:\s*(?:,|\bx\b|\u00d7|\*)\s*\w+)+)\s*,?\s*[\)\]]")
+_FEW: Final = re.compile(r"\(\s*[A-Za-z]\w*\s*,\s*(\d*)\s*\)")
+_MOST_NUMBERS: Final = 16
 _DTYPE: Final = re.compile(r"\b(u?int(?:8|16|32|64)|b?float(?:16|32|64)|bool)\b")
 _LONGEST: Final = 40  # characters of one dimension in a formula
 
@@ -62,6 +64,18 @@ class Bytes:
         """For a message, with its unit."""
         said = "by the comment " if self.by_comment else ""
         return f"{said}{self.formula}" + ("" if self.exact is not None else " bytes" if self.item is not None else " elements")
+
+
+def few_a_sample(module: Module, node: cst.CSTNode) -> bool:
+    """Whether the comment behind a statement says that each sample has a few numbers: ``# (N,)``, ``# (N, 4)``."""
+    for here in (node, *module.walk.ancestors(node)):
+        if isinstance(here, cst.SimpleStatementLine):
+            comment = here.trailing_whitespace.comment
+            found = _FEW.search(comment.value) if comment is not None else None
+            return found is not None and int(found.group(1) or 1) <= _MOST_NUMBERS
+        if isinstance(here, cst.BaseCompoundStatement):
+            return False
+    return False
 
 
 def commented(module: Module, node: cst.CSTNode) -> Bytes | None:
