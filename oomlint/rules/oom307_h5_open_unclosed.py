@@ -91,9 +91,9 @@ class H5OpenUnclosed(Rule):
 
     ## Fix safety
 
-    The opening becomes a `with` statement around all that uses the file. It is safe where only arrays and numbers leave it, and unsafe where an object of
-    the file is given to what cannot be looked into, or where what leaves may be an `h5py.Dataset`: such an object is of no use after the `with`, although
-    it is valid without one for as long as somebody holds it.
+    The opening becomes a `with` statement around all that uses the file. It is safe where each use is proven to give arrays, numbers or names
+    (`f["x"][:]`, `f["x"].shape`, `list(f.keys())`), and unsafe elsewhere: an `h5py.Dataset` or a group that leaves is of no use after the `with`, although
+    it is valid without one for as long as somebody holds it, and a file without a name is closed later than before.
 
     Where an object of the file is known to leave, where functions inside the function use the file, or where its uses stand in several blocks, the fix is
     advice only.

@@ -82,8 +82,7 @@ class LoadListThenStack(Rule):
 
     ## Fix safety
 
-    Advice only, where the shapes and the type of the arrays are not proven to be the same. Where all of them must be in memory, allocate once and
-    fill:
+    Advice only: that all shapes and types are the same is seldom proven. Where all of them must be in memory, allocate once and fill:
 
     ```python
     first = np.load(paths[0])

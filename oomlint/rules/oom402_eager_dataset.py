@@ -102,10 +102,8 @@ class EagerDataset(Rule):
 
     ## Fix safety
 
-    A plain `.npy` that is only read becomes a path that is mapped on first use in each process, with a `__getstate__` that drops the map: unsafe.
-    A row of the map is read-only, `torch.from_numpy` of it warns, and reading in random order from a slow disk takes longer.
-
-    Everything else is advice: keep the paths, and read one sample in `__getitem__`.
+    Advice only: keep the paths, and read one sample in `__getitem__`. A plain `.npy` can be mapped (`mmap_mode="r"`); let each process open the map
+    on first use and drop it in `__getstate__`, or every spawned worker gets a copy of it (OOM112).
 
     ## References
 
