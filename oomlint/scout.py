@@ -160,11 +160,6 @@ def triage(text: str, *, notebook: bool = False) -> Triage:
         return Triage(parse=False, error=(1, 1, "nested too deeply to be checked"))
 
 
-def worth_parsing(text: str) -> bool:
-    """Whether a rule could have something to say."""
-    return triage(text).parse
-
-
 class _Found(Exception):  # noqa: N818 - the good end of the search
     """A rule may have something to say."""
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Confidence
-from oomlint.memory.arrays import is_test
 from oomlint.memory.attribute_names import small_name
 from oomlint.memory.bytes import readable
 from oomlint.memory.construction import constructions_of, speaks_of_data
 from oomlint.memory.kept import kept_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.shapes import allocation, counts_samples
+from oomlint.memory.suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External
 from oomlint.scout import BUILDERS, LARGE_NUMBER, MAKERS
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _BASES: Final = ("torch.nn.Module", "lightning", "pytorch_lightning", "torch.nn.modules.module.Module")
 _LAZY: Final = frozenset({"numpy.zeros", "numpy.empty", "torch.empty"})  # pages come as they are written
 _FEW: Final = 64  # numbers of one sample that are not worth a word
-_SMALL: Final = 16 << 20  # bytes
 _CLASSES: Final = re.compile(r"class|label|target|categor", re.IGNORECASE)
 _MOST_FRAMES: Final = 4
 
@@ -51,7 +50,7 @@ class Allocation:
 
 def allocations(module: Module, project: Project) -> Iterator[Allocation]:
     """Large allocations of the module that a dataset, a module or a data module keeps."""
-    if is_test(module):
+    if holds_tests(module):
         return
     speaks = speaks_of_data(module)
     constructions = constructions_of(project)
@@ -129,7 +128,7 @@ def _each_sample(module: Module, method: Scope, call: cst.Call, size: Bytes) -> 
     rest = size.dimensions[1:]
     known = prod(number for number in rest if isinstance(number, int))
     if all(isinstance(number, int) for number in rest):
-        return known >= _FEW and (size.exact is None or size.exact >= _SMALL)
+        return known >= _FEW and (size.exact is None or size.exact >= module.project.settings.small_bytes)
     return not any(isinstance(number, str) and _CLASSES.search(number) for number in rest)
 
 

@@ -17,6 +17,7 @@ from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.openings import openings_of
 from oomlint.memory.reads import WHOLE, Reads, read_calls_of, small_file
 from oomlint.memory.shapes import few_a_sample
+from oomlint.memory.suites import holds_tests
 from oomlint.memory.whole_reads import Store, whole_reads_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
@@ -35,7 +36,6 @@ _LONGEST: Final = 7  # names on the way of a sample
 _MOST_FRAMES: Final = 4
 _ASKS: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|eager|lazy", re.IGNORECASE)
 _ASKS_SIZE: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|eager|lazy|limit|budget|max_size", re.IGNORECASE)
-_TESTS: Final = re.compile(rb"^\s*(async )?def test_|^import (pytest|unittest)|^from (pytest|unittest)|unittest\.TestCase", re.MULTILINE)
 _IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
 _IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
 _SETTINGS: Final = frozenset({"opt", "opts", "args", "config", "cfg", "conf", "hparams", "params", "options", "settings", "kwargs", "meta", "metadata", "info"})
@@ -85,7 +85,7 @@ class Arrays:
 
     def _h5_of(self, module: Module) -> Iterator[Load]:
         reads = whole_reads_of(self.project)
-        if is_test(module):
+        if holds_tests(module):
             return
         for scope in module.walk.scopes:
             if scope.is_class or self.constructions.per_item(module, scope):
@@ -140,7 +140,7 @@ class Arrays:
         return known
 
     def _files_of(self, module: Module) -> Iterator[Load]:
-        if is_test(module):
+        if holds_tests(module):
             return
         for scope in module.walk.scopes:
             if scope.is_class or self.constructions.per_item(module, scope):
@@ -195,15 +195,6 @@ class Arrays:
     def _large(keepers: tuple[Keeper, ...]) -> tuple[Keeper, ...]:
         named = (k for k in keepers if not any(small_name(name) for name in (*k.names[:1], *k.names[-1:])) and _SETTINGS.isdisjoint(k.names))
         return tuple(k for k in named if not few_a_sample(k.module, k.node))
-
-
-def is_test(module: Module) -> bool:
-    """Whether a module holds tests: their data are small."""
-    key = ("tests", module.path)
-    known = module.project.memo.get(key)
-    if known is None:
-        known = module.project.memo[key] = _TESTS.search(module.project.raw(module.path)) is not None
-    return bool(known)
 
 
 def arrays_of(project: Project) -> Arrays:

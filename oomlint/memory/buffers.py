@@ -13,10 +13,11 @@ from oomlint.memory.bounds import bounded, few_samples, stops
 from oomlint.memory.buffer_readers import feeds_metric, read_on_host, used_as_tensor
 from oomlint.memory.escapes import escapes
 from oomlint.memory.growing_loops import growing_loops, has_new_key, is_flushed
-from oomlint.memory.iteration import LoaderLike, is_test
+from oomlint.memory.iteration import LoaderLike
 from oomlint.memory.metric_states import list_metric
 from oomlint.memory.phases import has_backward, is_evaluation
 from oomlint.memory.runs import runs_of
+from oomlint.memory.suites import is_test
 from oomlint.model import names
 from oomlint.model.held import Device, Graph, Held, Mode, Size, Storage
 from oomlint.model.values import Const

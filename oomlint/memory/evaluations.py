@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.iteration import LoaderLike, is_test
+from oomlint.memory.iteration import LoaderLike
 from oomlint.memory.phases import is_evaluation, named_evaluation, wants_gradients
 from oomlint.memory.runs import runs_of
+from oomlint.memory.suites import is_test
 from oomlint.model.held import Mode
 
 if TYPE_CHECKING:

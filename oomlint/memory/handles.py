@@ -60,7 +60,6 @@ class Handle:
     module: Module  # where it is set
     scope: Scope  # the function that sets it
     at_first: bool  # whether making the object opens it, not its first use
-    in_init: bool  # whether making the object opens it, be it as its first use
     doubt: int
     readers: Readers
     others: tuple[str, ...] = ()
@@ -126,7 +125,7 @@ class Handles:
         spared = any(self.evaluator.method(Instance(cls, None), name) is not None for cls in (dataset, owner.cls) for name in _SENDS_ITSELF)
         return Handle(
             opening, dataset, owner.cls, first.name, first.origin.part, first.effect, first.frame.module, first.frame.scope,
-            first.building and not first.lazy, first.building, first.origin.doubt, self.readers.of(dataset), others, alone,
+            first.building and not first.lazy, first.origin.doubt, self.readers.of(dataset), others, alone,
             any(one.origin.part for one in found), spared,
         )  # fmt: skip
 

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
-from oomlint.memory.arrays import arrays_of, is_test
+from oomlint.memory.arrays import arrays_of
 from oomlint.memory.attribute_names import small_name
 from oomlint.memory.bytes import item_bytes
 from oomlint.memory.construction import constructions_of, speaks_of_data
 from oomlint.memory.content import Kind
 from oomlint.memory.kept import Does, byte_range, kept_of
+from oomlint.memory.libraries import GENERATORS
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.operands import made_by_numpy, operand
 from oomlint.memory.shapes import allocation
+from oomlint.memory.suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import External, ExternalCall
 from oomlint.syntax.edits import Text, replace
@@ -28,12 +30,12 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Place
     from oomlint.memory.arrays import Load
+    from oomlint.memory.content import Content
     from oomlint.memory.kept import Keeper
     from oomlint.memory.shapes import Bytes
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
-_LARGE: Final = 16 << 20  # bytes
 _WIDE: Final = 8  # bytes of a float64
 _TYPED: Final = frozenset({"zeros", "ones", "empty", "full"})
 _FLOATS: Final = frozenset({"float", "half"})
@@ -66,7 +68,7 @@ def _passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.
 
 def _scopes(module: Module, project: Project) -> Iterator[Scope]:
     """Code that may build a data set."""
-    if not is_test(module) and speaks_of_data(module):
+    if not holds_tests(module) and speaks_of_data(module):
         for scope in module.walk.scopes:
             if not scope.is_class and not constructions_of(project).per_item(module, scope):
                 yield scope
@@ -122,7 +124,7 @@ def _scaled(module: Module, project: Project, scope: Scope, node: cst.BaseExpres
         return None
     keeper = _keeper(module, project, node)
     size = _made(module, project, scope, node.left) if keeper is not None else None
-    if keeper is None or size is None or not _is_large(size[1]) or size[1].item != 1:
+    if keeper is None or size is None or not _is_large(project, size[1]) or size[1].item != 1:
         return None
     return _divided(module, node, keeper, ())
 
@@ -154,17 +156,19 @@ def _made(module: Module, project: Project, scope: Scope, node: cst.BaseExpressi
 
 def _is_generator(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
     evaluator = evaluator_of(project)
-    return any(
-        isinstance(a.value, ExternalCall) and a.value.name in {"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"}
-        for a in evaluator.values(node, evaluator.calls.plain_frame(module, scope))
-    )
+    return any(isinstance(a.value, ExternalCall) and a.value.name in GENERATORS for a in evaluator.values(node, evaluator.calls.plain_frame(module, scope)))
 
 
-def _is_large(size: Bytes) -> bool:
+def _is_large(project: Project, size: Bytes) -> bool:
     """Whether an array is large, or of a size that nobody knows."""
-    if size.exact is not None:
-        return size.exact >= _LARGE
-    return len(size.dimensions) > 1 or size.least >= _LARGE
+    small = project.settings.small_bytes
+    return size.exact >= small if size.exact is not None else len(size.dimensions) > 1 or size.least >= small
+
+
+def _may_be_large(project: Project, content: Content) -> bool:
+    """Whether what an expression holds is not proven to be small."""
+    settings = project.settings
+    return (content.size.exact is None or content.size.exact >= settings.small_bytes) and (content.count is None or content.count >= settings.small_elements)
 
 
 def _converted(module: Module, project: Project, scope: Scope, call: cst.Call) -> Inflation | None:
@@ -184,7 +188,7 @@ def _converted(module: Module, project: Project, scope: Scope, call: cst.Call) -
         inner = call.args[0].value
     keeper = _keeper(module, project, call) if inner is not None else None
     made = _made(module, project, scope, inner) if inner is not None and keeper is not None else None
-    if made is None or inner is None or keeper is None or not _is_large(made[1]):
+    if made is None or inner is None or keeper is None or not _is_large(project, made[1]):
         return None
     name, size, source = made
     if size.item is None or not (size.item == _WIDE > target or size.item == 1 < target):
@@ -238,7 +242,7 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
             if keeper is None or _written(keeper) or _of_numbers(call.args[0].value):
                 continue
             what = operand(project, module, scope, call.args[0].value)
-            if what is not None and what.kind is Kind.ARRAY and (what.size.exact or _LARGE) >= _LARGE:
+            if what is not None and what.kind is Kind.ARRAY and _may_be_large(project, what):
                 yield _copied(project, module, call, keeper, ())
         yield from _casts(module, project, scope)
         yield from _standardised(module, project, scope)
@@ -267,7 +271,7 @@ def _casts(module: Module, project: Project, scope: Scope) -> Iterator[Inflation
             continue
         keeper = _keeper(module, project, call)
         made = _made(module, project, scope, call.func.value) if keeper is not None else None
-        if keeper is None or made is None or not _is_large(made[1]):
+        if keeper is None or made is None or not _is_large(project, made[1]):
             continue
         given = next((module.code(a.value) for a in made[2].args if a.keyword is not None and a.keyword.value == "dtype"), "")
         if given and given == module.code(call.args[0].value):
@@ -288,7 +292,7 @@ def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[In
             continue
         keeper = _keeper(module, project, node)
         what = operand(project, module, scope, left.left) if keeper is not None else None
-        if keeper is not None and what is not None and (what.size.exact or _LARGE) >= _LARGE:
+        if keeper is not None and what is not None and _may_be_large(project, what):
             message = f"Two more arrays as large as all of the data are made for {keeper.words}: three at once; `-=` and `/=` change the one that is there"
             yield Inflation(node, message)
 
@@ -317,14 +321,13 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
             if keeper is None or what is None or keeper.collected or len(keeper.names) > _LONGEST:
                 continue
             content = operand(project, module, scope, what)
-            if content is not None and "column" not in content.words and (content.size.exact or _LARGE) >= _LARGE and (content.count or _LARGE) >= _FEW:
+            if content is not None and "column" not in content.words and _may_be_large(project, content):
                 times = "8 to 19 times the bytes"
                 message = f"`{_short(module, call)}` makes Python objects of all of the data for {keeper.words}: {times}, which workers copy as they read"
                 own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
                 yield Inflation(call, message, () if (own.path, own.row) == (there.path, there.row) else (there,))
 
 
-_FEW: Final = 50_000  # elements
 _LONGEST: Final = 4  # names on the way of a list
 
 

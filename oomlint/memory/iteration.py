@@ -73,12 +73,6 @@ def _plain_name(node: cst.BaseExpression) -> str:
     return names.last_name(node)
 
 
-def is_test(module: Module) -> bool:
-    """Whether a file belongs to a test suite."""
-    parts = module.path.split("/")
-    return parts[-1].startswith(("test_", "conftest")) or parts[-1].endswith("_test.py") or "tests" in parts[-3:-1]
-
-
 def is_epoch_loop(node: cst.CSTNode, module: Module) -> bool:
     """Whether a loop counts epochs, by the names that it uses."""
     if isinstance(node, cst.While):

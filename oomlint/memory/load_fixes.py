@@ -33,7 +33,7 @@ def filled() -> Fix:
     return _FILLED
 
 
-def lazily(load: Load) -> Fix | None:
+def per_sample(load: Load) -> Fix | None:
     """Advice for a data set that is read whole."""
     return _PER_SAMPLE if load.many else None
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Fix, Safety, Severity
-from oomlint.memory.iteration import is_test, loader_like
+from oomlint.memory.iteration import loader_like
 from oomlint.memory.loader_words import may_be_loader
 from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.suites import is_test
 from oomlint.model.names import last_name
 from oomlint.model.values import External
 from oomlint.rule import Rule

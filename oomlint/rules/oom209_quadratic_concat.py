@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence, Safety, Severity
 from oomlint.memory.concat import growths
 from oomlint.memory.concat_fixes import as_list
-from oomlint.memory.iteration import is_test
+from oomlint.memory.suites import is_test
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

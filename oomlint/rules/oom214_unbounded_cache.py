@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.memory.caches import caches
-from oomlint.memory.iteration import is_test
 from oomlint.memory.loaders import story_places
+from oomlint.memory.suites import is_test
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

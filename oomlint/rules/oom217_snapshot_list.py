@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Severity
-from oomlint.memory.iteration import is_test
 from oomlint.memory.snapshots import snapshots
+from oomlint.memory.suites import is_test
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Severity
-from oomlint.memory.iteration import is_test
 from oomlint.memory.notes_retained import kept_exceptions, shown_and_kept
+from oomlint.memory.suites import is_test
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
-from oomlint.memory.arrays import is_test
 from oomlint.memory.handles import handles_of
 from oomlint.memory.kept_files import keeps_many
 from oomlint.memory.openings import openings_of
+from oomlint.memory.suites import holds_tests
 from oomlint.memory.trail_state import End
 from oomlint.memory.unclosed import closed_after_loop, passed_by, unclosed
 from oomlint.memory.with_fixes import under_with
@@ -111,7 +111,7 @@ class H5OpenUnclosed(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open an HDF5 file which nothing closes."""
-        if "File" not in module.source.text or is_test(module):
+        if "File" not in module.source.text or holds_tests(module):
             return
         for opening in openings_of(project).of(module):
             trail = unclosed(opening, project)

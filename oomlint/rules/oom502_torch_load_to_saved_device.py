@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.memory.checkpoints import chosen_by_device, is_one_process, loaded, several_processes
-from oomlint.memory.iteration import is_test
 from oomlint.memory.notes_edits import added_argument
 from oomlint.memory.notes_loops import library_name
+from oomlint.memory.suites import is_test
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
 

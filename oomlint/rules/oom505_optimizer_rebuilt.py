@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Severity
-from oomlint.memory.iteration import conditional_in, is_test, loops_around
+from oomlint.memory.iteration import conditional_in, loops_around
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.notes_loops import counts_epochs, is_over_loader, library_name, makes_steps
 from oomlint.memory.notes_models import in_the_callers_words, optimized, renewed, renewed_in_function
+from oomlint.memory.suites import is_test
 from oomlint.model.names import last_name, parameters
 from oomlint.rule import Rule
 from oomlint.syntax.walk import descend
