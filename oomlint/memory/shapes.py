@@ -158,9 +158,11 @@ def _dimension(node: cst.BaseExpression, evaluator: Questions, frame: Frame) -> 
 
 def counts_samples(dimension: int | str) -> bool:
     """Whether a dimension is, by its words, the number of samples."""
-    return isinstance(dimension, str) and _COUNT.search(dimension) is not None
+    return isinstance(dimension, str) and _COUNT.search(dimension) is not None and _WORDS.search(dimension) is None
 
 
+# The rows of a table of words or classes, not samples: `len(self.wtoi) + 1`.
+_WORDS: Final = re.compile(r"vocab|word|token|class|label|categ|dict|embed|2(idx|id|ind)|(^|[._(])[a-z]to[a-z]\b|_to_", re.IGNORECASE)
 _COUNT: Final = re.compile(
     r"^len\(|\.shape\[0\]|\.size\(0\)|(^|[._])(n|num|nb|number_of|total)_?(samples?|items?|imgs?|images?|data|examples?|files?|frames?|videos?|clips?|instances|points|seqs?|"
     r"sequences|graphs|windows|trials|epochs|total|entries|rows|slices|scans|patches|docs|records)$|(^|[._])(N|N_samples|n_total|num|data_len|dataset_size|data_size|"
