@@ -66,7 +66,8 @@ _SMALL_AXIS: Final = frozenset("coordinate coordinates coord coords grid axis t 
 
 _SMALL_WORDS: Final = frozenset(
     "label labels lbl lbls target targets encoder encoders scaler scalers normalizer normalizers binarizer vectorizer vocab vocabulary codebook idtable ids "
-    "num nums count counts number glove tokenizer processor checkpoint ckpt weights config cfg session sessions bounds minmax limits filterbank prior priors".split(),
+    "num nums count counts number glove "
+    "tokenizer processor checkpoint ckpt weights config cfg session sessions bounds minmax limits filterbank prior priors".split(),
 )
 
 
