@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, get_type_hints
 
+from oomlint import amounts
 from oomlint.finding import Confidence, Severity
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ DEFAULT_EXCLUDE: Final = (
 
 _CODE: Final = re.compile(r"[Aa][Ll][Ll]|[Oo][Oo][Mm][0-9]{0,3}")
 _SPECIFIERS: Final = re.compile(r"\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*(?:,\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*)*,?\s*")
+FACTORY: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")  # module and function
 _CODE_FIELDS: Final = ("select", "ignore", "extend_select")
 _SHOWN_LENGTH: Final = 40
 
@@ -50,11 +52,36 @@ class StartMethod(StrEnum):
     FORKSERVER = "forkserver"
 
 
+def key_of(name: str) -> str:
+    """The TOML key of a field."""
+    return name.replace("_", "-")
+
+
 class _About(NamedTuple):
     """What the documentation says of a setting, and its lower bound."""
 
     text: str
     least: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySettings:
+    """How ``oomlint verify`` runs code: the table ``[tool.oomlint.verify]``."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "alias_generator": key_of}
+
+    command: Annotated[str | None, _About("A command of the project's own to run before and after a fix, such as `python train.py --epochs 1`.")] = None
+    factory: Annotated[str | None, _About("A function of the project's that makes a data set, as `package.module:function`.")] = None
+    prepare: Annotated[str | None, _About("A command to run once in the copy of the project, before anything else: one that makes its data, say.")] = None
+    mends: Annotated[str | None, _About("A folder with mends by hand, under the names of the files they mend, for findings without a fix to apply.")] = None
+    python: Annotated[str | None, _About("The interpreter that has the project's libraries; that of its virtual environment where absent.")] = None
+    time_limit: Annotated[str, _About("The time that one run may take, such as `5s` or `2m`.")] = "5s"
+    memory_cap: Annotated[str, _About("The memory that one run and all its processes may take, such as `2GiB`.")] = "2GiB"
+    repeat: Annotated[int, _About("How often is repeated what is measured with noise.", least=1)] = 3
+
+    def as_table(self) -> dict[str, object]:
+        """As :meth:`Settings.as_table`."""
+        return {key_of(each.name): getattr(self, each.name) for each in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +108,7 @@ class Settings:
     inflight_bytes: Annotated[int, _About("OOM121: bytes that the batches in flight may take.", least=0)] = 4 * 2**30
     array_bytes: Annotated[int, _About("OOM407: bytes from which an array built in `__init__` is large.", least=0)] = 256 * 2**20
     cache_dir: Annotated[str, _About("Folder of the cache, from the project's root.")] = ".oomlint_cache"
+    verify: Annotated[VerifySettings, _About("How `oomlint verify` runs code.")] = VerifySettings()
 
     def with_overrides(self, **overrides: object) -> Settings:
         """These settings with the options of a command line in place; ``None`` stands for an option that was not given.
@@ -116,11 +144,6 @@ class Settings:
         return {key_of(each.name): _plain(getattr(self, each.name)) for each in fields(self)}
 
 
-def key_of(name: str) -> str:
-    """The TOML key of a field."""
-    return name.replace("_", "-")
-
-
 def load_settings(config: Path | None, isolated: bool, start: Path, known: Iterable[str] = ()) -> tuple[Settings, Path]:  # noqa: FBT001
     """The settings that hold in ``start``, and the project's root. Raises ConfigError.
 
@@ -150,7 +173,13 @@ def json_schema() -> dict[str, object]:
     for name in _CODE_FIELDS:
         properties[key_of(name)]["items"] = code
     properties["per-file-ignores"]["additionalProperties"]["items"] = code
-    for part in (*properties.values(), *schema["$defs"].values()):
+    verify = schema["$defs"]["VerifySettings"]["properties"]
+    properties["verify"]["default"] = Settings().verify.as_table()
+    for name, hint in get_type_hints(VerifySettings, include_extras=True).items():
+        if key_of(name) in verify:  # what pydantic takes of a nested record are its types and defaults
+            (about,) = hint.__metadata__
+            verify[key_of(name)] |= {"description": about.text} | ({} if about.least is None else {"minimum": about.least})
+    for part in (*properties.values(), *verify.values(), *schema["$defs"].values()):
         part.pop("title", None)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "oomlint"}
 
@@ -276,6 +305,7 @@ def _model() -> type[BaseModel]:
     return model
 
 
+_UNKNOWN: Final = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 _CAUSES: Final = {
     "int_type": "is not a whole number",
     "int_from_float": "is not a whole number",
@@ -284,17 +314,21 @@ _CAUSES: Final = {
     "tuple_type": "is not a list",
     "dict_type": "is not a table",
     "mapping_type": "is not a table",
+    "dataclass_type": "is not a table",
+    "dataclass_exact_type": "is not a table",
 }
 
 
 def _first_cause(error: ValidationError) -> str:
     """The first thing that pydantic refuses, in the words of this tool. A key that is not known comes first: it often explains the rest."""
-    problems = sorted(error.errors(include_url=False), key=lambda problem: problem["type"] != "extra_forbidden")
+    problems = sorted(error.errors(include_url=False), key=lambda problem: problem["type"] not in _UNKNOWN)
     first, kind, context = problems[0], problems[0]["type"], problems[0].get("ctx", {})
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part!r}" if index else part for index, part in enumerate(first["loc"]))
+    nested = first["loc"][0] == "verify"
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part if nested else repr(part)}" if index else part for index, part in enumerate(first["loc"]))
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    if kind == "extra_forbidden":
-        hint = ": the keys stand at the top of this file, without a table" if key == "tool" else _suggestion(key, Settings().as_table())
+    if kind in _UNKNOWN:
+        keys = [*Settings().as_table(), *(f"verify.{name}" for name in VerifySettings().as_table())]
+        hint = ": the keys stand at the top of this file, without a table" if key == "tool" else _suggestion(key, keys)
         return f"unknown key {key!r}{hint}{more}"
     if kind == "enum":
         cause = f"is not one of {context['expected']}"
@@ -314,6 +348,20 @@ def _check_values(settings: Settings, given: Iterable[str]) -> None:
         raise ConfigError(f"cache-dir: {_value(settings.cache_dir)} is not a folder of its own below the project's root")
     if "requires_python" in given and settings.requires_python is not None and not _SPECIFIERS.fullmatch(settings.requires_python):
         raise ConfigError(f"requires-python: {_value(settings.requires_python)} is not a version specifier such as '>=3.10'")
+    if "verify" in given:
+        _check_verify(settings.verify)
+
+
+def _check_verify(settings: VerifySettings) -> None:
+    if settings.repeat < 1:
+        raise ConfigError(f"verify.repeat: {settings.repeat} is less than 1")
+    if settings.factory is not None and not FACTORY.fullmatch(settings.factory):
+        raise ConfigError(f"verify.factory: {_value(settings.factory)} is not of the form 'package.module:function'")
+    for key, parse, value in (("time-limit", amounts.seconds, settings.time_limit), ("memory-cap", amounts.size, settings.memory_cap)):
+        try:
+            parse(value)
+        except ValueError as error:
+            raise ConfigError(f"verify.{key}: {error}") from None
 
 
 def _capitals(name: str, value: Any) -> Any:
@@ -371,6 +419,8 @@ def _value(value: object) -> str:
 def _plain(value: object) -> object:
     if isinstance(value, StrEnum):
         return str(value)
+    if isinstance(value, VerifySettings):
+        return value.as_table()
     if isinstance(value, Mapping):
         return {key: list(codes) for key, codes in sorted(value.items())}
     return list(value) if isinstance(value, tuple) else value

@@ -54,6 +54,7 @@ class Options:
     processes: int | None = None  # None: as many as the work is worth
     scout: bool = True  # False: libcst reads every file; slow, and finds the same
     overlay: Mapping[str, bytes] = field(default_factory=dict)  # contents that stand in for files, by absolute path
+    approve: Callable[[Finding], bool] | None = None  # whether the fix of a finding may be applied, beside what its safety says
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +283,7 @@ def _mend(job: _Job, by_file: dict[str, tuple[Finding, ...]], candidates: set[st
     def lint(overlay: Mapping[str, bytes]) -> dict[str, tuple[Finding, ...]]:
         return _again(job, by_file, candidates, overlay, options)
 
-    outcome = mend(by_file, lint, unsafe=options.unsafe_fixes, overlay=options.overlay)
+    outcome = mend(by_file, lint, unsafe=options.unsafe_fixes, overlay=options.overlay, approve=options.approve)
     left = {path: tuple(items) for path, items in outcome.findings.items()}
     notices, changes = list(outcome.notices), []
     for change in outcome.changes:

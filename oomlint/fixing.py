@@ -55,13 +55,16 @@ class WriteRefusedError(Exception):
     """A file must not be written; the message is one line."""
 
 
-def mend(found: Findings, lint: Lint, *, unsafe: bool = False, overlay: Mapping[str, bytes] | None = None) -> Outcome:
+def mend(
+    found: Findings, lint: Lint, *, unsafe: bool = False, overlay: Mapping[str, bytes] | None = None, approve: Callable[[Finding], bool] | None = None
+) -> Outcome:
     """Apply the fixes of ``found`` in memory until nothing is left to apply, in at most ``ROUNDS`` rounds.
 
     Safe fixes are applied, with ``unsafe`` the unsafe ones too. A fix whose result does not parse, leaves its own finding or adds one of equal or higher
-    severity is left out. ``overlay`` holds contents that stand in for files (standard input).
+    severity is left out. ``overlay`` holds contents that stand in for files (standard input). With ``approve``, a fix is applied only where all findings
+    that it mends are approved.
     """
-    mender = _Mender(found, lint, unsafe=unsafe, overlay=overlay or {})
+    mender = _Mender(found, lint, unsafe=unsafe, overlay=overlay or {}, approve=approve)
     mender.run()
     return mender.outcome()
 
@@ -83,9 +86,10 @@ class _State:
 
 
 class _Mender:
-    def __init__(self, found: Findings, lint: Lint, *, unsafe: bool, overlay: Mapping[str, bytes]) -> None:
+    def __init__(self, found: Findings, lint: Lint, *, unsafe: bool, overlay: Mapping[str, bytes], approve: Callable[[Finding], bool] | None) -> None:
         self._lint = lint
         self._overlay = overlay
+        self._approvals = _Approvals(approve) if approve else None
         self._allowed = {Safety.SAFE, Safety.UNSAFE} if unsafe else {Safety.SAFE}
         self._state = _State(findings=found)
         self._changed: dict[str, tuple[str, bytes]] = {}  # encoding and bytes of the files before the first edit
@@ -120,9 +124,12 @@ class _Mender:
         """Fixes that can be applied together, in the order of their findings."""
         chosen: dict[tuple[Edit, ...], _Candidate] = {}
         taken: list[Place] = []
-        for finding in sorted((item for items in self._state.findings.values() for item in items), key=lambda item: item.sort_key):
+        findings = sorted((item for items in self._state.findings.values() for item in items if self._may_apply(item)), key=lambda item: item.sort_key)
+        granted = dict.fromkeys(findings, True) if self._approvals is None else self._approvals.of(findings)
+        refused = {item.fix.edits for item in findings if item.fix and not granted[item]}
+        for finding in findings:
             fix = finding.fix
-            if fix is None or not fix.edits or fix.safety not in self._allowed or _key(finding) in self._dropped:
+            if fix is None or fix.edits in refused or key(finding) in self._dropped:
                 continue
             if fix.edits in chosen:
                 chosen[fix.edits].findings.append(finding)
@@ -134,6 +141,9 @@ class _Mender:
                 chosen[fix.edits] = _Candidate(fix.edits, [finding])
                 taken += places
         return list(chosen.values())
+
+    def _may_apply(self, finding: Finding) -> bool:
+        return finding.fix is not None and bool(finding.fix.edits) and finding.fix.safety in self._allowed
 
     def _settle(self, candidates: list[_Candidate]) -> None:
         """Apply the candidates that do good. Those that do harm are found by halving."""
@@ -150,7 +160,10 @@ class _Mender:
             else:
                 middle = len(group) // 2
                 waiting += [group[middle:], group[:middle]]
-        self._fixed += [finding for item in good for finding in item.findings]
+        fixed = [finding for item in good for finding in item.findings]
+        self._fixed += fixed
+        if self._approvals is not None:
+            self._approvals.take_out(fixed)
 
     def _attempt(self, base: dict[str, bytes], good: list[_Candidate], group: list[_Candidate]) -> str | None:
         """Apply the group beside what is good already. On success the state moves on; else the cause comes back."""
@@ -178,7 +191,7 @@ class _Mender:
 
     def _drop(self, candidate: _Candidate, cause: str) -> None:
         for finding in candidate.findings:
-            self._dropped.add(_key(finding))
+            self._dropped.add(key(finding))
         first = candidate.findings[0]
         cell = f"cell {first.place.cell}:" if first.place.cell else ""
         self._say(first.place.path, f"the fix of {first.code} at {cell}{first.place.row}:{first.place.column} is left out: {cause}")
@@ -213,7 +226,41 @@ class _Mender:
         return {twin: data for path, data in contents.items() for twin in self._family(path)}
 
 
-def _key(finding: Finding) -> tuple[object, ...]:
+class _Approvals:
+    """Which fixes may be applied, round after round. Findings that are alike are told apart by their order, which stays while lines move."""
+
+    def __init__(self, approve: Callable[[Finding], bool]) -> None:
+        self._approve = approve
+        self._granted: dict[Finding, bool] = {}  # of this round
+        self._left: dict[tuple[object, ...], list[bool]] = {}  # of the round before, without what was fixed
+
+    def of(self, findings: Sequence[Finding]) -> dict[Finding, bool]:
+        """The answers for the findings of a round, which come in order. Only what is new is asked for."""
+        alike: dict[tuple[object, ...], list[Finding]] = {}
+        for finding in findings:
+            alike.setdefault(key(finding), []).append(finding)
+        self._granted = {}
+        for each, items in alike.items():
+            known = self._left.get(each)
+            if known is None:
+                answers = [self._approve(item) for item in items]
+            elif len(known) == len(items):
+                answers = known
+            else:  # nobody knows which is which
+                answers = [bool(known) and all(known)] * len(items)
+            self._granted |= dict(zip(items, answers, strict=True))
+        return self._granted
+
+    def take_out(self, fixed: Iterable[Finding]) -> None:
+        """End a round."""
+        gone = set(fixed)
+        self._left = {each: [] for each in (*self._left, *map(key, self._granted))}
+        for finding, granted in self._granted.items():
+            if finding not in gone:
+                self._left[key(finding)].append(granted)
+
+
+def key(finding: Finding) -> tuple[object, ...]:
     """What stays the same of a finding and its fix while lines above it move."""
     contents = tuple(edit.content for edit in finding.fix.edits) if finding.fix else ()
     return (finding.place.path, finding.place.cell, finding.code, finding.message, contents)

@@ -18,7 +18,7 @@ import yaml
 import oomlint
 from oomlint import registry
 from oomlint.__main__ import main
-from oomlint.cli import app, check, rule
+from oomlint.cli import app, check, rule, verify
 from oomlint.cli.check import Arguments
 from oomlint.cli.options import Kind, options_of, read, spelling
 
@@ -214,7 +214,7 @@ def test_a_reader_that_goes_away(folder: Path) -> None:
 VALUES = {"severity": "note", "min_confidence": "low", "output_format": "json", "color": "never"}
 
 
-@pytest.mark.parametrize("command", [check, rule])
+@pytest.mark.parametrize("command", [check, verify, rule])
 def test_both_readers_know_every_option(command: Any) -> None:
     words: list[str] = []
     for name, (option, _) in options_of(command.Arguments).items():
@@ -267,7 +267,7 @@ def test_the_version(run: Callable[..., Done]) -> None:
 
 
 def test_help(run: Callable[..., Done]) -> None:
-    for words in (["--help"], ["check", "--help"], ["check", "-h"], ["rule", "--help"]):
+    for words in (["--help"], ["check", "--help"], ["check", "-h"], ["verify", "--help"], ["rule", "--help"]):
         status, out, _ = run(*words)
         assert status == 0
         assert "Usage: oomlint" in out

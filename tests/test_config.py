@@ -14,7 +14,7 @@ from typing import get_type_hints
 import pytest
 
 from oomlint import config
-from oomlint.config import ConfigError, Settings, StartMethod, json_schema, key_of, load_settings
+from oomlint.config import ConfigError, Settings, StartMethod, VerifySettings, json_schema, key_of, load_settings
 from oomlint.finding import Confidence, Severity
 
 ROOT = Path(__file__).parent.parent
@@ -134,6 +134,15 @@ array-bytes = 2
 cache-dir = "/tmp/cache"
 [tool.oomlint.per-file-ignores]
 "tests/*" = ["OOM1", "oom2"]
+[tool.oomlint.verify]
+command = "python train.py"
+factory = "data.sets:make"
+prepare = "python make.py"
+mends = "mended"
+python = "/usr/bin/python3"
+time-limit = "500ms"
+memory-cap = "1.5GB"
+repeat = 5
 """
     )
     expected = Settings(
@@ -155,6 +164,7 @@ cache-dir = "/tmp/cache"
         inflight_bytes=1,
         array_bytes=2,
         cache_dir="/tmp/cache",
+        verify=VerifySettings("python train.py", "data.sets:make", "python make.py", "mended", "/usr/bin/python3", "500ms", "1.5GB", 5),
     )
     assert load(project)[0] == expected
     assert all(getattr(expected, each.name) != getattr(Settings(), each.name) for each in fields(Settings))
@@ -254,6 +264,13 @@ def test_an_override_that_is_no_setting_is_a_mistake_of_the_caller() -> None:
         ("array-bytes = inf", "array-bytes: Infinity is not a whole number"),
         ('respect-gitignore = "no"', "respect-gitignore: 'no' is not true or false"),
         ("cache-dir = []", "cache-dir: [] is not a string"),
+        ("verify = 3", "verify: 3 is not a table"),
+        ("verify.repeat = 0", "verify.repeat: 0 is less than 1"),
+        ('verify.repeat = "3"', "verify.repeat: '3' is not a whole number"),
+        ('verify.time-limt = "5s"', "unknown key 'verify.time-limt'; did you mean 'verify.time-limit'?"),
+        ('verify.time-limit = "5x"', "verify.time-limit: '5x' is not a time such as '5s', '500ms' or '2m'"),
+        ('verify.memory-cap = "much"', "verify.memory-cap: 'much' is not a size such as '2GiB', '512MiB' or '1.5GB'"),
+        ('verify.factory = "data"', "verify.factory: 'data' is not of the form 'package.module:function'"),
         ('requires-python = "3.9+"', "requires-python: '3.9+' is not a version specifier such as '>=3.10'"),
         (f"cache-dir = [{'1, ' * 50}]", "cache-dir: [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, ... is not a string"),
     ],

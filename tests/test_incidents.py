@@ -169,7 +169,7 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Check:
             if start_method is None:
                 command.append("--isolated")
             else:
-                (copy / "pyproject.toml").write_text(f'[tool.oomlint]\nstart-method = "{start_method}"\n', encoding="utf-8")
+                (copy / "oomlint.toml").write_text(f'start-method = "{start_method}"\n', encoding="utf-8")
             done = subprocess.run([*command, "."], cwd=copy, env=_environment(), capture_output=True, text=True, encoding="utf-8", check=False, timeout=300)
             if done.returncode not in {0, 1} or not done.stdout.startswith("["):
                 raise RuntimeError(f"{' '.join(command)} exits {done.returncode}\n{done.stdout}{done.stderr}")

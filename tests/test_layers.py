@@ -43,17 +43,19 @@ ROOMS: Final = (
     "notebooks",
     "rows",
     "config",
+    "amounts",
     "finding",
     "__init__",
 )
 MODULES: Final = sorted(PACKAGE.rglob("*.py"))
 THIRD_PARTY: Final = {  # who may import what is not in the standard library, anywhere in a file
-    "libcst": {"syntax", "model", "memory", "rules"},
+    "libcst": {"syntax", "model", "memory", "rules", "verify"},
     "typer": {"cli"},
     "rich": {"cli", "output"},
     "pydantic": {"config"},
     "pathspec": {"discovery"},
     "yaml": {"model", "memory"},
+    **{name: {"verify"} for name in ("torch", "h5py", "numpy", "PIL")},  # of it, what runs in child processes: see below
 }
 
 
@@ -88,6 +90,27 @@ def test_rules_do_not_know_each_other(path: Path) -> None:
     assert not [name for _, name in imported(path) if name.startswith("oomlint.rules")]
 
 
+@pytest.mark.parametrize("path", sorted((PACKAGE / "verify").rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE / "verify").as_posix())
+def test_children_have_torch_and_little_of_oomlint(path: Path) -> None:
+    """What runs in a child process runs under the interpreter of the checked project, which has none of oomlint's libraries; what does not has no torch."""
+    child = PACKAGE / "verify" / "child" in path.parents
+    for line, name in imported(path):
+        where = f"{path.name}:{line}: {name}"
+        package = name.split(".")[0]
+        if not child:
+            assert package not in {"torch", "h5py", "numpy", "PIL"}, where
+        else:
+            assert package != "libcst", where
+            assert package != "oomlint" or name.startswith("oomlint.verify.child") or name in {"oomlint.verify", "oomlint.verify.trace"}, where
+
+
+def test_what_children_take_from_the_verifier_is_theirs() -> None:
+    for path in (PACKAGE / "verify" / "child").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "oomlint.verify":
+                assert {alias.name for alias in node.names} <= {"child", "trace"}, f"{path.name}:{node.lineno}"
+
+
 def test_nothing_is_pickled_or_fetched() -> None:
     names = {name.split(".")[0] for path in MODULES for _, name in imported(path)}
     assert not names & {"pickle", "marshal", "shelve", "socket", "urllib", "http", "requests"}
@@ -98,9 +121,12 @@ def test_nothing_is_pickled_or_fetched() -> None:
 HEAVY: Final = ("torch", "h5py", "numpy", "libcst", "typer", "rich", "pydantic", "pathspec", "yaml", "pygls", "multiprocessing", "email", "asyncio", "unittest")
 
 
-def loaded(folder: Path, *words: str) -> set[str]:
-    """The heavy packages that a command line loads."""
-    program = f"import sys; from oomlint.__main__ import main; main({list(words)!r}); print('\\n' + ' '.join(n for n in {HEAVY!r} if n in sys.modules))"
+def loaded(folder: Path, *words: str, names: tuple[str, ...] = HEAVY) -> set[str]:
+    """The heavy packages that a command line loads, and what of the verifier it does."""
+    program = (
+        f"import sys; from oomlint.__main__ import main; main({list(words)!r}); "
+        f"print('\\n' + ' '.join(n for n in sys.modules if n in {names!r} or n.startswith('oomlint.verify')))"
+    )
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split())
@@ -123,8 +149,21 @@ def test_a_check_with_findings_loads_the_parser_and_neither_torch_nor_a_console(
     assert not seen & {"torch", "h5py", "numpy", "typer", "rich", "pygls"}
 
 
-def test_help_loads_no_parser(tmp_path: Path) -> None:
-    program = "import sys; from oomlint.__main__ import main; main(['check', '--help']); print('\\n', 'libcst' in sys.modules)"
+def test_a_fix_without_verification_loads_nothing_of_the_verifier(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("from torch.utils.data import DataLoader\nDataLoader(x, num_workers=0, persistent_workers=True)\n")
+    assert loaded(tmp_path, "check", "--fix", "--output-format", "github", "--color", "never", ".", names=("torch", "h5py", "numpy")) == set()
+
+
+def test_the_verifier_itself_loads_no_torch(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("import torch\n")
+    seen = loaded(tmp_path, "verify", "--color", "never", ".")
+    assert "oomlint.verify.run" in seen
+    assert not [name for name in seen if name in {"torch", "h5py", "numpy", "typer", "rich", "pygls"} or name.startswith("oomlint.verify.child.")]
+
+
+@pytest.mark.parametrize("command", ["check", "verify", "rule"])
+def test_help_loads_no_parser(tmp_path: Path, command: str) -> None:
+    program = f"import sys; from oomlint.__main__ import main; main([{command!r}, '--help']); print('\\n', 'libcst' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
     assert done.stdout.split()[-1] == "False"
 

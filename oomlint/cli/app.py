@@ -12,7 +12,7 @@ import typer
 
 from oomlint import __version__
 from oomlint.cli import COMMANDS
-from oomlint.cli.options import Kind, Option, from_typer, options_of, spelling
+from oomlint.cli.options import Kind, Option, from_typer, options_of, spelling, spelt_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 def parse(words: Sequence[str]) -> Callable[[], int] | int:
     """What a command line asks for, ready to be done; an exit status where help or an error is all there is to it."""
     chosen: list[Callable[[], int]] = []
+    if words and words[0] in COMMANDS:
+        words = [words[0], *spelt_out(importlib.import_module(f"oomlint.cli.{words[0]}").Arguments, words[1:])]
     try:
         application(chosen.append)(list(words), prog_name="oomlint")
     except SystemExit as end:

@@ -23,11 +23,20 @@ from oomlint.registry import catalogue, codes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oomlint.cli import verify
+    from oomlint.cli.approval import Approval
     from oomlint.engine import Report
 
 STDIN: Final = "-"
 
 _FIXES, _RULES, _OUTPUT, _FILES = "Fixes", "Rules", "Output", "Files and settings"
+
+
+class Verify(StrEnum):
+    """What becomes of fixes that are not confirmed."""
+
+    CONFIRMED = "confirmed"  # they are not applied
+    STRICT = "strict"  # the run fails, too
 
 
 class Format(StrEnum):
@@ -41,7 +50,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """Check files for memory bugs. Nothing of them is executed.
+    """Check files for memory bugs. Nothing of them is executed, unless --verify asks for it.
 
     The exit status is 0 where all is clean or fixed, 1 for findings and for files that cannot be read, 2 for wrong options or settings and for errors of
     oomlint itself.
@@ -53,6 +62,13 @@ class Arguments:
     unsafe_fixes: bool = flag("With --fix or --diff, apply unsafe fixes too: numerics, order or memory layout may change.", _FIXES)
     diff: bool = flag("Show what --fix would change, and write nothing.", _FIXES)
     show_fixes: bool = flag("List what was fixed.", _FIXES)
+    verify: Verify | None = choice(
+        "With --fix or --diff, run the code before and after each fix and apply only what is confirmed; `--verify=strict` exits with 1 for the rest.",
+        _FIXES,
+        Verify,
+        metavar="[=strict]",
+        bare=Verify.CONFIRMED,
+    )
 
     select: tuple[str, ...] = several("Codes and prefixes of the rules to check, in place of those in the settings.", _RULES, "CODES")
     ignore: tuple[str, ...] = several("Codes and prefixes of rules to leave out.", _RULES, "CODES")
@@ -85,15 +101,19 @@ def perform(arguments: Arguments) -> int:
     try:
         return _perform(arguments)
     except ConfigError as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         return 2
 
 
 def _perform(arguments: Arguments) -> int:
     folder = os.getcwd()
+    if arguments.verify and not (arguments.fix or arguments.diff):
+        raise ConfigError("--verify goes with --fix or --diff; `oomlint verify` verifies fixes and applies none")
     paths, overlay = _inputs(arguments)
+    if arguments.verify and overlay:
+        raise ConfigError("--verify needs files: standard input is part of no project that could be run")
     settings, root = load_settings(
-        Path(arguments.config) if arguments.config else None, arguments.isolated, Path(_start(paths, folder)), [code for code, _ in catalogue()]
+        Path(arguments.config) if arguments.config else None, arguments.isolated, Path(start_of(paths, folder)), [code for code, _ in catalogue()]
     )
     options = Options(
         fix=arguments.fix or arguments.diff,
@@ -103,9 +123,17 @@ def _perform(arguments: Arguments) -> int:
         cache=not arguments.no_cache,
         overlay=overlay,
     )
-    report = run(paths, _overridden(settings, arguments), root, options)
+    settings = overridden(settings, arguments)
+    approved: Approval | None = None
+    if arguments.verify:
+        from oomlint.cli.approval import approval  # noqa: PLC0415 - nothing of the verifier is loaded unless it is asked for
+
+        nested = arguments.config is None and not arguments.isolated
+        approved = approval(paths, settings, str(root), options, View(folder), nested=nested, bar=not arguments.quiet)
+        options = replace(options, approve=approved)
+    report = run(paths, settings, root, options)
     view = View(folder, {**overlay, **{change.path: change.after for change in report.changes if arguments.diff or change.path in overlay}})
-    _tell(report, arguments, view)
+    _tell(report, arguments, view, approved)
     mended_input = overlay and arguments.fix and not arguments.diff
     if mended_input:
         sys.stdout.buffer.write(next((change.after for change in report.changes), *overlay.values()))
@@ -116,8 +144,8 @@ def _perform(arguments: Arguments) -> int:
                 stream = stack.enter_context(open(arguments.output_file, "w", encoding="utf-8", errors="backslashreplace", newline="\n"))
             except OSError as error:
                 raise ConfigError(f"{arguments.output_file}: {error.strerror or error}") from None
-        _write(report, arguments, view, stream)
-    return _status(report, arguments)
+        _write(report, arguments, view, stream, approved)
+    return _status(report, arguments, approved)
 
 
 # -- what goes in ------------------------------------------------------------------------------------------------
@@ -135,7 +163,7 @@ def _inputs(arguments: Arguments) -> tuple[tuple[str, ...], dict[str, bytes]]:
     return (name,), {os.path.abspath(name): sys.stdin.buffer.read()}
 
 
-def _start(paths: Sequence[str], folder: str) -> str:
+def start_of(paths: Sequence[str], folder: str) -> str:
     """The folder from which settings are looked for: the one that holds all paths. Where that is the whole disk, the current one."""
     places = [path if os.path.isdir(path) else os.path.dirname(path) for path in map(os.path.abspath, paths)]
     try:
@@ -145,9 +173,10 @@ def _start(paths: Sequence[str], folder: str) -> str:
     return folder if os.path.dirname(common) == common else common
 
 
-def _overridden(settings: Settings, arguments: Arguments) -> Settings:
+def overridden(settings: Settings, arguments: Arguments | verify.Arguments) -> Settings:
     """The settings with the options in place. --select starts anew; --ignore and --extend-select change what the settings select."""
-    rest = settings.with_overrides(per_file_ignores=arguments.per_file_ignores or None, severity=arguments.severity, min_confidence=arguments.min_confidence)
+    ignores = getattr(arguments, "per_file_ignores", ()) or None
+    rest = settings.with_overrides(per_file_ignores=ignores, severity=arguments.severity, min_confidence=arguments.min_confidence)
     if not (arguments.select or arguments.ignore or arguments.extend_select):
         return rest
     asked = Settings().with_overrides(select=arguments.select, ignore=arguments.ignore, extend_select=arguments.extend_select)
@@ -159,50 +188,60 @@ def _overridden(settings: Settings, arguments: Arguments) -> Settings:
 # -- what comes out ----------------------------------------------------------------------------------------------
 
 
-def _tell(report: Report, arguments: Arguments, view: View) -> None:
-    """What is no finding goes to standard error, a line each."""
+def tell_failures(report: Report, view: View) -> None:
+    """Rules that failed, on standard error."""
     for failure in report.failures:
-        _say(f"internal error: {failure.code} failed on {view.name(failure.path)}: {failure.cause} (OOMLINT_DEBUG=1 shows where)")
+        say(f"internal error: {failure.code} failed on {view.name(failure.path)}: {failure.cause} (OOMLINT_DEBUG=1 shows where)")
         if os.environ.get("OOMLINT_DEBUG"):
             sys.stderr.write(failure.trace)
+
+
+def _tell(report: Report, arguments: Arguments, view: View, approved: Approval | None) -> None:
+    """What is no finding goes to standard error, a line each."""
+    tell_failures(report, view)
     if arguments.quiet:
         return
+    for refused in approved.notices(view) if approved else ():
+        say(refused)
     for notice in report.notices:
-        _say(f"{view.name(notice.path)}: {notice.message}")
+        say(f"{view.name(notice.path)}: {notice.message}")
     if not report.files and not report.findings:
-        _say(f"warning: no Python files under {', '.join(arguments.paths or ('.',))}")
+        say(f"warning: no Python files under {', '.join(arguments.paths or ('.',))}")
 
 
-def _say(message: str) -> None:
+def say(message: str) -> None:
+    """A line on standard error."""
     sys.stderr.write(f"oomlint: {visible(message)}\n")
 
 
-def _write(report: Report, arguments: Arguments, view: View, stream: TextIO) -> None:
+def _write(report: Report, arguments: Arguments, view: View, stream: TextIO, approved: Approval | None) -> None:
     printer = Printer(stream, color=wants_color(arguments.color, stream))
     if arguments.diff:
         from oomlint.output import diff  # noqa: PLC0415 - as all formats: only the one that is asked for
 
         printer.lines(diff.lines(report.changes, view))
         if report.fixed and not arguments.quiet:
-            _say(f"would fix {summary.count(len(report.fixed), 'finding')} in {summary.count(len(report.changes), 'file')}")
+            say(f"would fix {summary.count(len(report.fixed), 'finding')} in {summary.count(len(report.changes), 'file')}")
         unread = [item for item in report.findings if item.code is None]
         if unread:
             from oomlint.output import concise  # noqa: PLC0415
 
             Printer(sys.stderr, color=wants_color(arguments.color, sys.stderr)).lines(concise.lines(unread, view))
         return
-    machine = _machine(report, arguments, view)
+    machine = _machine(report, arguments, view, approved)
     if machine is not None:
         stream.write(machine)
         return
     printer.lines(_text(report, arguments, view))
     if arguments.show_fixes and report.fixed:
         printer.lines(summary.fixed_lines(report.fixed, view))
+    if approved and not arguments.quiet and approved.summary():
+        printer.line((approved.summary(), ""))
     if not arguments.quiet and (report.files or report.findings):
         printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=arguments.fix, unsafe=arguments.unsafe_fixes))
 
 
-def _machine(report: Report, arguments: Arguments, view: View) -> str | None:
+def _machine(report: Report, arguments: Arguments, view: View, approved: Approval | None) -> str | None:
     """The report for another program; ``None`` where a text is asked for."""
     if arguments.output_format is Format.JSON:
         if arguments.statistics:
@@ -211,11 +250,11 @@ def _machine(report: Report, arguments: Arguments, view: View) -> str | None:
             return statistics.text(report.findings)
         from oomlint.output import json_array  # noqa: PLC0415
 
-        return json_array.text(report.findings, view)
+        return json_array.text(report.findings, view, approved.entry if approved else lambda _: {})
     if arguments.output_format is Format.GITHUB and not arguments.statistics:
         from oomlint.output import github  # noqa: PLC0415
 
-        return github.text(report.findings, view)
+        return github.text(report.findings, view, approved.remark if approved else lambda _: None)
     return None
 
 
@@ -233,12 +272,14 @@ def _text(report: Report, arguments: Arguments, view: View) -> Iterator[tuple[tu
     return full.lines(report.findings, view)
 
 
-def _status(report: Report, arguments: Arguments) -> int:
+def _status(report: Report, arguments: Arguments, approved: Approval | None) -> int:
     """0 clean, 1 findings, 2 for an error of oomlint itself."""
     if report.failures:
         return 2
     if arguments.exit_zero:
         return 0
+    if approved and arguments.verify is Verify.STRICT and not approved.complete:
+        return 1
     if arguments.diff:
         return int(bool(report.changes) or any(item.code is None for item in report.findings))
     return int(bool(report.findings) or (arguments.exit_non_zero_on_fix and bool(report.fixed)))

@@ -41,6 +41,7 @@ class Option:
     short: str | None = None
     metavar: str | None = None
     choices: type[StrEnum] | None = None
+    bare: str | None = None  # what the option stands for without a value; with one it is written `--option=value`
 
 
 def flag(text: str, panel: str, short: str | None = None) -> Any:
@@ -48,9 +49,9 @@ def flag(text: str, panel: str, short: str | None = None) -> Any:
     return field(default=False, metadata={_KEY: Option(Kind.FLAG, text, panel, short)})
 
 
-def text(text: str, panel: str, metavar: str) -> Any:
+def text(text: str, panel: str, metavar: str, bare: str | None = None) -> Any:
     """A single value."""
-    return field(default=None, metadata={_KEY: Option(Kind.TEXT, text, panel, metavar=metavar)})
+    return field(default=None, metadata={_KEY: Option(Kind.TEXT, text, panel, metavar=metavar, bare=bare)})
 
 
 def several(text: str, panel: str, metavar: str) -> Any:
@@ -58,9 +59,9 @@ def several(text: str, panel: str, metavar: str) -> Any:
     return field(default=(), metadata={_KEY: Option(Kind.LIST, text, panel, metavar=metavar)})
 
 
-def choice(text: str, panel: str, choices: type[StrEnum], default: StrEnum | None = None, metavar: str | None = None) -> Any:
+def choice(text: str, panel: str, choices: type[StrEnum], default: StrEnum | None = None, metavar: str | None = None, bare: StrEnum | None = None) -> Any:
     """One of a few words."""
-    return field(default=default, metadata={_KEY: Option(Kind.CHOICE, text, panel, metavar=metavar, choices=choices)})
+    return field(default=default, metadata={_KEY: Option(Kind.CHOICE, text, panel, metavar=metavar, choices=choices, bare=bare)})
 
 
 def words(text: str, metavar: str) -> Any:
@@ -103,13 +104,22 @@ def read(record: type[_Record], line: Sequence[str]) -> _Record | None:
                 return None
             values[name] = True
             continue
-        if not equals:
+        if not equals and option.bare is not None:
+            value = option.bare
+        elif not equals:
             if not waiting or waiting[0].startswith("-"):
                 return None
             value = waiting.pop(0)
         if not _take(values, name, option, value):
             return None
     return record(**values)
+
+
+def spelt_out(record: type[_Record], line: Sequence[str]) -> list[str]:
+    """The line with a value for each option that may go without one: typer knows no such options."""
+    bare = {spelling(name): option.bare for name, (option, _) in options_of(record).items() if option.bare is not None}
+    end = line.index("--") if "--" in line else len(line)
+    return [f"{word}={bare[word]}" if word in bare else word for word in line[:end]] + list(line[end:])
 
 
 def _take(values: dict[str, Any], name: str, option: Option, value: str) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint.finding import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from oomlint.finding import Finding
     from oomlint.output.view import View
@@ -16,16 +16,26 @@ if TYPE_CHECKING:
 _COMMANDS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
 
-def text(findings: Iterable[Finding], view: View) -> str:
+class Remark(NamedTuple):
+    """What else there is to say of a finding: a few words, and a sentence."""
+
+    title: str
+    text: str
+
+
+def text(findings: Iterable[Finding], view: View, remark: Callable[[Finding], Remark | None] = lambda _: None) -> str:
     """One command a finding. Paths are relative to the root of the repository that the view's folder is in."""
-    root = _repository(view.folder)
-    return "".join(_command(finding, root) + "\n" for finding in findings)
+    root = repository(view.folder)
+    return "".join(command(finding, root, remark(finding)) + "\n" for finding in findings)
 
 
-def _command(finding: Finding, root: str) -> str:
+def command(finding: Finding, root: str, remark: Remark | None = None, level: str | None = None) -> str:
+    """The annotation of a finding; ``level`` is error, warning or notice, by its severity unless given."""
     place = finding.place
     title = f"oomlint ({finding.code})" if finding.code else "oomlint"
     message = finding.message if finding.code else f"cannot check: {finding.message}"
+    if remark is not None:
+        title, message = f"{title}: {remark.title}", f"{message}\n{remark.text}"
     where: dict[str, object] = {"title": title, "file": os.path.relpath(place.path, root).replace(os.sep, "/")}
     if place.cell:
         # GitHub counts the lines of a notebook's JSON, in which a cell's rows have no place.
@@ -38,7 +48,7 @@ def _command(finding: Finding, root: str) -> str:
         else:
             where |= {"endLine": place.end_row}
     properties = ",".join(f"{key}={_property(str(value))}" for key, value in where.items())
-    return f"::{_COMMANDS[finding.severity]} {properties}::{_data(message)}"
+    return f"::{level or _COMMANDS[finding.severity]} {properties}::{_data(message)}"
 
 
 def _data(value: str) -> str:
@@ -49,7 +59,7 @@ def _property(value: str) -> str:
     return _data(value).replace(":", "%3A").replace(",", "%2C")
 
 
-def _repository(folder: str) -> str:
+def repository(folder: str) -> str:
     """The nearest folder upwards that holds a repository; the folder itself where there is none."""
     here = folder
     while not os.path.exists(os.path.join(here, ".git")):

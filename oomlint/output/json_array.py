@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 from oomlint.output.urls import page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from oomlint.finding import Finding, Fix, Place
     from oomlint.output.view import View
 
 
-def text(findings: Iterable[Finding], view: View) -> str:
-    """The array, in ASCII, so that any encoding of the stream holds it."""
-    return json.dumps([_finding(finding, view) for finding in findings], indent=2) + "\n"
+def text(findings: Iterable[Finding], view: View, more: Callable[[Finding], dict[str, object]] = lambda _: {}) -> str:
+    """The array, in ASCII, so that any encoding of the stream holds it. ``more`` gives what else there is to say of a finding."""
+    return json.dumps([{**entry(finding, view), **more(finding)} for finding in findings], indent=2) + "\n"
 
 
-def _finding(finding: Finding, view: View) -> dict[str, object]:
+def entry(finding: Finding, view: View) -> dict[str, object]:
+    """A finding as plain values."""
     return {
         "code": finding.code,
         "name": finding.name,

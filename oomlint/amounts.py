@@ -1,0 +1,42 @@
+"""Times and sizes as people write them, in settings and on the command line."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_AMOUNT: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)", re.ASCII)
+_SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0}
+_BYTES: Final = {"": 1, "b": 1, **{f"{prefix}b": 1000**power for power, prefix in enumerate("kmgt", 1)}} | {
+    f"{prefix}{end}": 1024**power for power, prefix in enumerate("kmgt", 1) for end in ("", "i", "ib")
+}
+LONGEST: Final = 7 * 24 * 3600  # seconds
+LARGEST: Final = 2**60  # bytes
+
+
+def seconds(text: str) -> float:
+    """The seconds of a time such as ``5s``, ``500ms`` or ``2m``; a number alone is in seconds. Raises ValueError, whose message says what is wrong."""
+    number, unit = _parts(text)
+    value = number * _SECONDS.get(unit, 0.0)
+    if not 0 < value <= LONGEST:
+        raise ValueError(f"{_shown(text)} is not a time such as '5s', '500ms' or '2m'")
+    return value
+
+
+def size(text: str) -> int:
+    """The bytes of a size such as ``2GiB``, ``512MiB`` or ``1.5GB``; a number alone is in bytes. Raises ValueError, whose message says what is wrong."""
+    number, unit = _parts(text)
+    value = int(number * _BYTES.get(unit, 0))
+    if not 0 < value <= LARGEST:
+        raise ValueError(f"{_shown(text)} is not a size such as '2GiB', '512MiB' or '1.5GB'")
+    return value
+
+
+def _parts(text: str) -> tuple[float, str]:
+    """Number and unit in small letters; 0 where the text is no amount."""
+    found = _AMOUNT.fullmatch(text.strip())
+    return (float(found[1]), found[2].lower()) if found else (0.0, "")
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")  # noqa: PLR2004 - one line

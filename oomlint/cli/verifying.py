@@ -1,0 +1,223 @@
+"""What ``oomlint verify`` does: checks, picks findings, has them verified, and reports."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO, TypeVar
+
+from oomlint import amounts, engine
+from oomlint.cli import mended, picks
+from oomlint.cli.check import Format, overridden, say, start_of, tell_failures
+from oomlint.cli.workbench import Asked, shown_python, surroundings, verified
+from oomlint.config import FACTORY, ConfigError, load_settings
+from oomlint.output import concise, summary, verdicts_github, verdicts_html, verdicts_json, verdicts_text
+from oomlint.output.printer import Printer, wants_color
+from oomlint.output.view import View
+from oomlint.registry import catalogue
+from oomlint.verify.case import Case, Outcome
+from oomlint.verify.run import cases_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oomlint.cli.verify import Arguments
+    from oomlint.engine import Report
+    from oomlint.finding import Finding
+    from oomlint.output.verdicts_numbers import Item
+
+_WRITABLE_BLOCKS: Final = "█▏▁±"
+_Number = TypeVar("_Number", int, float)
+
+
+def verify(arguments: Arguments) -> int:
+    """Verify, report, and return the exit status. Raises ConfigError and WorkshopError."""
+    view = View(os.getcwd())
+    chosen = picks.read(arguments.paths or (".",))
+    paths = list(picks.paths_of(chosen))
+    start = start_of(paths, view.folder)
+    settings, folder = load_settings(Path(arguments.config) if arguments.config else None, arguments.isolated, Path(start), [code for code, _ in catalogue()])
+    root = _root(str(folder), paths, start)
+    settings = overridden(settings, arguments)
+    asked = _asked(arguments, root)
+    around = surroundings(settings, root, asked)
+    for path in (arguments.html, arguments.output_file):
+        if path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+            raise ConfigError(f"{path}: No such file or directory")  # now, not after all the work
+    report = engine.run(paths, settings, folder, engine.Options(force_exclude=arguments.force_exclude, cache=asked.cache))
+    _tell(report, arguments, view)
+    cases = _cases(report.findings, picks.picked(report.findings, chosen), arguments, root, paths)
+    python = shown_python(around.python, view)
+    printed = _Printed(arguments, view, python)
+    items: list[Item] = []
+    with closing(verified(cases, around, view, cache=asked.cache, bar=not arguments.quiet, tell=printed.each)) as found:
+        items.extend(found)
+    printed.end(items, report.files)
+    if arguments.html is not None:
+        _write_whole(arguments.html, verdicts_html.text(items, view, python))
+    if asked.keep is not None and items and not arguments.quiet:
+        say(f"the copies of the project are in {view.name(asked.keep)}")
+    return _status(report, items, arguments)
+
+
+# -- what goes in ------------------------------------------------------------------------------------------------
+
+
+def _root(root: str, paths: Sequence[str], start: str) -> str:
+    """The project's root, which holds all that is run: that of the settings, unless they are somebody else's."""
+    if all(os.path.abspath(path).startswith(os.path.join(root, "")) or os.path.abspath(path) == root for path in paths):
+        return root
+    return str(load_settings(None, True, Path(start))[1])  # noqa: FBT003
+
+
+def _asked(arguments: Arguments, root: str) -> Asked:
+    if arguments.repeat is not None and not (arguments.repeat.isdecimal() and int(arguments.repeat) > 0):
+        raise ConfigError(f"--repeat: {arguments.repeat!r} is not a whole number from 1 on")
+    if arguments.factory is not None and not FACTORY.fullmatch(arguments.factory):
+        raise ConfigError(f"--factory: {arguments.factory!r} is not of the form 'package.module:function'")
+    return Asked(
+        python=arguments.python,
+        time_limit=_amount("--time-limit", amounts.seconds, arguments.time_limit),
+        memory_cap=_amount("--memory-cap", amounts.size, arguments.memory_cap),
+        repeat=int(arguments.repeat) if arguments.repeat else None,
+        command=arguments.command,
+        factory=arguments.factory,
+        unsandboxed=arguments.unsandboxed,
+        keep=_kept(arguments.keep, root),
+        cache=not arguments.no_cache and arguments.keep is None,  # a verdict from the cache leaves no copies
+    )
+
+
+def _amount(option: str, parse: Callable[[str], _Number], text: str | None) -> _Number | None:
+    try:
+        return None if text is None else parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
+
+
+def _kept(folder: str | None, root: str) -> str | None:
+    """The folder that copies stay in."""
+    if not folder:
+        return None if folder is None else tempfile.mkdtemp(prefix="oomlint-verify-")
+    path = os.path.abspath(folder)
+    if os.path.realpath(path).startswith(os.path.join(os.path.realpath(root), "")):
+        raise ConfigError(f"--keep: {folder} is in the project, and would be copied with it")
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--keep: {folder}: {error.strerror or error}") from None
+    return path
+
+
+def _cases(findings: Sequence[Finding], chosen: Sequence[Finding], arguments: Arguments, root: str, paths: Sequence[str]) -> list[Case]:
+    if arguments.after is None:
+        nested = arguments.config is None and not arguments.isolated
+        return [case for case in cases_of(findings, root, nested=nested) if case.finding in chosen]
+    folders = [os.path.abspath(path) for path in paths if os.path.isdir(path)]
+    changes = mended.changes(arguments.after, chosen, list(dict.fromkeys([*folders[:1], root, os.getcwd()])))
+    return [Case(finding, root, changes, by_hand=True) for finding in chosen]
+
+
+# -- what comes out ----------------------------------------------------------------------------------------------
+
+
+def _tell(report: Report, arguments: Arguments, view: View) -> None:
+    """What is no verdict goes to standard error, a line each."""
+    tell_failures(report, view)
+    unread = [item for item in report.findings if item.code is None]
+    Printer(sys.stderr, color=wants_color(arguments.color, sys.stderr)).lines(concise.lines(unread, view))
+    if not report.files and not unread and not arguments.quiet:
+        say(f"warning: no Python files under {', '.join(arguments.paths or ('.',))}")
+
+
+class _Printed:
+    """The report. Text goes to the terminal verdict by verdict; a file, and what is for a program, is written when all is known."""
+
+    def __init__(self, arguments: Arguments, view: View, python: str) -> None:
+        self._arguments = arguments
+        self._view = view
+        self._python = python
+        self._text = arguments.output_format in {Format.FULL, Format.CONCISE}
+        self._at_once = self._text and arguments.output_file is None
+
+    def each(self, item: Item) -> None:
+        """Report a verdict, where that may be done at once."""
+        if self._at_once:
+            self._lines(sys.stdout, [item])
+            sys.stdout.flush()
+
+    def end(self, items: Sequence[Item], files: int) -> None:
+        """Report the rest."""
+        path = self._arguments.output_file
+        if path is None:
+            self._rest(sys.stdout, items, files)
+            return
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+            if self._text:
+                self._lines(stream, items)
+            self._rest(stream, items, files)
+            stream.seek(0)
+            _write_whole(path, stream.read())
+
+    def _lines(self, stream: TextIO, items: Sequence[Item]) -> None:
+        printer = Printer(stream, color=wants_color(self._arguments.color, stream))
+        if self._arguments.output_format is Format.CONCISE:
+            printer.lines(verdicts_text.concise(items, self._view))
+        else:
+            printer.lines(verdicts_text.full(items, self._view, self._python, plain=not _holds_blocks(stream)))
+
+    def _rest(self, stream: TextIO, items: Sequence[Item], files: int) -> None:
+        if self._arguments.output_format is Format.JSON:
+            stream.write(verdicts_json.text(items, self._view, self._python))
+        elif self._arguments.output_format is Format.GITHUB:
+            stream.write(verdicts_github.text(items, self._view))
+        elif not self._arguments.quiet and (items or files):
+            nothing = ((f"Nothing to verify: no findings in {summary.count(files, 'file')}.", ""),)
+            Printer(stream, color=wants_color(self._arguments.color, stream)).line(*(verdicts_text.summary(items) if items else nothing))
+
+
+def _holds_blocks(stream: TextIO) -> bool:
+    with suppress(UnicodeEncodeError, LookupError):
+        _WRITABLE_BLOCKS.encode(stream.encoding or "ascii")
+        return True
+    return False
+
+
+def _write_whole(path: str, text: str) -> None:
+    """Write a file as a whole or not at all. What is no regular file (`/dev/stdout`) is written to as it is."""
+    data = text.encode("utf-8", "backslashreplace")
+    target = os.path.realpath(path)
+    try:
+        if os.path.lexists(target) and not os.path.isfile(target):
+            with open(target, "wb") as stream:
+                stream.write(data)
+            return
+        handle, temporary = tempfile.mkstemp(prefix=".oomlint-", suffix=".tmp", dir=os.path.dirname(target))
+        try:
+            with open(handle, "wb") as stream:
+                stream.write(data)
+            os.chmod(temporary, os.stat(target).st_mode & 0o777 if os.path.exists(target) else 0o666 & ~_umask())
+            os.replace(temporary, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _status(report: Report, items: Sequence[Item], arguments: Arguments) -> int:
+    """0 where nothing is worse, 1 where something is, 2 for an error of oomlint itself."""
+    if report.failures:
+        return 2
+    bad = {Outcome.REGRESSED, Outcome.INCONCLUSIVE} if arguments.strict else {Outcome.REGRESSED}
+    return int(any(verdict.outcome in bad for _, verdict in items))

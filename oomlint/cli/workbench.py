@@ -1,0 +1,184 @@
+"""What ``oomlint verify`` and ``oomlint check --verify`` share: the interpreter, the limits, the store of verdicts, and the bar that shows how far it is."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import sys
+import threading
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from glob import escape, glob
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from oomlint import amounts
+from oomlint.config import ConfigError
+from oomlint.verify.bench import Options
+from oomlint.verify.jobs import Limits
+from oomlint.verify.run import Surroundings, verdicts
+from oomlint.verify.store import VerdictStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from oomlint.config import Settings
+    from oomlint.output.verdicts_numbers import Item
+    from oomlint.output.view import View
+    from oomlint.verify.case import Case
+
+_ENVIRONMENTS: Final = (".venv", "venv", "env", ".env")  # folders of a project that its virtual environment usually is
+_TORCH: Final = ("lib*/python*/site-packages/torch", "Lib/site-packages/torch")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command line says of the run; where it says nothing the settings do."""
+
+    python: str | None = None
+    time_limit: float | None = None  # seconds
+    memory_cap: int | None = None  # bytes
+    repeat: int | None = None
+    command: str | None = None
+    factory: str | None = None
+    unsandboxed: bool = False
+    keep: str | None = None
+    cache: bool = True
+
+
+def surroundings(settings: Settings, root: str, asked: Asked) -> Surroundings:
+    """How all cases of a run are run."""
+    known = settings.verify
+    limits = Limits(
+        seconds=amounts.seconds(known.time_limit) if asked.time_limit is None else asked.time_limit,
+        memory=amounts.size(known.memory_cap) if asked.memory_cap is None else asked.memory_cap,
+    )
+    options = Options(limits, asked.repeat or known.repeat, asked.factory or known.factory, asked.command or known.command, known.prepare)
+
+    def elsewhere(settings: Settings, root: str) -> Surroundings:
+        return surroundings(settings, root, asked)
+
+    return Surroundings(root, settings, options, interpreter(asked.python, known.python, root), asked.unsandboxed, asked.keep, elsewhere)
+
+
+def interpreter(option: str | None, setting: str | None, root: str) -> str:
+    """The interpreter to run code under: as asked for, else the project's, else the one in use, else this one. Raises ConfigError."""
+    for given, name, folder in ((option, "--python", os.getcwd()), (setting, "verify.python", root)):
+        if given is None:
+            continue
+        found = shutil.which(os.path.join(folder, os.path.expanduser(given)) if os.path.dirname(given) else given)
+        if found is None:
+            raise ConfigError(f"{name}: {given!r} is not a program")
+        return found
+    homes = [os.path.join(root, name) for name in _ENVIRONMENTS] + [os.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    for home in homes:
+        program = _program(home)
+        if home and program and _has_torch(home):
+            return program
+    if importlib.util.find_spec("torch") is not None:
+        return sys.executable
+    return next((found for name in ("python3", "python") if (found := shutil.which(name))), sys.executable)
+
+
+def _has_torch(home: str) -> bool:
+    """Whether an environment has torch, as far as can be seen without starting it: one that sees the packages of the system may have it there."""
+    if any(glob(os.path.join(escape(home), pattern)) for pattern in _TORCH):
+        return True
+    try:
+        with open(os.path.join(home, "pyvenv.cfg"), encoding="utf-8", errors="replace") as stream:
+            return any(line.replace(" ", "").strip().lower() == "include-system-site-packages=true" for line in stream)
+    except OSError:
+        return False
+
+
+def _program(home: str) -> str | None:
+    return next((path for path in (os.path.join(home, "bin", "python"), os.path.join(home, "Scripts", "python.exe")) if os.access(path, os.X_OK)), None)
+
+
+def shown_python(python: str, view: View) -> str:
+    """The interpreter as a report names it: from the current folder where it lies below it."""
+    return view.name(python) if python.startswith(os.path.join(view.folder, "")) else python
+
+
+def verified(
+    cases: Sequence[Case], around: Surroundings, view: View, *, cache: bool, bar: bool, tell: Callable[[Item], None] | None = None
+) -> Generator[Item, None, None]:
+    """The cases with their verdicts. ``tell`` is called with each as it comes, while the bar is out of the way. Raises WorkshopError."""
+    folder = os.path.join(around.root, around.settings.cache_dir) if cache else None
+    store = VerdictStore(folder, around)
+    with _ending_in_order(), Bar(len(cases), view, shown=bar) as progress, closing(_stream(cases, around, store, progress)) as found:
+        try:
+            for item in found:
+                if tell is not None:
+                    progress.hide()
+                    tell(item)
+                yield item
+        finally:
+            store.save()
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Whoever asks this process to end means its children too: what has been started is removed first."""
+
+    def end(number: int, _: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    known = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        if known[number] is signal.SIG_DFL:
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in known.items():
+            if handler is signal.SIG_DFL:
+                signal.signal(number, handler)
+
+
+def _stream(cases: Sequence[Case], around: Surroundings, store: VerdictStore, progress: Bar) -> Generator[Item, None, None]:
+    yield from verdicts(cases, around, store, progress.begin)
+
+
+class Bar:
+    """A line on standard error that says which case is being run, where that is a terminal."""
+
+    def __init__(self, total: int, view: View, *, shown: bool) -> None:
+        self._view = view
+        self._total = total
+        self._number = 0
+        self._bar: Any = None
+        if shown and total and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            from rich.console import Console  # noqa: PLC0415 - only in a terminal
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+            columns = (BarColumn(bar_width=20), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+            console = Console(stderr=True, highlight=False)
+            self._bar = Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+            self._task = self._bar.add_task("", total=total)
+
+    def __enter__(self) -> Bar:  # noqa: PYI034 - subclasses are not meant
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.hide()
+
+    def begin(self, case: Case) -> None:
+        """Show the case that is next."""
+        self._number += 1
+        if self._bar is not None:
+            place = case.finding.place
+            cell = f"cell {place.cell}:" if place.cell else ""
+            text = f"{self._number}/{self._total} {case.code} {self._view.name(place.path)}:{cell}{place.row}"
+            self._bar.update(self._task, description=text, completed=self._number - 1)
+            self._bar.start()
+
+    def hide(self) -> None:
+        """Take the line away, until the next case begins."""
+        if self._bar is not None:
+            self._bar.stop()

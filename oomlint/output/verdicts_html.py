@@ -1,0 +1,134 @@
+"""Verdicts as one page that can be kept and sent: a table, and the evidence of each with its charts. It loads nothing and runs nothing."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from oomlint import __version__
+from oomlint.fixing import Change
+from oomlint.output import diff
+from oomlint.output.verdicts_numbers import amount, how, measured, one_line, total
+from oomlint.output.verdicts_svg import STYLE, bars, lines
+from oomlint.output.view import visible
+from oomlint.source import SourceError
+from oomlint.verify.case import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from oomlint.output.verdicts_numbers import Item
+    from oomlint.output.view import View
+    from oomlint.verify.case import Case, Reading, Verdict
+
+_PAGE_STYLE: Final = """
+:root { color-scheme: light dark; --ink: #1d2329; --soft: #5c6670; --paper: #fff; --line: #d5dbe1; --panel: #f5f7f9;
+  --before: #c8553d; --after: #2f7f86; --good: #1a7f37; --bad: #c11f2e; --mild: #8a6100; --open: #7a3fa0 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ec; --soft: #9aa5b0; --paper: #14181c; --line: #363f48; --panel: #1d2329;
+  --before: #e07a5f; --after: #58b4bb; --good: #4cc26a; --bad: #ff6b74; --mild: #d8a53a; --open: #c694e8 } }
+body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper) }
+h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin: 2.5rem 0 .3rem; border-top: 1px solid var(--line); padding-top: 1.2rem }
+h3 { font-size: .95rem; margin: 1rem 0 .2rem; font-weight: 600 }
+.scroll { overflow-x: auto } table { border-collapse: collapse; width: 100% } th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0;
+  border-bottom: 1px solid var(--line) } td.number, th.number { text-align: right; white-space: nowrap }
+code, pre { font: 13px/1.45 ui-monospace, monospace } pre { background: var(--panel); padding: .8rem; overflow-x: auto } a { color: inherit }
+.soft { color: var(--soft) } .confirmed { color: var(--good) } .regressed { color: var(--bad) } .no-effect, .symptom-shown { color: var(--mild) }
+.inconclusive { color: var(--open) } .symptom-not-shown { color: var(--soft) } .outcome { font-weight: 600; white-space: nowrap }
+.added { color: var(--good) } .removed { color: var(--bad) } ul { margin: .2rem 0 .6rem; padding-left: 1.2rem } p { margin: .3rem 0 }
+""".strip()
+
+_DIFF_CLASSES: Final = {"green": "added", "red": "removed", "cyan": "soft"}
+_OPEN_ROWS: Final = 5  # a longer list is folded
+
+
+def text(items: Sequence[Item], view: View, python: str) -> str:
+    """The page."""
+    head = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>oomlint verify</title>\n<style>\n{_PAGE_STYLE}\n{STYLE}\n</style>\n</head>\n<body>\n"
+    )
+    summary = total(items) if items else "Nothing to verify."
+    body = [f"<h1>oomlint verify</h1>\n<p>{escape(summary)}</p>\n", *_table(items, view)]
+    for number, item in enumerate(items, 1):
+        body += _section(number, item, view, python)
+    foot = f'<p class="soft">oomlint {escape(__version__)}. Figures hold for what was run here; they promise nothing of other inputs and machines.</p>\n'
+    return head + "".join(body) + foot + "</body>\n</html>\n"
+
+
+def _table(items: Sequence[Item], view: View) -> Iterator[str]:
+    if not items:
+        return
+    yield '<div class="scroll"><table>\n<tr><th>Finding</th><th>Rule</th><th>Verdict</th><th>Why</th><th class="number">Time</th></tr>\n'
+    for number, (case, verdict) in enumerate(items, 1):
+        yield (
+            f'<tr><td><a href="#v{number}"><code>{escape(view.spot(case.finding.place))}</code></a></td><td>{escape(case.code)}</td>'
+            f"<td>{_outcome(verdict)}</td><td>{escape(one_line(verdict.reason))}</td>"
+            f'<td class="number">{escape(amount(verdict.seconds, "seconds")) if verdict.seconds else ""}</td></tr>\n'
+        )
+    yield "</table></div>\n"
+
+
+def _outcome(verdict: Verdict) -> str:
+    name = verdict.outcome.value
+    return f'<span class="outcome {name.replace(" ", "-")}">{name}</span>' + (' <span class="soft">(cached)</span>' if verdict.cached else "")
+
+
+def _section(number: int, item: Item, view: View, python: str) -> Iterator[str]:
+    case, verdict = item
+    finding = case.finding
+    yield f'<section id="v{number}">\n<h2><code>{escape(view.spot(finding.place))}</code> {escape(case.code)} {_outcome(verdict)}</h2>\n'
+    yield f'<p class="soft">{escape(one_line(finding.message))}</p>\n<p>{escape(one_line(verdict.reason))}</p>\n'
+    for reading in verdict.readings[:1]:
+        yield f"<h3>{_name(reading)}</h3>\n{bars(reading)}\n"
+    yield from _readings(verdict.readings)
+    for timeline in verdict.timelines:
+        yield f"<h3>{escape(one_line(timeline.name))}</h3>\n{lines(timeline)}\n"
+    if how(verdict, python):
+        yield f"<h3>How it was run</h3>\n<p>{escape(how(verdict, python))}</p>\n"
+    yield from _list("Assumed", verdict.assumptions)
+    yield from _list("Left out", verdict.left_out)
+    yield from _difference(case, view)
+    yield "</section>\n"
+
+
+def _name(reading: Reading) -> str:
+    return escape(one_line(reading.name)) + (f' <span class="soft">{escape(one_line(reading.under))}</span>' if reading.under else "")
+
+
+def _readings(readings: Sequence[Reading]) -> Iterator[str]:
+    if len(readings) <= 1:
+        return
+    yield '<div class="scroll"><table>\n<tr><th>Reading</th><th class="number">Before</th><th class="number">After</th></tr>\n'
+    for reading in readings:
+        cells = "".join(f'<td class="number">{escape(measured(values, reading.unit)) if values else ""}</td>' for values in (reading.before, reading.after))
+        yield f"<tr><td>{_name(reading)}</td>{cells}</tr>\n"
+    yield "</table></div>\n"
+
+
+def _list(title: str, rows: Sequence[str]) -> Iterator[str]:
+    if not rows:
+        return
+    listed = "<ul>" + "".join(f"<li>{escape(one_line(row))}</li>" for row in rows) + "</ul>\n"
+    if len(rows) > _OPEN_ROWS:
+        yield f"<details><summary>{title} ({len(rows)})</summary>\n{listed}</details>\n"
+    else:
+        yield f"<h3>{title}</h3>\n{listed}"
+
+
+def _difference(case: Case, view: View) -> Iterator[str]:
+    """What the fix changes."""
+    rows: list[str] = []
+    for path, (before, after) in sorted(case.changes.items()):
+        try:
+            encoding = case.source(Part.BEFORE, path).encoding
+            shown = list(diff.lines([Change(path, encoding, before, after)], view))
+        except (SourceError, LookupError):
+            continue
+        for line in shown:
+            style = next((_DIFF_CLASSES[name] for _, name in line if name in _DIFF_CLASSES), "")
+            said = escape(visible("".join(part for part, _ in line)))
+            rows.append(f'<span class="{style}">{said}</span>' if style else said)
+    if rows:
+        yield "<h3>The fix</h3>\n<pre>" + "\n".join(rows) + "</pre>\n"

@@ -1,0 +1,60 @@
+"""One case on the bench: the trees of its two parts, and a way to run jobs on either."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from oomlint.verify.jobs import Job, Limits
+
+if TYPE_CHECKING:
+    from oomlint.config import Settings
+    from oomlint.model.project import Project
+    from oomlint.verify.case import Case, Part
+    from oomlint.verify.jobs import Done, Ready
+    from oomlint.verify.tree import Trees
+    from oomlint.verify.workshop import Workshop
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a verification is run."""
+
+    limits: Limits = field(default_factory=Limits)
+    repeat: int = 3  # repetitions of what is measured with noise
+    factory: str | None = None  # "package.module:function", a dataset
+    command: str | None = None  # of the user, run as it stands
+    prepare: str | None = None  # of the user, run once before anything else, such as one that makes data
+
+
+class Bench:
+    """What a recipe works with."""
+
+    def __init__(self, case: Case, project: Project, settings: Settings, options: Options, workshop: Workshop, trees: Trees) -> None:
+        self.case = case
+        self.project = project  # the model of the program *before*; ask it for constants, callers and classes
+        self.settings = settings
+        self.options = options
+        self._workshop = workshop
+        self._trees = trees
+
+    @property
+    def ready(self) -> Ready:
+        """The interpreter that jobs run under."""
+        return self._workshop.ready
+
+    def folder(self, part: Part) -> str:
+        """The copy of the project, absolute. It is as the project is, whatever an earlier job has written."""
+        return self._trees.folder(part)
+
+    def path(self, part: Part, path: str | None = None) -> str:
+        """The copy of a file, the finding's own by default. Of a notebook the program that its cells are, in a file of Python beside it."""
+        path = path or self.case.finding.place.path
+        return self._trees.program(part, path)
+
+    def run(
+        self, part: Part, call: str, arguments: dict[str, Any], *, seconds: float | None = None, fresh: bool = False, timeline: bool = False, **limits: int
+    ) -> Done:
+        """Run a function of :mod:`oomlint.verify.child` on one part."""
+        allowed = replace(self.options.limits, seconds=seconds or self.options.limits.seconds, **limits)
+        return self._workshop.run(Job(call, arguments, self.folder(part), allowed, fresh=fresh, timeline=timeline))

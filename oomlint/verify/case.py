@@ -1,0 +1,118 @@
+"""The nouns of a verification: a case, what was read of it, and the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from oomlint.source import read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oomlint.finding import Finding
+    from oomlint.source import Source
+
+
+class Part(StrEnum):
+    """Which of the two programs."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+class Outcome(StrEnum):
+    """What came of a verification."""
+
+    CONFIRMED = "confirmed"  # the symptom was shown before, is gone after, and the behaviour is the same
+    NO_EFFECT = "no effect"  # the symptom was not shown before; the behaviour is the same
+    REGRESSED = "regressed"  # the behaviour differs, or there is a new failure
+    INCONCLUSIVE = "inconclusive"  # it could not be found out; the reason says why
+    SHOWN = "symptom shown"  # there is no fix to apply; the code does what the finding says
+    NOT_SHOWN = "symptom not shown"  # there is no fix to apply; the code did not do it here
+
+
+class Fidelity(StrEnum):
+    """What was run, best first."""
+
+    COMMAND = "your command"
+    FACTORY = "your factory"
+    DATA = "your code on your data"
+    SYNTHETIC = "your code on synthesised data"
+    SLICED = "a piece cut out of your code"
+
+    @property
+    def rank(self) -> int:
+        """0 for the most faithful."""
+        return list(Fidelity).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A finding, and the project before and after its fix.
+
+    ``changes`` holds the whole content of every file that the fix touches, before and after, by absolute path. It is empty where there is no fix to
+    apply: only the symptom can be measured then.
+    """
+
+    finding: Finding
+    root: str  # the project's, absolute
+    changes: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)
+    by_hand: bool = False  # the changes are not a fix of oomlint's
+
+    @property
+    def code(self) -> str:
+        """The rule's."""
+        return self.finding.code or ""
+
+    @property
+    def mended(self) -> bool:
+        """Whether there is something to compare with."""
+        return bool(self.changes)
+
+    def source(self, part: Part, path: str | None = None) -> Source:
+        """A file of the project as it stands in one part; the finding's own by default. Raises SourceError."""
+        path = path or self.finding.place.path
+        pair = self.changes.get(path)
+        return read_source(path, None if pair is None else pair[part is Part.AFTER])
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One quantity, before and after: a value for each repetition. ``after`` is empty where there is no fix.
+
+    ``unit`` is "bytes", "seconds" or what is counted, in the plural ("nodes", "descriptors"). ``under`` says how it was run ("2 workers, spawn").
+    """
+
+    name: str
+    unit: str
+    before: tuple[float, ...]
+    after: tuple[float, ...] = ()
+    under: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A quantity over time or steps, for the charts: pairs of seconds or step, and value."""
+
+    name: str
+    unit: str
+    axis: str  # "seconds" or "step"
+    before: tuple[tuple[float, float], ...]
+    after: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a verification has come to, with its evidence."""
+
+    outcome: Outcome
+    reason: str  # one sentence without a full stop: what was seen, or why nothing could be
+    fidelity: Fidelity | None = None
+    readings: tuple[Reading, ...] = ()  # the one that decided comes first
+    timelines: tuple[Timeline, ...] = ()
+    assumptions: tuple[str, ...] = ()  # what was put in for what could not be known: "`num_workers` swept over 0 and 2"
+    left_out: tuple[str, ...] = ()  # what of the user's code was not run: "line 12: failed with FileNotFoundError", "tqdm: stood in for"
+    seconds: float = 0.0
+    cached: bool = field(default=False, compare=False)

@@ -1,0 +1,84 @@
+"""Expressions that take a whole loader: how many batches they keep alive, epoch by epoch."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import weakref
+from collections.abc import Iterator
+from typing import Any, Final
+
+from oomlint.verify.child import call_run, digests, load
+
+EPOCHS: Final = 3
+BATCHES: Final = 6  # an epoch
+_WIDTH: Final = 256  # float32 values of a sample
+
+
+class _Rows:
+    def __len__(self) -> int:
+        return BATCHES * call_run.BATCH
+
+    def __getitem__(self, index: int) -> Any:
+        import torch  # noqa: PLC0415 -- the parent imports no torch
+
+        return torch.full((_WIDTH,), float(range(len(self))[index]))
+
+
+class _Watch:
+    """Makes batches, and knows which of them are alive."""
+
+    def __init__(self) -> None:
+        self.alive: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.made = 0
+        self.most = 0
+
+    def collate(self, samples: list[Any]) -> Any:
+        """One batch."""
+        import torch  # noqa: PLC0415 -- as above
+
+        batch = torch.stack(samples)
+        self.alive.add(batch)
+        self.made += 1
+        self.most = max(self.most, len(self.alive))
+        return batch
+
+
+def measure(path: str, root: str, source: str) -> dict[str, Any]:
+    """Run ``source``, which sets ``__result__`` and makes its loaders by ``__loader__()``, and take three epochs from an iterator that it gives.
+
+    Counts of live batches after each epoch, their bytes, and a digest of each epoch.
+    """
+    from torch.utils import data  # noqa: PLC0415 -- the parent imports no torch
+
+    scope: dict[str, Any] = dict(vars(load.load(path, root).module))
+    watch = _Watch()
+
+    def loader() -> Any:
+        rows: Any = _Rows()
+        return data.DataLoader(rows, call_run.BATCH, shuffle=True, collate_fn=watch.collate)
+
+    scope |= {"__loader__": loader, "__kept__": []}
+    call_run.seeded()
+    try:
+        exec(source, scope)  # noqa: S102 -- the user's own program, in a child that is fenced in
+        result = scope.pop("__result__")
+        answer = _taken(result, watch)
+    except Exception as error:  # noqa: BLE001 -- whatever the user's program raises is an answer
+        return {"error": call_run.words(error), "alive": [], "epochs": [], "most": 0, "made": 0, "value": "", "bytes": 0}
+    return answer | {"error": None, "made": watch.made, "bytes": 4 * _WIDTH * call_run.BATCH}
+
+
+def _taken(result: Any, watch: _Watch) -> dict[str, Any]:
+    if isinstance(result, tuple) and result and all(isinstance(item, Iterator) for item in result):
+        result = result[0]  # of `tee`: the others are not read
+    if not isinstance(result, Iterator):
+        gc.collect()
+        return {"alive": [len(watch.alive)], "epochs": [], "most": watch.most, "value": result if isinstance(result, (int, float)) else type(result).__name__}
+    alive, epochs = [], []
+    for _ in range(EPOCHS):
+        epoch = digests.digest([digests.digest(batch) for batch in itertools.islice(result, BATCHES)])
+        gc.collect()
+        epochs.append(epoch)
+        alive.append(len(watch.alive))
+    return {"alive": alive, "epochs": epochs, "most": watch.most, "value": type(result).__name__}

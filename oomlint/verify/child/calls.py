@@ -1,0 +1,240 @@
+"""Runs a call of a loader, cut out of the user's function, with every value that its unknowns can have."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from multiprocessing.reduction import ForkingPickler
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.child import call_run, digests, load, stubs
+from oomlint.verify.child.call_values import Need, Opaque, myself, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+MOST: Final = 24  # configurations
+ELSEWHERE: Final = object()  # what the cut-out function gives back where control does not reach the call
+_FUNCTIONS: Final = ("collate_fn", "worker_init_fn")
+
+
+def measure(path: str, root: str, plan: Mapping[str, Any], own: str, counts: list[int], methods: list[str | None]) -> dict[str, Any]:
+    """Run the call in all its configurations, two epochs each.
+
+    ``plan`` is what oomlint.verify.recipes.calls_slice makes of the call, ``own`` the option that the finding speaks of, ``counts`` the numbers of workers to
+    try where the code does not say one, ``methods`` the start methods (``None``: the code's own).
+    """
+    loaded = load.load(path, root)
+    call_run.few_processors()
+    bench = _Bench(loaded.module, plan, own, counts)
+    waiting: list[dict[str, Any]] = [dict(values) for values in plan["values"]]
+    answers: list[dict[str, Any]] = []
+    while waiting and len(answers) < MOST:
+        known = waiting.pop(0)
+        # Workers that are spawned take seconds: once is enough, since whether its functions can be sent is asked in every configuration.
+        spawned = any(answer.get("method") == "spawn" and answer["reached"] for answer in answers)
+        try:
+            answers += bench.configuration(known, methods[:1] if spawned else methods)
+        except Need as need:
+            if need.text in known:
+                answers.append({"values": shown(known), "reached": False, "cause": f"`{need.text}` cannot be settled"})
+            else:
+                waiting[:0] = [known | {need.text: value} for value in need.domain]
+    return {"runs": answers, "cut": len(waiting), "skipped": loaded.skipped, "stubbed": loaded.stubbed}
+
+
+def shown(known: Mapping[str, Any]) -> dict[str, str]:
+    """Values as text: the same in both parts."""
+    return {text: repr(value)[:120] for text, value in known.items()}
+
+
+def evaluated(module: ModuleType, plan: Mapping[str, Any], own: str, known: dict[str, Any]) -> Any:
+    """What the cut-out call gives, whatever it makes. Raises Need, and what the user's program raises."""
+    known = dict(known)
+    stage = call_run.Stage(own, [2, 0], call_run.Samples("number"), None, replace=False, known=known)
+    return call_run.staged(stage, _Bench(module, plan, own, [2, 0]).function(known, stage))
+
+
+class _Bench:
+    def __init__(self, module: ModuleType, plan: Mapping[str, Any], own: str, counts: list[int]) -> None:
+        self.module = module
+        self.plan = plan
+        self.own = own
+        self.counts = counts
+        self.code = compile(plan["source"], module.__file__ or "<call>", "exec")
+        self.notes: list[str] = []
+
+    def configuration(self, known: dict[str, Any], methods: list[str | None]) -> list[dict[str, Any]]:
+        """One run for each start method; a single one where there are no workers. Raises Need."""
+        kind, replace = self._kind(known)
+        answers = []
+        for method in methods:
+            answer = self._run(known, method, kind, replace=replace)
+            answers.append({"values": shown(known), "method": method, "kind": kind, "replaced": replace, **answer})
+            if not answer.get("settings", {}).get("num_workers", 1):
+                break
+        return answers
+
+    def _kind(self, known: dict[str, Any]) -> tuple[str, bool]:
+        """Samples that the user's collate function takes, and whether it has to be replaced because it takes none."""
+        stage, value = self._made(known, None, "number", replace=False, quiet=True)
+        given = getattr(stage.made, "collate_fn", None)
+        if given is None:  # the constructor itself refused: the function is what it was given
+            given = stage.functions.get("collate_fn")
+        if value is ELSEWHERE or given is None or getattr(given, "__module__", "").startswith("torch."):
+            return "number", False
+        whole = stage.keywords.get("batch_size", 1) is None and stage.keywords.get("batch_sampler") is None
+        for kind in call_run.KINDS:
+            samples = call_run.Samples(kind)
+            try:
+                digests.digest(given(samples[0] if whole else [samples[0], samples[1]]))
+            except Exception:  # noqa: BLE001, S112 -- the user's function may raise anything over samples that it was not made for
+                continue
+            return kind, False
+        return "number", True
+
+    def _made(self, known: dict[str, Any], method: str | None, kind: str, *, replace: bool, quiet: bool = False) -> tuple[call_run.Stage, Any]:
+        """Run the cut-out function. What the constructor raises is handed on unless ``quiet``."""
+        known = dict(known)
+        stage = call_run.Stage(self.own, self.counts, call_run.Samples(kind), method, replace=replace, known=known)
+        self.notes = stage.notes
+        call_run.seeded()
+        function = self.function(known, stage)
+        try:
+            return stage, call_run.staged(stage, function)
+        except Exception:
+            if quiet:
+                return stage, None
+            raise
+
+    def _run(self, known: dict[str, Any], method: str | None, kind: str, *, replace: bool) -> dict[str, Any]:
+        stage = None
+        try:
+            stage, loader = self._made(known, method, kind, replace=replace)
+        except Exception as error:  # noqa: BLE001 -- what it raises is the answer
+            return {"reached": True, "built": False, "error": call_run.words(error), "notes": self.notes}
+        if loader is ELSEWHERE:
+            return {"reached": False, "cause": "control does not get there", "notes": self.notes}
+        loader = loader if hasattr(loader, "num_workers") else stage.made
+        if loader is None:
+            return {"reached": True, "built": False, "error": {"type": "", "message": "the call makes no loader"}, "notes": self.notes}
+        answer: dict[str, Any] = {"reached": True, "built": True, "given": stage.given, "notes": list(dict.fromkeys(self.notes))}
+        answer["functions"] = {name: _sent(stage.functions[name]) for name in _FUNCTIONS if stage.functions.get(name) is not None}
+        return answer | call_run.observed(loader)
+
+    def function(self, known: dict[str, Any], stage: call_run.Stage) -> Callable[[], Any]:
+        """The cut-out function, ready to be called."""
+        plan = self.plan
+        scope: dict[str, Any] = dict(vars(self.module))
+        for name in plan["names"]:
+            if isinstance(scope.get(name), stubs.Stub) or (name not in scope and not hasattr(builtins, name)):
+                scope[name] = known.get(name, Opaque(name, known))
+        scope |= self._helpers(known, stage)
+        exec(self.code, scope)  # noqa: S102 -- the user's own program, in a child that is fenced in
+        arguments = {name: known.get(name, Opaque(name, known)) for name in plan["parameters"]}
+        if plan["me"] and plan["me"] in arguments:
+            cls = _attribute(self.module, plan["cls"])
+            if isinstance(cls, type):
+                arguments[plan["me"]] = myself(cls, plan["me"], known)
+        return functools.partial(_with_devices, scope[plan["name"]], arguments, known, stage, asks="cuda.is_available" in plan["source"])
+
+    def _helpers(self, known: dict[str, Any], stage: call_run.Stage) -> dict[str, Any]:
+        def argument(name: str, make: Callable[[], Any]) -> Any:
+            try:
+                return make()
+            except Exception as error:  # noqa: BLE001 -- an argument that cannot be worked out is unknown
+                stage.notes.append(f"{name}: failed with {type(error).__name__}, stood in for")
+                return Opaque(name, known)
+
+        def unpacked(text: str, make: Callable[[], Any]) -> Any:
+            if text in known:
+                return known[text]
+            found = argument(text, make)
+            return {key: found[key] for key in found.keys()} if isinstance(found, Opaque) else found  # noqa: SIM118 -- no mapping otherwise
+
+        def holds(make: Callable[[], Any], default: bool) -> bool:  # noqa: FBT001 -- called from generated code
+            try:
+                return bool(make())
+            except Exception:  # noqa: BLE001 -- as above
+                return default
+
+        def positions(make: Callable[[], Any]) -> Any:
+            found = argument("*", make)
+            return (stage.samples,) if isinstance(found, Opaque) else found
+
+        return {
+            "__argument__": argument,
+            "__positions__": positions,
+            "__unpacked__": unpacked,
+            "__holds__": holds,
+            "__callee__": _callee,
+            "__leaf__": lambda text, make: known[text] if text in known else make(),
+            "__opaque__": lambda name: known.get(name, Opaque(name, known)),
+            "__dataset__": stage.samples,
+            "__elsewhere__": ELSEWHERE,
+        }
+
+
+def _with_devices(function: Callable[..., Any], arguments: dict[str, Any], known: dict[str, Any], stage: call_run.Stage, *, asks: bool) -> Any:
+    """Call it; whether there is a GPU is one more unknown, where the code asks. One process takes part, where a sampler asks."""
+    import torch  # noqa: PLC0415 -- the parent imports no torch
+    from torch.utils.data import distributed  # noqa: PLC0415 -- likewise
+
+    text = "torch.cuda.is_available()"
+    real = torch.cuda.is_available
+    sampler = distributed.DistributedSampler.__init__
+
+    def available() -> bool:
+        if stage.entered:
+            return bool(real())
+        if text not in known:
+            raise Need(text, [False, True])
+        return bool(known[text])
+
+    def alone(self: Any, dataset: Any, num_replicas: Any = None, rank: Any = None, *args: Any, **keywords: Any) -> None:
+        del num_replicas, rank
+        sampler(self, dataset, 1, 0, *args, **keywords)
+
+    distributed.DistributedSampler.__init__ = alone  # type: ignore[method-assign]  # put back below
+    if asks:
+        torch.cuda.is_available = available
+    try:
+        return function(**arguments)
+    finally:
+        torch.cuda.is_available = real
+        distributed.DistributedSampler.__init__ = sampler  # type: ignore[method-assign]  # as it was
+
+
+def _callee(make: Callable[[], Any] | None) -> Any:
+    """The class that the call makes; torch's own where the user's name for it cannot be had."""
+    from torch.utils import data  # noqa: PLC0415 -- the parent imports no torch
+
+    try:
+        found = make() if make is not None else None
+    except Exception:  # noqa: BLE001 -- a library that is not installed
+        found = None
+    if found is None or isinstance(found, stubs.Stub) or text_of(found) or not callable(found):
+        return data.DataLoader
+    return found
+
+
+def _sent(function: Any) -> dict[str, Any]:
+    """Whether a function can be sent to a worker that is spawned, and what it is made of."""
+    inner = function.func if isinstance(function, functools.partial) else function
+    code = getattr(inner, "__code__", None)
+    made = "" if code is None else digests.digest([code.co_code, [repr(item) for item in code.co_consts if not hasattr(item, "co_code")], list(code.co_names)])
+    answer: dict[str, Any] = {"code": made, "plain": isinstance(inner, FunctionType), "error": None}
+    try:
+        ForkingPickler.dumps(function)
+    except Exception as error:  # noqa: BLE001 -- whatever a class of the user's raises
+        answer["error"] = call_run.words(error)
+    return answer
+
+
+def _attribute(module: ModuleType, dotted: str) -> Any:
+    found: Any = module if dotted else None
+    for part in dotted.split(".") if dotted else ():
+        found = getattr(found, part, None)
+    return found

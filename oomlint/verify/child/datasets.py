@@ -1,0 +1,474 @@
+"""Builds a dataset of the user and reads it: in this process, or through a loader with workers.
+
+A subject is a JSON object: ``path``, ``root``, ``cls`` and ``state`` of a dataset that was found by search, or ``factory`` ("package.module:function")
+and ``root``. Each function makes it anew. What the user's code raises is an answer too: ``failed``.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import inspect
+import itertools
+import os
+import random
+import sys
+import tempfile
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from oomlint.verify import trace
+from oomlint.verify.child import handles, load
+from oomlint.verify.child.digests import describe, digest, generators
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SAMPLES: Final = 64  # that are compared
+STEPS: Final = 20
+BATCH: Final = 8
+MANY: Final = 64  # samples of a batch where nothing but memory is looked at
+COMPARED: Final = 256  # samples of an epoch that is compared
+LONGEST: Final = 65_536  # samples of an epoch that is only read
+
+
+class Failed(Exception):  # noqa: N818 -- what went wrong is the user's code
+    """The user's code raised: at which stage, what, and where."""
+
+    def __init__(self, stage: str, error: BaseException) -> None:
+        super().__init__(stage)
+        rows = [item for item in traceback.extract_tb(error.__traceback__) if not item.filename.startswith(os.path.dirname(__file__))]
+        self.told = {"stage": stage, "error": handles.words(error), "kind": type(error).__name__, "row": rows[-1].lineno if rows else 0}
+
+
+def seed(number: int = 0) -> None:
+    """Set all generators."""
+    random.seed(number)
+    np.random.seed(number % 2**32)  # noqa: NPY002 -- the user's code draws from the global generator
+    torch.manual_seed(number)
+
+
+# -- the dataset ------------------------------------------------------------------------------------------------------
+
+
+def folder() -> str:
+    """Where the data of all subjects lie."""
+    path = os.path.join(os.path.realpath(tempfile.gettempdir()), "data")
+    os.makedirs(path, exist_ok=True)
+    return path
+
+
+def fresh() -> str:
+    """A folder for the data of one subject: what an earlier one has open is not written to."""
+    path = os.path.join(folder(), str(len(os.listdir(folder()))))
+    os.makedirs(path)
+    return path
+
+
+def made(subject: dict[str, Any]) -> Any:
+    """The dataset. Raises Failed."""
+    seed()
+    try:
+        if subject.get("factory"):
+            return from_factory(subject["factory"], subject["root"])
+        return prepared(subject)()
+    except (Exception, SystemExit) as error:
+        raise Failed("build", error) from error
+
+
+_PREPARED: dict[str, Callable[[], Any]] = {}
+
+
+def prepared(subject: dict[str, Any]) -> Callable[[], Any]:
+    """What makes the dataset of a search: the files are there, and the module is imported. Raises what the import raises."""
+    key = f"{subject['path']} {subject['cls']}"
+    if key not in _PREPARED:
+        from oomlint.verify.child import files, find  # noqa: PLC0415 -- not needed with a factory
+
+        state = grown(subject["state"], subject.get("bytes", 0))
+        files.materialise(state)
+        target = find.Target(subject["path"], subject["root"], subject["cls"], dataset=True)
+        _PREPARED[key] = lambda: target.make(state)
+    return _PREPARED[key]
+
+
+def grown(state: Any, size: int) -> Any:
+    """A state with about so many bytes of data, where it can be had."""
+    from oomlint.verify.child import find  # noqa: PLC0415 -- not needed with a factory
+
+    return find.scale_to(state, size) if size else state
+
+
+def from_factory(name: str, root: str) -> Any:
+    """What a function of the user gives back. One parameter without a default gets an empty folder."""
+    module, _, function = name.partition(":")
+    load.install(root)
+    call = getattr(importlib.import_module(module), function)
+    wanted = [item for item in inspect.signature(call).parameters.values() if item.default is item.empty and item.kind in {item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD}]
+    return call(fresh()) if len(wanted) == 1 else call()
+
+
+def iterable(dataset: Any) -> bool:
+    """Whether it has no indices."""
+    return isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
+
+
+def length(dataset: Any) -> int | None:
+    """How long it says it is; ``None`` where it does not. Raises Failed."""
+    if not hasattr(dataset, "__len__"):
+        return None
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        if iterable(dataset):
+            return None
+        raise
+
+
+def read(dataset: Any, index: int) -> Any:
+    """A sample, the generators set anew before it. Raises Failed."""
+    seed(1000 + index)
+    try:
+        return dataset[index]
+    except Exception as error:
+        raise Failed(f"sample {index}", error) from error
+
+
+def samples(dataset: Any, count: int) -> Iterator[Any]:
+    """The first samples; they begin again at the end. Raises Failed."""
+    if not iterable(dataset):
+        size = length(dataset)
+        for index in range(count):
+            yield read(dataset, index % size if size else index)
+        return
+    seen = 0
+    while seen < count:
+        seed(1000)
+        try:
+            iterator = iter(dataset)
+        except Exception as error:
+            raise Failed("iter", error) from error
+        fresh = 0
+        while seen < count:
+            try:
+                sample = next(iterator)
+            except StopIteration:
+                break
+            except Exception as error:
+                raise Failed(f"sample {fresh}", error) from error
+            fresh += 1
+            seen += 1
+            yield sample
+        if not fresh:
+            return
+
+
+def lasting(sample: Any, place: str, index: int) -> Any:
+    """A sample that can be compared: what it holds of files is read, as whoever uses it would. Raises Failed."""
+    try:
+        return handles.settled(sample, place)
+    except Exception as error:
+        raise Failed(f"reading what sample {index} holds", error) from error
+
+
+def told(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What was measured, or how the user's code failed."""
+    try:
+        return {"failed": None, **call()}
+    except Failed as error:
+        return {"failed": error.told}
+
+
+# -- in this process --------------------------------------------------------------------------------------------------
+
+
+def look(subject: dict[str, Any], count: int = SAMPLES, rows: list[int] | None = None) -> dict[str, Any]:
+    """Length, digests of the first samples, what is open and read at each step, and whether samples are drawn at random."""
+    return told(lambda: _look(subject, count, rows or []))
+
+
+def _look(subject: dict[str, Any], count: int, rows: list[int]) -> dict[str, Any]:
+    me = os.getpid()
+    start = handles.opened()
+    before = trace.read_bytes(me)
+    with handles.reads() as reads:
+        dataset = made(subject)
+        built = {"bytes_read": trace.read_bytes(me) - before, "reads": reads[0], "opened": _less(handles.opened(), start)}
+        try:
+            size = length(dataset)
+        except Exception as error:
+            raise Failed("len", error) from error
+        place = folder()
+        exact, loose, outlines, shown = [], [], [], []
+        number = min(count, size) if size is not None else count
+        for index, sample in enumerate(samples(dataset, number)):
+            settled = lasting(sample, place, index)
+            exact.append(digest(settled))
+            loose.append(digest(handles.settled(settled, place, loose=True)))
+            outlines.append(handles.outline(settled))
+            if len(shown) < 3:  # noqa: PLR2004 -- enough for a reader
+                shown.append(describe(settled))
+        steps = _steps(dataset, reads)
+    return {"length": size, "samples": exact, "loose": loose, "outlines": outlines, "shown": shown, "built": built, "iterable": iterable(dataset), **steps, **_random(dataset), "rows": _run(subject, rows)}
+
+
+def _less(now: dict[str, int], then: dict[str, int]) -> dict[str, int]:
+    return {name: now[name] - then[name] for name in now}
+
+
+def _steps(dataset: Any, reads: list[int]) -> dict[str, Any]:
+    """Bytes read and handles open, step by step, with the garbage collector off: what only it can free counts as open."""
+    me = os.getpid()
+    ids, descriptors, sizes, calls = [], [], [], []
+    gc.collect()
+    gc.disable()
+    try:
+        stream = samples(dataset, STEPS)
+        while True:
+            before, count = trace.read_bytes(me), reads[0]
+            sample = next(stream, stream)
+            if sample is stream:
+                break
+            sizes.append(trace.read_bytes(me) - before)
+            calls.append(reads[0] - count)
+            del sample
+            now = handles.opened()
+            ids.append(now["ids"])
+            descriptors.append(now["descriptors"])
+    finally:
+        gc.enable()
+    return {"ids": ids, "descriptors": descriptors, "bytes_read": sizes, "reads": calls}
+
+
+def _random(dataset: Any) -> dict[str, Any]:
+    """Whether two readings of one sample differ, and whether reading draws from the generators."""
+    if iterable(dataset):
+        return {"random": False, "draws": False}
+    place = folder()
+    before = generators()
+    first = digest(handles.settled(dataset[0], place))
+    draws = generators() != before
+    return {"random": digest(handles.settled(dataset[0], place)) != first, "draws": draws}
+
+
+def _run(subject: dict[str, Any], rows: list[int]) -> list[int]:
+    if not rows:
+        return []
+
+    def again() -> None:
+        dataset = made(subject)
+        for sample in samples(dataset, 3):
+            handles.settled(sample, "")
+
+    return handles.rows_run(again, subject.get("watched") or subject["path"], rows)
+
+
+def memory(subject: dict[str, Any], epochs: int = 0) -> dict[str, Any]:
+    """Bytes that the object holds once it is built, the most while that was done, the most for a sample, and what it holds after each epoch."""
+    return told(lambda: _memory(subject, epochs))
+
+
+def _memory(subject: dict[str, Any], epochs: int) -> dict[str, Any]:
+    from oomlint.verify.child.held import Held  # noqa: PLC0415 -- it imports a good part of torch
+
+    # What is imported on the way is no part of the dataset: it is made and read once before.
+    for sample in samples(made(subject), 3):
+        del sample
+    gc.collect()
+    _trim()
+    plain = trace.memory(os.getpid()).anonymous
+    with Held() as held:
+        dataset = made(subject)
+        peak, live = held.peak, held.live
+        grown = []
+        held.begin()
+        most = []
+        for sample in samples(dataset, 3):
+            most.append(held.peak - live)
+            del sample
+            held.begin()
+        for _ in range(epochs):
+            for sample in samples(dataset, min(length(dataset) or STEPS, LONGEST)):
+                del sample
+            grown.append(held.live)
+    gc.collect()
+    _trim()
+    return {
+        "held": live, "peak": peak, "sample": max(most, default=0), "grown": grown, "anonymous": trace.memory(os.getpid()).anonymous - plain,
+        "data": size_of(subject.get("state")), "length": length(dataset),
+    }  # fmt: skip
+
+
+def _trim() -> None:
+    """Give the system back what the allocator has kept."""
+    import ctypes  # noqa: PLC0415
+
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    except (OSError, AttributeError):
+        return
+
+
+def size_of(state: dict[str, Any] | None) -> int:
+    """Bytes of the files that were made up, or those of the latest subject of a factory."""
+    if state is not None:
+        return sum(os.path.getsize(name) for name in state.get("files", {}) if os.path.isfile(name))
+    count = len(os.listdir(folder()))
+    latest = os.path.join(folder(), str(count - 1)) if count else folder()
+    return sum(os.path.getsize(os.path.join(where, name)) for where, _, names in os.walk(latest) for name in names)
+
+
+def pickling(subject: dict[str, Any]) -> dict[str, Any]:
+    """Why the dataset cannot be sent to a worker: as it is built, and after this process has read a sample of it."""
+    return told(lambda: _pickling(subject))
+
+
+def _pickling(subject: dict[str, Any]) -> dict[str, Any]:
+    untouched = handles.pickled(made(subject))
+    dataset = made(subject)
+    list(samples(dataset, 2))
+    return {"untouched": untouched, "touched": handles.pickled(dataset)}
+
+
+def interrupted(subject: dict[str, Any], path: str, function: str) -> dict[str, Any]:
+    """What an exception in the middle of a method leaves open."""
+
+    def call() -> None:
+        dataset = made(subject)
+        for _ in samples(dataset, 2):
+            pass
+
+    return told(lambda: handles.interrupted(call, path, function))
+
+
+# -- through a loader -------------------------------------------------------------------------------------------------
+
+
+class Told(Dataset[Any]):
+    """Reads samples of another dataset and hands on what can be told of them: index, digests, process, handles."""
+
+    def __init__(self, inner: Any, size: int, place: str) -> None:
+        self.inner = inner
+        self.size = size
+        self.place = place
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        seed(1000 + index)
+        return _told(index, self.inner[index], self.place)
+
+
+class ToldStream(IterableDataset[Any]):
+    """The same for a dataset without indices."""
+
+    def __init__(self, inner: Any, place: str) -> None:
+        self.inner = inner
+        self.place = place
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        seed(1000)
+        for index, sample in enumerate(itertools.islice(iter(self.inner), COMPARED)):
+            yield _told(index, sample, self.place)
+
+
+def _told(index: int, sample: Any, place: str) -> tuple[Any, ...]:
+    settled = handles.settled(sample, place)
+    now = handles.opened()
+    return (index, digest(settled), digest(handles.settled(settled, place, loose=True)), os.getpid(), now["ids"], now["descriptors"])
+
+
+class Only(Dataset[Any]):
+    """Reads samples of another dataset, if there is one, and hands on nothing."""
+
+    def __init__(self, inner: Any, size: int) -> None:
+        self.inner = inner
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> int:
+        if self.inner is not None:
+            self.inner[index]
+        return index
+
+
+def gather(batch: list[Any]) -> list[Any]:
+    """A batch as it comes."""
+    return batch
+
+
+def _loader(inner: Any, workers: int, method: str, batch: int) -> DataLoader[Any]:
+    options: dict[str, Any] = {"multiprocessing_context": method, "persistent_workers": True} if workers else {}
+    if not isinstance(inner, IterableDataset):
+        options.update(shuffle=True, generator=torch.Generator().manual_seed(7))
+    return DataLoader(inner, batch_size=batch, num_workers=workers, collate_fn=gather, **options)
+
+
+def epochs(subject: dict[str, Any], workers: int = 2, method: str = "fork", touched: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
+    """Read two shuffled epochs through a loader: digests, and handles in the workers. ``touched`` reads two samples in this process first."""
+    return told(lambda: _epochs(subject, workers, method, touched=touched))
+
+
+def _epochs(subject: dict[str, Any], workers: int, method: str, *, touched: bool) -> dict[str, Any]:
+    dataset = made(subject)
+    if touched:
+        list(samples(dataset, 2))
+    stream = iterable(dataset)
+    inner: Any = ToldStream(dataset, folder()) if stream else Told(dataset, min(length(dataset) or 0, COMPARED), folder())
+    found: list[Any] = []
+    try:
+        loader = _loader(inner, workers, method, BATCH)
+        for _ in range(2):
+            for batch in loader:
+                found.extend(batch)
+    except Exception as error:
+        raise Failed("iterate", error) from error
+    return {"order": [item[0] for item in found], "samples": [item[1] for item in found], "loose": [item[2] for item in found], "handles": _by_process(found)}
+
+
+def tree(subject: dict[str, Any] | None, workers: int = 2, method: str = "fork", size: int = 0) -> dict[str, Any]:
+    """Memory of the process tree while workers live that have read two shuffled epochs, and on the way there.
+
+    Without a subject the dataset is empty, of ``size`` samples: what workers cost anyhow.
+    """
+    return told(lambda: _tree(subject, workers, method, size))
+
+
+def _tree(subject: dict[str, Any] | None, workers: int, method: str, size: int) -> dict[str, Any]:
+    dataset = made(subject) if subject is not None else None
+    size = min((length(dataset) or 0) if dataset is not None else size, LONGEST)
+    gc.collect()
+    _trim()
+    me = os.getpid()
+    built = trace.total([me])
+    readings: list[tuple[int, int]] = []
+    count, every = 0, max(MANY, size // 8)
+    try:
+        loader = _loader(dataset if dataset is not None and iterable(dataset) else Only(dataset, size), workers, method, MANY)
+        for _ in range(2):
+            for batch in loader:
+                count += len(batch)
+                if count // every > len(readings):
+                    readings.append((count, trace.total(trace.tree(me))))
+        gc.collect()
+        steady = trace.total(trace.tree(me))
+    except Exception as error:
+        raise Failed("iterate", error) from error
+    return {"built": built, "steady": steady, "readings": readings, "length": size}
+
+
+def _by_process(items: list[Any]) -> list[dict[str, list[int]]]:
+    """Handles open in each worker, step by step."""
+    found: dict[int, dict[str, list[int]]] = {}
+    for item in items:
+        one = found.setdefault(item[3], {"ids": [], "descriptors": []})
+        one["ids"].append(item[4])
+        one["descriptors"].append(item[5])
+    return list(found.values())

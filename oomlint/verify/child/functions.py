@@ -1,0 +1,190 @@
+"""Calls a function of the user with made-up arguments: what it gives back, writes, prints, reads and leaves open."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import hashlib
+import io
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify import trace
+from oomlint.verify.child import handles
+from oomlint.verify.child.datasets import Failed, folder, grown, seed, size_of, told
+from oomlint.verify.child.digests import describe, digest, generators
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CALLS: Final = 20
+LARGEST: Final = 2**24  # bytes of a file whose content is compared
+ARRAYS: Final = (".npy", ".npz")
+HDF5: Final = b"\x89HDF\r\n\x1a\n"
+
+
+def caller(path: str, root: str, function: str, state: Any, size: int = 0) -> Callable[[], Any]:
+    """A call of the function, the generators set anew. It raises Failed where the function raises."""
+    from oomlint.verify.child import files, find  # noqa: PLC0415 -- it imports much
+
+    scaled = grown(state, size)
+    files.materialise(scaled)
+    target = find.Target(path, root, function, dataset=False)
+
+    def call() -> Any:
+        try:
+            files.materialise(scaled)
+            made = target.make(scaled)
+            seed()
+            return made()
+        except (Exception, SystemExit) as error:
+            raise Failed("the call", error) from error
+
+    return call
+
+
+def measure(path: str, root: str, function: str, state: Any, size: int = 0, rows: list[int] | None = None, watched: str = "") -> dict[str, Any]:
+    """Digests of what it gives back, prints and writes, bytes read, and handles left open."""
+    return told(lambda: _measure(caller(path, root, function, state, size), rows or [], watched or path))
+
+
+def _measure(call: Callable[[], Any], rows: list[int], watched: str) -> dict[str, Any]:
+    run = handles.rows_run(call, watched, rows) if rows else []  # it also imports all that is imported on first use
+    gc.collect()
+    before, start = _files(), handles.opened()
+    me = os.getpid()
+    size = trace.read_bytes(me)
+    gc.disable()
+    printed = io.StringIO()
+    with handles.reads() as reads, contextlib.redirect_stdout(printed):
+        result = call()
+    size = trace.read_bytes(me) - size
+    random = generators()
+    try:
+        settled = handles.settled(result, folder())
+        answer = {"result": digest(settled), "loose": digest(handles.settled(settled, folder(), loose=True)), "shown": describe(settled)}
+    except Exception as error:
+        raise Failed("reading what it gives back", error) from error
+    del result, settled
+    left = _less(handles.opened(), start)
+    gc.enable()
+    gc.collect()
+    garbage = _less(handles.opened(), start)
+    return {
+        **answer, "printed": handles.placeless(printed.getvalue(), folder())[-4096:], "files": _written(before), "generators": random,
+        "bytes_read": size, "reads": reads[0], "left": left, "left_after_gc": garbage, "rows": run,
+    }  # fmt: skip
+
+
+def _less(now: dict[str, int], then: dict[str, int]) -> dict[str, int]:
+    return {name: now[name] - then[name] for name in now}
+
+
+def repeated(path: str, root: str, function: str, state: Any, keep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
+    """Handles open after each of 20 calls. ``keep`` holds on to all that the calls give back."""
+    return told(lambda: _repeated(caller(path, root, function, state), keep=keep))
+
+
+def _repeated(call: Callable[[], Any], *, keep: bool) -> dict[str, Any]:
+    kept = []
+    ids, descriptors = [], []
+    with contextlib.redirect_stdout(io.StringIO()):
+        call()
+        gc.collect()
+        gc.disable()
+        for _ in range(CALLS):
+            result = call()
+            if keep:
+                kept.append(result)
+            del result
+            now = handles.opened()
+            ids.append(now["ids"])
+            descriptors.append(now["descriptors"])
+    return {"ids": ids, "descriptors": descriptors}
+
+
+def memory(path: str, root: str, function: str, state: Any, size: int = 0) -> dict[str, Any]:
+    """The most bytes while it runs, and those that what it gives back holds."""
+    return told(lambda: _memory(caller(path, root, function, state, size), state))
+
+
+def _memory(call: Callable[[], Any], state: Any) -> dict[str, Any]:
+    from oomlint.verify.child.held import Held  # noqa: PLC0415 -- it imports a good part of torch
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        call()
+        with Held() as held:
+            result = call()
+            answer = {"peak": held.peak, "held": held.live}
+            del result
+    return {**answer, "data": size_of(state)}
+
+
+def interrupted(path: str, root: str, function: str, state: Any) -> dict[str, Any]:
+    """What an exception in the middle leaves open, as long as it is kept."""
+    call = caller(path, root, function, state)
+
+    def silent() -> None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            call()
+
+    silent()
+    return told(lambda: handles.interrupted(silent, path, function.rpartition(".")[2]))
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def _files() -> dict[str, tuple[int, int]]:
+    found = {}
+    for top in (os.getcwd(), folder()):
+        for where, inner, files in os.walk(top):
+            inner[:] = sorted(name for name in inner if name not in {".git", "__pycache__"})
+            for name in files:
+                path = os.path.join(where, name)
+                with contextlib.suppress(OSError):
+                    state = os.stat(path)
+                    found[path] = (state.st_mtime_ns, state.st_size)
+    return found
+
+
+def _written(before: dict[str, tuple[int, int]]) -> dict[str, str]:
+    """Digests of the files that are new or changed, by their names relative to the project or the data."""
+    written = {}
+    for path, state in _files().items():
+        if before.get(path) != state:
+            name = handles.placeless(path, folder())
+            written[os.path.relpath(name) if os.path.isabs(name) else name] = _content(path)
+    return dict(sorted(written.items()))
+
+
+def _content(path: str) -> str:
+    with open(path, "rb") as stream:
+        start = stream.read(len(HDF5))
+    if start == HDF5:
+        return _hdf5(path)
+    if path.endswith(ARRAYS):
+        import numpy as np  # noqa: PLC0415
+
+        loaded = np.load(path, allow_pickle=False)
+        return digest(dict(loaded) if hasattr(loaded, "keys") else loaded)
+    with open(path, "rb") as stream:
+        return hashlib.sha256(stream.read(LARGEST)).hexdigest()
+
+
+def _hdf5(path: str) -> str:
+    """Names, attributes and values; not the bytes, which hold times and gaps. A file that is still open for writing says so."""
+    import h5py  # noqa: PLC0415
+
+    found: list[Any] = []
+
+    def visit(name: str, item: Any) -> None:
+        found.append((name, type(item).__name__, sorted((key, digest(value)) for key, value in item.attrs.items()), item[()] if isinstance(item, h5py.Dataset) else None))
+
+    try:
+        with h5py.File(path, "r") as file:
+            visit("/", file)
+            file.visititems(visit)
+    except OSError:
+        return "HDF5, cannot be read"
+    return digest(found)

@@ -1,0 +1,192 @@
+"""What a process holds open: HDF5 identifiers and file descriptors, whether an object can be pickled, and what an exception in the middle leaves open."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import re
+import sys
+import types
+from contextlib import contextmanager
+from multiprocessing.reduction import ForkingPickler
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FEW: Final = 20  # items of an iterator that are read
+DEEPEST: Final = 6
+PROJECT: Final = "<project>"
+PLACE: Final = "<data>"  # stands in samples for the folder of the data, which has another name in each run
+
+
+class Interrupted(BaseException):  # noqa: N818 -- no error: it must get past the user's `except Exception`
+    """Raised in the middle of the user's code, to see what that leaves open."""
+
+
+def words(error: BaseException) -> str:
+    """An exception on one line; of one in a worker, the worker's own."""
+    text = f"{type(error).__name__}: {error}"
+    if "Original Traceback" in text:
+        text = [line for line in text.splitlines() if line.strip() and not line[0].isspace()][-1]
+    return " ".join(text.split())[:240]
+
+
+def opened() -> dict[str, int]:
+    """HDF5 identifiers and file descriptors of this process. The identifiers are exact; HDF5 shares descriptors, other files have nothing else."""
+    h5py = sys.modules.get("h5py")
+    ids = int(h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_ALL)) if h5py is not None and hasattr(h5py, "h5f") else 0
+    return {"ids": ids, "descriptors": len(os.listdir("/proc/self/fd")) - 1 if os.path.isdir("/proc/self/fd") else 0}
+
+
+def pickled(value: object) -> str:
+    """Why a loader cannot send an object to a worker that it spawns; empty where it can."""
+    try:
+        ForkingPickler.dumps(value)
+    except Exception as error:  # noqa: BLE001 -- whatever the user's classes raise is the answer
+        return words(error)
+    return ""
+
+
+@contextmanager
+def reads() -> Iterator[list[int]]:
+    """Counts the reads of HDF5 datasets: the list holds one number."""
+    count = [0]
+    try:
+        import h5py  # noqa: PLC0415
+    except ImportError:
+        yield count
+        return
+    plain = h5py.Dataset.__getitem__
+
+    def read(self: object, *rest: Any, **named: Any) -> Any:
+        count[0] += 1
+        return plain(self, *rest, **named)
+
+    h5py.Dataset.__getitem__ = read
+    try:
+        yield count
+    finally:
+        h5py.Dataset.__getitem__ = plain
+
+
+def placeless(text: str, folder: str) -> str:
+    """A text in which the folder of the data, with the number of the subject, has one name; so has the folder of the project."""
+    if folder:
+        text = text.replace(os.getcwd(), PROJECT)
+    return re.sub(re.escape(folder) + r"(/\d+\b)?", PLACE, text) if folder and folder in text else text
+
+
+def settled(value: Any, folder: str, *, loose: bool = False, depth: int = 0) -> Any:
+    """A value that can be compared with that of another run: what is lazy is read, and the folder of the data has one name.
+
+    ``loose`` leaves the types out: numbers and texts of NumPy are those of Python, tuples are lists, tensors are arrays, all floats have four bytes.
+    """
+    h5py = sys.modules.get("h5py")
+    if depth > DEEPEST:
+        return value
+    if isinstance(value, (str, os.PathLike)) and not isinstance(value, bytes):
+        text = os.fspath(value)
+        text = placeless(text, folder) if isinstance(text, str) else text
+        return text if loose or type(value) is str else (type(value).__name__, text)
+    if h5py is not None and hasattr(h5py, "h5f"):
+        if isinstance(value, h5py.Dataset):
+            return ("h5py.Dataset", settled(value[()], folder, loose=loose, depth=depth + 1))
+        if isinstance(value, (h5py.File, h5py.Group)):
+            return (type(value).__name__, sorted(value.keys()))
+    if isinstance(value, (types.GeneratorType, map, filter, zip)):
+        return ("iterator", [settled(item, folder, loose=loose, depth=depth + 1) for item in itertools.islice(value, FEW)])
+    if loose and hasattr(value, "dtype") and hasattr(value, "shape") and type(value).__module__ in {"numpy", "torch"}:
+        return _numbers(value)
+    if type(value) in (tuple, list):
+        items = [settled(item, folder, loose=loose, depth=depth + 1) for item in value]
+        return items if loose or type(value) is list else tuple(items)
+    if type(value) is dict:
+        return {key: settled(item, folder, loose=loose, depth=depth + 1) for key, item in value.items()}
+    return value
+
+
+def _numbers(value: Any) -> Any:
+    """An array or a tensor without its type."""
+    import numpy as np  # noqa: PLC0415
+
+    try:
+        array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+        if array.dtype.kind == "f":
+            array = array.astype(np.float32)
+        elif array.dtype.kind in "iu":
+            array = array.astype(np.int64)
+    except (TypeError, ValueError, RuntimeError):
+        return value
+    return array if array.shape else array.item()
+
+
+def outline(value: Any, depth: int = 0) -> str:
+    """Types and shapes without values."""
+    if depth > DEEPEST:
+        return "..."
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{type(value).__name__}{tuple(value.shape)} {value.dtype}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {outline(item, depth + 1)}' for key, item in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__}[{', '.join(outline(item, depth + 1) for item in value)}]"
+    return type(value).__name__
+
+
+def interrupted(call: Callable[[], object], path: str, function: str) -> dict[str, Any]:
+    """What stays open where an exception comes while a function of a file has HDF5 files open, as long as that exception is kept.
+
+    ``function`` is the function's own name. The exception is raised at the first row that begins with more identifiers open than there were before.
+    """
+    path = os.path.realpath(path)
+    gc.collect()
+    before = opened()
+    raised = [0]
+
+    def inside(frame: types.FrameType, event: str, _argument: object) -> Any:
+        if event == "line" and not raised[0] and opened()["ids"] > before["ids"]:
+            raised[0] = frame.f_lineno
+            raise Interrupted
+        return inside
+
+    def trace(frame: types.FrameType, _event: str, _argument: object) -> Any:
+        code = frame.f_code
+        return inside if code.co_name == function and code.co_filename == path and not raised[0] else None
+
+    kept: BaseException | None = None
+    sys.settrace(trace)
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001 -- to be kept, as a debugger or a log would
+        kept = error
+    finally:
+        sys.settrace(None)
+    after = opened()
+    return {
+        "raised": raised[0] if isinstance(kept, Interrupted) else 0,
+        "ids": after["ids"] - before["ids"],
+        "descriptors": after["descriptors"] - before["descriptors"],
+    }
+
+
+def rows_run(call: Callable[[], object], path: str, rows: list[int]) -> list[int]:
+    """Which rows of a file are run by a call."""
+    path = os.path.realpath(path)
+    wanted, found = set(rows), set()
+
+    def inside(frame: types.FrameType, event: str, _argument: object) -> Any:
+        if event == "line" and frame.f_lineno in wanted:
+            found.add(frame.f_lineno)
+        return inside
+
+    def trace(frame: types.FrameType, _event: str, _argument: object) -> Any:
+        return inside if frame.f_code.co_filename == path else None
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
+    return sorted(found)

@@ -1,0 +1,126 @@
+"""How much memory an object takes, to the byte: of Python and NumPy by tracemalloc, of tensors by their storages. What is mapped from a file is none."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import tracemalloc
+import weakref
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+LARGE: Final = 2**16  # bytes
+PAGE: Final = 2**12
+LENDING: Final = ("from_numpy", "as_tensor", "tensor")
+
+
+class Held(TorchDispatchMode):
+    """Counts while it is entered. ``live`` is what is held now, ``peak`` the most since :meth:`begin`, both in bytes above the start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._large: dict[int, tuple[StorageWeakRef, int]] = {}  # looked through at each note
+        self._small: dict[int, tuple[StorageWeakRef, int]] = {}  # only where somebody asks
+        self._borrowed: dict[int, weakref.ref[Any]] = {}  # memory of arrays by its address: tracemalloc counts it already
+        self._plain = {name: getattr(torch, name) for name in LENDING}
+        self._base = 0
+        self._peak = 0
+
+    def __enter__(self) -> Held:
+        for name, plain in self._plain.items():
+            setattr(torch, name, self._lending(plain))
+        super().__enter__()
+        torch.zeros(1)  # the first operation imports hundreds of modules
+        gc.collect()
+        tracemalloc.start(1)
+        self.begin()
+        self._base = self._now()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        tracemalloc.stop()
+        super().__exit__(kind, error, trace)
+        for name, plain in self._plain.items():
+            setattr(torch, name, plain)
+
+    def _lending(self, plain: Any) -> Any:
+        @functools.wraps(plain)
+        def lend(value: Any, *rest: Any, **named: Any) -> Any:
+            if isinstance(value, np.ndarray):
+                self._borrowed[value.__array_interface__["data"][0]] = weakref.ref(value)
+            return plain(value, *rest, **named)
+
+        return lend
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and leaf.device.type == "cpu":
+                self._meet(leaf.untyped_storage())
+        return out
+
+    def _meet(self, storage: torch.UntypedStorage) -> None:
+        address, size = storage.data_ptr(), storage.nbytes()
+        kept = self._large if size >= LARGE else self._small
+        known = kept.get(address)
+        lent = self._borrowed.get(address)
+        if address and (lent is None or lent() is None) and (known is None or known[0].expired()) and not (size >= PAGE and _mapped(address)):
+            kept[address] = (StorageWeakRef(storage), size)
+            if kept is self._large:
+                self._note()
+
+    def _tensors(self) -> int:
+        self._large = {address: item for address, item in self._large.items() if not item[0].expired()}
+        return sum(size for _, size in self._large.values())
+
+    def _now(self) -> int:
+        return self._tensors() + tracemalloc.get_traced_memory()[0]
+
+    def _note(self) -> None:
+        tensors = self._tensors() - self._base
+        self._peak = max(self._peak, tensors + tracemalloc.get_traced_memory()[1])
+        if hasattr(tracemalloc, "reset_peak"):
+            tracemalloc.reset_peak()
+
+    def begin(self) -> None:
+        """Forget the peak so far."""
+        gc.collect()
+        self._peak = 0
+        tracemalloc.reset_peak()
+
+    @property
+    def live(self) -> int:
+        """Bytes held now."""
+        gc.collect()
+        self._small = {address: item for address, item in self._small.items() if not item[0].expired()}
+        return self._now() + sum(size for _, size in self._small.values()) - self._base
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that were held at a time since :meth:`begin`."""
+        self._note()
+        return self._peak
+
+
+def _mapped(address: int) -> bool:
+    """Whether it lies in a map of a file on a disk."""
+    if not os.path.exists("/proc/self/maps"):
+        return False
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            parts = line.split(maxsplit=5)
+            first, last = (int(item, 16) for item in parts[0].split("-"))
+            if first <= address < last:
+                return parts[4] != "0" and not parts[-1].startswith("/dev/shm")  # noqa: S108 -- there lies what is shared with workers
+    return False

@@ -1,0 +1,258 @@
+"""Finds stand-ins with which a loop of the user's program runs, and measures what it keeps from step to step."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import math
+from array import array
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from oomlint.verify.child import digests, loops_patch, loops_search, probe, slices, values_late, values_things
+from oomlint.verify.child.load import LoadError
+from oomlint.verify.child.loops_guide import descriptors, words
+from oomlint.verify.child.loops_run import Outcome, Program, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NUMBERS: Final = 4096  # of a result that are given back
+PRINTED: Final = 16384  # characters of what the program printed
+
+
+def find(
+    path: str,
+    root: str,
+    function: str,
+    row: int,
+    known: dict[str, Any],
+    seconds: float = 4.0,
+    trials: int = 200,
+) -> dict[str, Any]:
+    """Search for a state with which the loop around a row goes over its batches. ``function``: the outermost one around the row, empty for none."""
+    try:
+        program = Program(path, root, function, row)
+        program.piece({})
+        loaded = program.loaded
+        warm(program.text)
+    except (SyntaxError, slices.SliceError, LoadError, OSError, UnicodeDecodeError) as error:
+        return {"found": False, "reason": words(error).partition(": ")[2] or words(error)}
+    state = {"specs": _given(known), "globals": [], "skips": [], "open": [], "force": False, "loader": False}
+    found = loops_search.search(program, state, seconds, trials)
+    if found.state is None:
+        return {"found": False, "reason": found.reason, "trials": found.trials}
+    report = found.report
+    assumed = [*loaded.assumed, *report["branches"], *_words(found.state, report)]
+    return {
+        "found": True,
+        "state": found.state,
+        "whole": bool(function) and not report["left_out"] and not report["failures"] and not report["branches"] and not found.state["loader"],
+        "assumed": list(dict.fromkeys(assumed)),
+        "stubbed": list(loaded.stubbed),
+        "skipped": [*loaded.skipped, *report["failures"], *report["left_out"]],
+        "signature": report["signature"],
+        "shown": report["text"],
+        "reached": report["marks"] > 0,
+        "trials": found.trials,
+    }
+
+
+def measure(
+    path: str,
+    root: str,
+    function: str,
+    row: int,
+    state: dict[str, Any],
+    steps: int = 12,
+    batch: int = 4,
+    simulate_device: bool = False,  # noqa: FBT001, FBT002 -- from JSON, by its name
+    workers: int = 0,
+    epochs: int = 1,
+) -> dict[str, Any]:
+    """Run the loop with the stand-ins that were found, and count what is alive before each step and after the last one."""
+    try:
+        program = Program(path, root, function, row)
+        program.piece(state)
+        program.loaded  # noqa: B018 -- a property that imports; outside of what is measured
+        warm(program.text)
+    except (SyntaxError, slices.SliceError, LoadError, OSError, UnicodeDecodeError) as error:
+        return {"ok": False, "exception": words(error), "steps": 0}
+    if loops_search.trial(program, state, loops_search.STEPS).get("hung"):
+        return {"ok": False, "exception": "TimeoutError: a short run takes too long", "steps": 0}
+    meter = Meter(steps * epochs + 1)
+    printed = io.StringIO()
+    with _device(simulate_device), contextlib.redirect_stdout(printed), meter.growth:
+        outcome = run(program, state, steps=steps, batch=batch, workers=workers, epochs=epochs, device=simulate_device, reading=meter.read, counts=meter.counts)
+    generators = digests.generators()
+    result, numbers = results(outcome)
+    guide = outcome.guide
+    return {
+        "ok": outcome.error is None and guide.taken > 0,
+        "steps": guide.taken,
+        "reached": guide.marks > 0,
+        "finished": guide.finished > 0,
+        "exception": None if outcome.error is None else f"{words(outcome.error)}{_place(outcome)}",
+        **meter.columns(),
+        "result": result,
+        "numbers": [value for values in numbers.values() for value in values][:NUMBERS],
+        "numbers_by": numbers,
+        "printed": {"digest": digests.digest(printed.getvalue()), "text": printed.getvalue()[-PRINTED:]},
+        "generators": generators,
+        "failures": [*guide.failures.values()],
+        "left_out": [*guide.left_out],
+        "shown": outcome.piece.text,
+    }
+
+
+def warm(text: str) -> None:
+    """Have torch import now what its optimizers import with their first use; that takes a second."""
+    if "optim" in text:
+        torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
+
+
+def _device(simulate: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 -- the caller's own flag
+    if not simulate:
+        return nullcontext()
+    from oomlint.verify.child import pretend  # noqa: PLC0415 -- it replaces functions of torch
+
+    return pretend.Pretend()
+
+
+class Meter:
+    """What is read before each step and after the last one."""
+
+    def __init__(self, readings: int) -> None:
+        self.growth = probe.Growth(readings)
+        self.counts = loops_patch.Counts()
+        # Allocated beforehand: what the measurement keeps must not count as growth.
+        self._own = {name: array("q", bytes(8 * readings)) for name in ("descriptors", "processes", "loaders", "iterators")}
+        self._count = 0
+
+    def read(self) -> None:
+        """Take all counts of this moment."""
+        at = self._count
+        if at < len(self._own["descriptors"]):
+            self.growth.step()
+            self._own["descriptors"][at] = descriptors()
+            for name in ("processes", "loaders", "iterators"):
+                self._own[name][at] = getattr(self.counts, name)
+            self._count = at + 1
+
+    def columns(self) -> dict[str, Any]:
+        """Differences for what is kept, what each step took, and how many there were after each."""
+        copied = self.growth.copied_bytes
+        return {
+            "deltas": self.growth.deltas(),
+            "saved_bytes": self.growth.saved_bytes[1:],
+            "copied_bytes": [new - old for old, new in itertools.pairwise(copied)],
+            "peak_bytes": self.growth.peak_bytes[1:],
+            **{name: column[1 : self._count].tolist() for name, column in self._own.items()},
+        }
+
+
+# -- results -------------------------------------------------------------------------------------------------------------------
+
+
+def results(outcome: Outcome) -> tuple[list[str], dict[str, list[float | None]]]:
+    """Lines "name: digest (description)" of all that the piece has come to, and the numbers in each."""
+    lines: list[str] = []
+    numbers: dict[str, list[float | None]] = {}
+    for name, value in _values(outcome):
+        value = plain(value)  # noqa: PLW2901 -- what a stand-in has become
+        written = digests.write(value, name)
+        lines.append(f"{name}: {written.hash} ({digests.describe(value)})")
+        _flatten(value, numbers.setdefault(name, []), 6)
+    lines.extend(f"beside the loop: {text.partition(': ')[2]}" for text in outcome.guide.failures.values())
+    return lines, numbers
+
+
+def _values(outcome: Outcome) -> Iterator[tuple[str, Any]]:
+    guide = outcome.guide
+    yield "returned", outcome.value
+    for name in outcome.piece.watched:
+        if name in guide.locals and not isinstance(guide.locals[name], torch.nn.Module):
+            yield f"`{name}`", guide.locals[name]
+    if outcome.self_object is not None:
+        filled = {
+            name: value for name, value in vars(outcome.self_object).items() if isinstance(value, (list, dict, float, int, torch.Tensor)) and name[:1] != "_"
+        }
+        yield "`self`", filled
+    for index, module in enumerate(outcome.modules):
+        state = module.state_dict()
+        if state:
+            yield f"parameters of model {index}", dict(state)
+            yield f"gradients of model {index}", {name: item.grad for name, item in module.named_parameters() if item.grad is not None}
+
+
+def plain(value: Any, depth: int = 6) -> Any:
+    """A value with stand-ins replaced by what they have become; what stayed open by its path."""
+    if isinstance(value, values_late.Late):
+        real = object.__getattribute__(value, "_real")
+        return repr(value) if real is None else plain(real, depth)
+    if isinstance(value, (values_things.Thing, values_things.Unsettled)):
+        return "stand-in"
+    if depth and type(value) in (list, tuple):
+        return type(value)(plain(item, depth - 1) for item in value)
+    if depth and isinstance(value, dict) and type(value) in (dict, values_things.Learning):
+        return {key: plain(item, depth - 1) for key, item in value.items()}
+    return value
+
+
+def _flatten(value: Any, into: list[float | None], depth: int) -> None:
+    """Append all numbers in a value, in order."""
+    if len(into) >= NUMBERS:
+        return
+    if isinstance(value, torch.Tensor):
+        value = value.detach()
+        value = (torch.view_as_real(value) if value.is_complex() else value).reshape(-1)[:NUMBERS].tolist()
+    elif type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+        value = value.reshape(-1)[:NUMBERS].tolist() if hasattr(value, "reshape") else value.tolist()
+    if isinstance(value, (int, float)):
+        into.append(float(value) if math.isfinite(value) else None)
+    elif depth and isinstance(value, dict):
+        for item in value.values():
+            _flatten(item, into, depth - 1)
+    elif depth and isinstance(value, (list, tuple)):
+        for item in value:
+            if len(into) >= NUMBERS:
+                break
+            _flatten(item, into, depth - 1)
+
+
+# -- words ---------------------------------------------------------------------------------------------------------------------
+
+
+def _place(outcome: Outcome) -> str:
+    return f" ({outcome.frames[-1][0]}, line {outcome.frames[-1][1]})" if outcome.frames else ""
+
+
+def _given(known: dict[str, Any]) -> dict[str, Any]:
+    """Specs of what the caller knows: the first value for each name."""
+    specs: dict[str, Any] = {}
+    for name, values in known.items():
+        candidates = values if isinstance(values, list) else [values]
+        plain_ones = [value for value in candidates if isinstance(value, (bool, int, float, str))]
+        if plain_ones:
+            specs[name] = {"kind": "const", "value": plain_ones[0]}
+    return specs
+
+
+def _words(state: dict[str, Any], report: dict[str, Any]) -> list[str]:
+    """What was put in, in words."""
+    kinds: dict[str, list[str]] = {}
+    for path, spec in state["specs"].items():
+        if "[" not in path and "(" not in path and spec["kind"] != "object":
+            kinds.setdefault(spec["kind"], []).append(path)
+    said = []
+    for kind, paths in kinds.items():
+        shown = [f"{path}={state['specs'][path]['value']!r}" if kind == "const" else path for path in paths[:8]]
+        said.append(f"stand-in {'values' if kind == 'const' else kind}: {', '.join(shown)}{', ...' if len(paths) > len(shown) else ''}")
+    if state["loader"]:
+        said.append("a stand-in for what the loop goes over")
+    if report.get("capped"):
+        said.append("loaders of the program have as many workers as the measurement wants")
+    return said

@@ -1,0 +1,315 @@
+"""Runs a piece of a program: its arguments, its ``self`` and its globals are the user's own where they can be had, and stand-ins elsewhere."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import inspect
+import os
+import random
+import sys
+import traceback
+import types
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from oomlint.verify.child import loops_guide, loops_patch, slices, values_late, values_names
+from oomlint.verify.child.load import Loaded, LoadError, install, load
+from oomlint.verify.child.loops_guide import Guide, nothing
+from oomlint.verify.child.values import Book
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    State = dict[str, Any]
+
+HOOKS: Final = ("on_{0}_epoch_end", "{0}_epoch_end")
+BATCH: Final = frozenset("batch data batch_data inputs input x sample samples".split())
+
+
+class Program:
+    """A file of the project, with the place that matters in it."""
+
+    def __init__(self, path: str, root: str, function: str, row: int) -> None:
+        self.path, self.root, self.function, self.row = os.path.realpath(path), os.path.realpath(root), function, row
+        with open(self.path, encoding="utf-8") as stream:
+            self.text = stream.read()
+        self.tree = ast.parse(self.text, self.path)
+        self.flags = 0
+        for node in self.tree.body:
+            if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+                for alias in node.names:
+                    self.flags |= getattr(getattr(__future__, alias.name, None), "compiler_flag", 0)
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The module; of a program whose cells or script are the piece, only the folder that its imports come from."""
+        if self.function:
+            return load(self.path, self.root)
+        install(self.root)
+        folder = os.path.dirname(self.path)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        module = types.ModuleType(os.path.basename(self.path).removesuffix(".py"))
+        module.__file__ = self.path
+        sys.modules[module.__name__] = module
+        return Loaded(module)
+
+    def piece(self, state: State) -> slices.Piece:
+        """What is to run. Raises SliceError."""
+        return slices.Cutter(self.tree, self.row, state.get("skips", ()), force=state.get("force", False)).cut()
+
+    def key(self, row: int) -> str:
+        """Of the statement in the loop's function that a row stands in."""
+        chain = slices.around(self.tree, row)
+        return slices.key_of(chain[-1]) if chain and isinstance(chain[-1], ast.stmt) else ""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run."""
+
+    guide: Guide
+    book: Book
+    piece: slices.Piece
+    counts: loops_patch.Counts
+    error: BaseException | None = None
+    value: Any = None  # what the function gave back
+    self_object: Any = None
+    modules: list[torch.nn.Module] = field(default_factory=list)
+    frames: list[tuple[str, int]] = field(default_factory=list)  # files of the project and rows that the exception came through, outermost first
+    key: str = ""  # of the statement of the piece that raised
+
+
+def run(
+    program: Program,
+    state: State,
+    *,
+    steps: int,
+    batch: int,
+    workers: int = 0,
+    epochs: int = 1,
+    device: bool = False,
+    reading: Callable[[], None] = nothing,
+    pulse: Callable[[str], None] = nothing,
+    counts: loops_patch.Counts | None = None,
+) -> Outcome:
+    """Run the piece once. Raises SliceError and LoadError."""
+    piece = program.piece(state)
+    module = program.loaded.module
+    book = Book(state.get("specs", {}), batch=batch, steps=steps, workers=workers)
+    guide = Guide(book, steps=steps, epochs=epochs, reading=reading, pulse=pulse, stand_in=state.get("loader", False))
+    counts = counts or loops_patch.Counts()
+    outcome = Outcome(guide, book, piece, counts)
+    names: dict[str, Any] = module.__dict__
+    names[slices.GUIDE] = guide
+    _seed()
+    with loops_patch.patched(book, counts, device=device):
+        for name in state.get("globals", ()):
+            names[name] = book.value(name)
+        try:
+            if piece.name:
+                _call(program, piece, state, outcome, names)
+            else:
+                exec(slices.compiled(piece.code, program.path, program.flags), names)  # noqa: S102 -- the user's own program, in a child that is fenced in
+                guide.final({name: value for name, value in names.items() if name in piece.watched})
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever the user's program raises
+            outcome.error = error
+    if guide.error is not None and not isinstance(guide.error, Exception):
+        outcome.error = outcome.error or guide.error
+    elif guide.error is not None:
+        outcome.error = guide.error  # the program may have caught it
+    _trace(program, outcome)
+    outcome.modules = _modules(outcome, names, piece)
+    return outcome
+
+
+def _seed() -> None:
+    """The same random numbers in each run."""
+    random.seed(0)
+    torch.manual_seed(0)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(0)
+
+
+def _call(program: Program, piece: slices.Piece, state: State, outcome: Outcome, names: dict[str, Any]) -> None:
+    exec(slices.compiled(piece.code, program.path, program.flags), names)  # noqa: S102 -- as above
+    book, guide = outcome.book, outcome.guide
+    cls: Any = _inner(names, piece.cls) if piece.cls else None
+    function = names[f"{slices.HIDDEN}make"](cls if isinstance(cls, type) else object)
+    original = _inner(names if cls is None else vars(cls) if isinstance(cls, type) else {}, piece.name)
+    defaults = _defaults(original)
+    arguments = piece.arguments or ast.arguments([], [], None, [], [], None, [])
+    positional = [item.arg for item in (*arguments.posonlyargs, *arguments.args)]
+    receiver: list[Any] = []
+    if piece.cls and piece.static != "staticmethod" and positional:
+        receiver = [cls if piece.static == "classmethod" else new_self(program, cls, state, outcome)]
+        outcome.self_object = receiver[0]
+        if isinstance(cls, type) and piece.static == "" and isinstance(receiver[0], cls):
+            type(receiver[0]).__dict__.get("_oomlint_methods", {})[piece.name] = function
+        positional = positional[1:]
+    opened = set(state.get("open", ()))
+
+    def value(name: str, turn: int) -> Any:
+        if name in book.specs or name in opened or name not in defaults:
+            if piece.kind == "calls" and name.endswith(("_idx", "_nb", "_index")):
+                return turn
+            if piece.kind == "calls" and name in BATCH:
+                return book.make(name, "batch")
+            return book.value(name)
+        return defaults[name]
+
+    def once(turn: int) -> Any:
+        keywords = {item.arg: value(item.arg, turn) for item in arguments.kwonlyargs}
+        result = function(*receiver, *[value(name, turn) for name in positional], **keywords)
+        if inspect.isgenerator(result):
+            loops_guide.every(result)
+        return result
+
+    if piece.kind != "calls":
+        outcome.value = once(0)
+        return
+    guide.calls = True
+    for _ in range(guide.epochs):
+        for index in range(guide.steps):
+            guide._step()  # noqa: SLF001 -- the function is the loop's body here
+            guide.mark()
+            outcome.value = once(index)
+        _epoch_end(piece, receiver, outcome)
+        guide.finished += 1
+    guide.close()
+
+
+def _epoch_end(piece: slices.Piece, receiver: list[Any], outcome: Outcome) -> None:
+    """What a trainer calls after an epoch."""
+    phase = {"training_step": "train", "validation_step": "validation", "test_step": "test", "predict_step": "predict"}.get(piece.name)
+    for name in HOOKS:
+        hook = getattr(type(receiver[0]), name.format(phase), None) if phase and receiver else None
+        hook = hook or (getattr(type(receiver[0]), name.format("training"), None) if phase == "train" else None)
+        if hook is not None:
+            count = len(inspect.signature(hook).parameters)
+            hook(receiver[0], *[outcome.book.value("outputs")][: count - 1])
+
+
+def _inner(names: Any, dotted: str) -> Any:
+    """What a dotted name stands for."""
+    value: Any = None
+    for part in dotted.split("."):
+        value = names.get(part)
+        if value is None:
+            return None
+        names = getattr(value, "__dict__", {})
+    return value
+
+
+def _defaults(original: Any) -> dict[str, Any]:
+    """The defaults of the arguments of the user's function."""
+    original = getattr(original, "__func__", original)
+    try:
+        parameters = inspect.signature(original).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {name: item.default for name, item in parameters.items() if item.default is not inspect.Parameter.empty}
+
+
+def new_self(program: Program, cls: Any, state: State, outcome: Outcome) -> Any:
+    """An object of the user's class, whose constructor is run as far as it goes; what it lacks is stood in for."""
+    book = outcome.book
+    if not isinstance(cls, type):
+        book.specs.setdefault("self", {"kind": "object"})
+        return book.value("self")
+    methods: dict[str, Any] = {}
+
+    def lacking(self: Any, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        if name in methods:
+            return methods[name].__get__(self)
+        for base in cls.__mro__:
+            if "__getattr__" in vars(base):
+                try:
+                    return vars(base)["__getattr__"](self, name)
+                except (AttributeError, KeyError, RecursionError):
+                    break
+        if name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set") or name.startswith(
+            ("_forward_", "_backward_", "_state_dict_", "_load_")
+        ):
+            raise AttributeError(name)
+        value = book.value(f"self.{name}")
+        self.__dict__[name] = value
+        return value
+
+    try:
+        made = type(cls.__name__, (cls,), {"__getattr__": lacking, "_oomlint_methods": methods, "__module__": cls.__module__})
+        instance: Any = made.__new__(made)  # type: ignore[call-overload] # of the user's class, not of type
+    except TypeError:
+        book.specs.setdefault("self", {"kind": "object"})
+        return book.value("self")
+    if isinstance(instance, torch.nn.Module):
+        torch.nn.Module.__init__(instance)
+        book.modules.append(instance)
+    _construct(program, cls, instance, state, outcome)
+    return instance
+
+
+def _construct(program: Program, cls: type, instance: Any, state: State, outcome: Outcome) -> None:
+    """Run the constructor of the class statement by statement."""
+    owner = next((base for base in cls.__mro__ if "__init__" in vars(base)), None)
+    if owner is None or owner.__module__ in ("builtins", "torch.nn.modules.module") or owner.__module__ != program.loaded.module.__name__:
+        return
+    node = next((item for item in ast.walk(program.tree) if isinstance(item, ast.ClassDef) and item.name == owner.__name__), None)
+    init = next((item for item in (node.body if node else []) if isinstance(item, ast.FunctionDef) and item.name == "__init__"), None)
+    if init is None or len(init.args.args) == 0:
+        return
+    names = program.loaded.module.__dict__
+    exec(slices.compiled(slices.tolerant_function(init, owner.__name__, state.get("skips", ())), program.path, program.flags), names)  # noqa: S102 -- as above
+    function = names[f"{slices.HIDDEN}make"](owner)
+    defaults = _defaults(vars(owner)["__init__"])
+    given = {}
+    for item in (*init.args.args[1:], *init.args.kwonlyargs):
+        path = f"self.__init__.{item.arg}"
+        if item.arg in defaults and path not in outcome.book.specs:
+            given[item.arg] = defaults[item.arg]
+            continue
+        spec = outcome.book.specs.get(path) or values_names.of_name(item.arg, "any")
+        if spec is not None:
+            outcome.book.learn(path, spec)
+            given[item.arg] = outcome.book.value(path)
+        else:
+            given[item.arg] = values_late.late(outcome.book, path, "any")
+    marks = outcome.guide.marks
+    outcome.guide.silent = True  # the names of the constructor are no results
+    try:
+        function(instance, **given)
+    except Exception as error:  # noqa: BLE001 -- what it could not set is stood in for
+        outcome.guide.failed("__init__", init.lineno, error)
+    finally:
+        outcome.guide.silent = False
+        outcome.guide.marks = marks
+
+
+def _trace(program: Program, outcome: Outcome) -> None:
+    if outcome.error is None:
+        return
+    for frame in traceback.extract_tb(outcome.error.__traceback__):
+        if frame.filename.startswith(program.root) and frame.lineno:
+            outcome.frames.append((os.path.relpath(frame.filename, program.root), frame.lineno))
+    own = [row for file, row in outcome.frames if os.path.join(program.root, file) == program.path]
+    outcome.key = program.key(own[0]) if own else ""
+
+
+def _modules(outcome: Outcome, names: dict[str, Any], piece: slices.Piece) -> list[torch.nn.Module]:
+    """All modules that the piece has worked with, each once."""
+    found: list[torch.nn.Module] = []
+    holders = [outcome.guide.locals, getattr(outcome.self_object, "__dict__", {}), {name: names.get(name) for name in piece.loads}]
+    for value in (*(item for holder in holders for item in holder.values()), outcome.self_object, *outcome.book.modules):
+        if isinstance(value, torch.nn.Module) and not any(value is item for item in found):
+            found.append(value)
+    return found
+
+
+__all__ = ["LoadError", "Outcome", "Program", "run"]

@@ -1,0 +1,249 @@
+"""When a difference between two runs counts: pure functions on what was measured. The thresholds are those that told leaks from controls.
+
+Counts of live storages and autograd nodes are exact: they repeat from run to run, and are 0 a step where nothing is kept. Bytes of Python objects and
+of process trees are not; they have a threshold.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WARM_UP: Final = 3  # steps that fill caches and make optimizer states
+LEAST: Final = 5  # deltas; with 3 of them one control in five looked like a leak
+OFTEN: Final = 3  # times that something is kept at intervals before it is growth
+BENIGN: Final = 64  # bytes a step of Python objects: a list of numbers takes 24
+MEGABYTE: Final = 1_000_000
+SPREADS: Final = 3  # times the noise
+SHARE: Final = 0.1  # of the data, for each worker
+CLOSE: Final = 1e-5  # relative: what another kernel may give for the same numbers
+_NUMBER: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_SCALE: Final = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3))
+
+
+def human(count: float) -> str:
+    """Bytes with a decimal unit: ``1.3 MB``."""
+    for unit, scale in _SCALE:
+        if abs(count) >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count:g} B"
+
+
+def amount(count: float, unit: str) -> str:
+    """A quantity with its unit; bytes for people, counts as numbers."""
+    return human(count) if unit == "bytes" else f"{count:g}"
+
+
+# -- growth ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How fast something grows."""
+
+    a_step: float  # the median; where it grows at intervals only, the mean
+    enough: bool  # whether there were steps enough to tell
+    spread: bool = False  # it grows at intervals, not in each step
+    hints: bool = False  # it grew twice, too seldom to call it growth
+
+    @property
+    def grows(self) -> bool:
+        """Whether it does."""
+        return self.enough and self.a_step > 0
+
+
+def rate(deltas: Sequence[float], warm_up: int = WARM_UP) -> Rate:
+    """Growth a step once the first steps are over.
+
+    Something that is kept every few steps has a median of 0. It is growth as well where it comes three times or more and nothing ever goes.
+    """
+    settled = list(deltas[warm_up:])
+    if len(settled) < LEAST:
+        return Rate(median(settled) if settled else 0.0, enough=False)
+    middle = float(median(settled))
+    times = sum(1 for item in settled if item > 0)
+    if middle <= 0 and min(settled) >= 0 and times >= OFTEN:
+        return Rate(sum(settled) / len(settled), enough=True, spread=True)
+    return Rate(middle, enough=True, hints=middle <= 0 and times >= OFTEN - 1 and sum(settled) > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A quantity that may grow from step to step, before and after."""
+
+    name: str  # "autograd nodes"
+    unit: str  # "bytes", or what is counted
+    before: Rate
+    after: Rate | None
+    limit: float = 0.0  # a step: as much is no growth
+
+    @property
+    def shown(self) -> bool:
+        """Whether it grows before the fix."""
+        return self.before.enough and self.before.a_step > self.limit
+
+    @property
+    def ended(self) -> bool:
+        """Whether it does not grow after the fix."""
+        return self.after is not None and self.after.enough and self.after.a_step <= self.limit
+
+    @property
+    def eased(self) -> bool:
+        """Whether it grows less after the fix."""
+        return self.after is not None and self.after.enough and self.after.a_step < self.before.a_step
+
+    @property
+    def words(self) -> str:
+        """For example: autograd nodes grow by 5 a step before, by 0 after."""
+        if not self.before.enough:
+            return f"too few steps to tell whether {self.name} grow"
+        text = f"{self.name} grow by {amount(self.before.a_step, self.unit)} a step"
+        if self.after is None:
+            return text
+        return f"{text} before, by {amount(self.after.a_step, self.unit)} after"
+
+
+def growth(name: str, unit: str, before: Sequence[float], after: Sequence[float] | None = None, *, limit: float = 0.0, warm_up: int = WARM_UP) -> Growth:
+    """Compare the growth a step. ``before`` and ``after`` are the differences from step to step, the warm-up included."""
+    return Growth(name, unit, rate(before, warm_up), None if after is None else rate(after, warm_up), limit)
+
+
+def python_growth(before: Sequence[float], after: Sequence[float] | None = None, doubled: Sequence[float] | None = None) -> Growth:
+    """Bytes of Python objects: 64 B a step are none, and neither is what stays the same when the batch is ``doubled`` (before the fix)."""
+    found = growth("Python objects", "bytes", before, after, limit=BENIGN)
+    if doubled is None or not found.shown:
+        return found
+    twice = rate(doubled)
+    flat = twice.enough and twice.a_step <= found.before.a_step + BENIGN
+    return growth("Python objects", "bytes", before, after, limit=max(BENIGN, found.before.a_step)) if flat else found
+
+
+def slope(values: Sequence[float], warm_up: int = WARM_UP) -> Rate:
+    """By how much a quantity of each step is more than that of the step before: a copy of all so far grows, one of the batch does not."""
+    settled = list(values[warm_up:])
+    return rate([later - earlier for earlier, later in pairwise(settled)], 0)
+
+
+# -- worker memory -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """Memory of a process tree, before and after, in bytes."""
+
+    before: float
+    after: float
+    needed: float  # less than that is noise
+
+    @property
+    def saved(self) -> float:
+        """Bytes that the fix frees."""
+        return self.before - self.after
+
+    @property
+    def enough(self) -> bool:
+        """Whether it is more than noise."""
+        return self.saved >= self.needed
+
+    @property
+    def more(self) -> bool:
+        """Whether the fix takes more memory, beyond noise."""
+        return -self.saved >= self.needed
+
+    @property
+    def words(self) -> str:
+        """For example: workers add 43.4 MB before, 24.5 MB after."""
+        return f"workers add {human(self.before)} before, {human(self.after)} after"
+
+
+def spread(values: Sequence[float]) -> float:
+    """Highest minus lowest."""
+    return max(values) - min(values) if values else 0.0
+
+
+def worker_memory(before: Sequence[float], after: Sequence[float], size: float, workers: int) -> Saving:
+    """Compare what workers add to the memory. All in bytes, the empty baseline taken off; ``size`` is that of the data that they share."""
+    noise = max(spread(before), spread(after))
+    return Saving(median(before), median(after), max(SPREADS * noise, MEGABYTE, SHARE * size * workers))
+
+
+# -- handles -----------------------------------------------------------------------------------------------------------
+
+
+def handles(name: str, before: Sequence[float], after: Sequence[float] | None = None) -> Growth:
+    """Compare open handles. ``before`` and ``after`` are how many are open after each step."""
+    return growth(name, name, differences(before), None if after is None else differences(after))
+
+
+def differences(values: Sequence[float]) -> list[float]:
+    """From each value to the next."""
+    return [later - earlier for earlier, later in pairwise(values)]
+
+
+# -- equivalence -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sameness:
+    """Whether two programs did the same."""
+
+    same: bool | None  # ``None`` where the first does not even repeat itself
+    words: str  # the first difference; empty where there is none
+
+
+def same(first: Sequence[str], second: Sequence[str], after: Sequence[str], what: str = "the result") -> Sameness:
+    """Compare digests. ``first`` and ``second`` are two runs of the program before: unless they agree nothing can be said of the third."""
+    if list(first) != list(second):
+        return Sameness(None, f"{what} differs between two runs of the same program")
+    difference = first_difference(first, after)
+    return Sameness(difference is None, "" if difference is None else f"{what} differs: {difference}")
+
+
+def first_difference(before: Sequence[str], after: Sequence[str]) -> str | None:
+    """Where two lists of lines part, in words."""
+    for old, new in zip(before, after, strict=False):
+        if old != new:
+            return f"`{_short(old)}` before, `{_short(new)}` after"
+    if len(before) != len(after):
+        return f"{len(before)} parts before, {len(after)} after"
+    return None
+
+
+def close(before: Sequence[float | None], after: Sequence[float | None], tolerance: float = CLOSE) -> bool:
+    """Whether numbers agree but for rounding. ``None`` stands for what is not finite."""
+    if len(before) != len(after):
+        return False
+    scale = max((abs(item) for item in before if item is not None), default=0.0)
+    return all(
+        old == new or (old is not None and new is not None and math.isclose(old, new, rel_tol=tolerance, abs_tol=tolerance * min(1.0, scale)))
+        for old, new in zip(before, after, strict=True)
+    )
+
+
+def close_text(before: str, after: str, tolerance: float = CLOSE) -> bool:
+    """Whether two texts are the same but for rounding in their numbers, also that of the last digit shown."""
+    if _NUMBER.sub("#", before) != _NUMBER.sub("#", after):
+        return False
+    return all(
+        math.isclose(float(old), float(new), rel_tol=tolerance, abs_tol=1.01 * _last_digit(old))
+        for old, new in zip(_NUMBER.findall(before), _NUMBER.findall(after), strict=True)
+        if old != new
+    )
+
+
+def _last_digit(number: str) -> float:
+    mantissa, _, exponent = number.lower().partition("e")
+    _, point, decimals = mantissa.partition(".")
+    return float(10 ** ((int(exponent) if exponent else 0) - len(decimals))) if point else 0.0
+
+
+def _short(text: str, most: int = 70) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 3]}..."

@@ -1,0 +1,91 @@
+"""What a child process is asked to do, and what comes back."""
+
+from __future__ import annotations
+
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MEBIBYTE: Final = 2**20
+
+
+class Ended(StrEnum):
+    """How a job came to its end."""
+
+    EXIT = "exit"  # by itself, whatever its status
+    SIGNAL = "signal"  # killed by a signal that the harness did not send: a segmentation fault, the system's killer
+    TIME = "time"  # over its time
+    MEMORY = "memory"  # over the cap of memory
+    PROCESSES = "processes"  # more processes than any loader has
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a job may take; all its descendants count."""
+
+    seconds: float = 5.0
+    memory: int = 2048 * MEBIBYTE  # bytes of anonymous and shared memory of the whole process tree
+    descriptors: int = 1024  # a process
+    processes: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A call of a function of :mod:`oomlint.verify.child` in a process of its own.
+
+    ``call`` is "module:function" ("datasets:measure"). The function takes the keywords of ``arguments`` (plain JSON) and gives back plain JSON.
+    ``folder`` is its current folder, the copy of the project; it and ``writable`` are all that it may write to.
+    """
+
+    call: str
+    arguments: Mapping[str, Any]
+    folder: str
+    limits: Limits = field(default_factory=Limits)
+    writable: tuple[str, ...] = ()
+    fresh: bool = False  # in a fresh interpreter, not forked from the server
+    timeline: bool = False  # read the memory of the tree all the while
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The process tree at one point in time. Sums over all processes of the job, in bytes."""
+
+    seconds: float  # since the job began
+    memory: int  # proportional share of anonymous and shared memory (Pss_Anon + Pss_Shmem)
+    processes: int
+    descriptors: int  # the most that one process has open
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a job. ``answer`` is ``None`` where the function did not come to its end."""
+
+    ended: Ended
+    status: int  # exit status; minus the signal
+    answer: Any  # what the function gave back
+    failure: str  # one line: why there is no answer; empty where there is one
+    printed: str  # standard output, at most the last 64 KiB
+    errors: str  # standard error, likewise
+    seconds: float
+    peak: int = 0  # bytes: the highest `Moment.memory` seen
+    left: int = 0  # descendants that were still running when it ended, and were removed
+    timeline: tuple[Moment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a server says of its interpreter."""
+
+    python: str  # version
+    torch: str  # version
+    h5py: str  # version, empty where there is none
+    numpy: str  # likewise
+    sandbox: str  # what keeps a job in, in words: "Landlock, no network"; empty where nothing does
+
+
+class WorkshopError(Exception):
+    """No job can be run; the message is one line that names the interpreter and the cause."""

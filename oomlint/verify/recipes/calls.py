@@ -1,0 +1,131 @@
+"""The sliced call: a loader's call is cut out of the user's function and run over stand-in data, before and after, with all values of its unknowns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
+from oomlint.verify.recipes import calls_judge, calls_loops, calls_memory, calls_trainer
+from oomlint.verify.recipes.calls_judge import OWN, Judged
+from oomlint.verify.recipes.calls_slice import counterpart, cut
+from oomlint.verify.recipes.calls_values import domain, program, targets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oomlint.verify.bench import Bench
+    from oomlint.verify.jobs import Done
+    from oomlint.verify.recipes.calls_values import Domain, Target
+
+_PICKLED: Final = "OOM111"
+CODES: Final = frozenset({*OWN, _PICKLED, *calls_memory.CODES, *calls_loops.CODES, *calls_trainer.CODES})
+_SECONDS: Final = 20.0  # a call with its sweep, two workers at a time
+_SPAWN_SECONDS: Final = 60.0
+_WORKER_BYTES: Final = 4096 * 2**20  # spawned workers import torch
+
+
+def verify(bench: Bench) -> Verdict:
+    """Verify one finding about a loader."""
+    code = bench.case.code
+    if code in calls_memory.CODES:
+        judged = calls_memory.judge(bench)
+        if code == "OOM114" and judged.outcome is Outcome.CONFIRMED:
+            judged = _still_runs(bench, judged)
+    elif code in calls_loops.CODES:
+        judged = calls_loops.judge(bench)
+    elif code in calls_trainer.CODES:
+        judged = calls_trainer.judge(bench)
+    else:
+        judged = _calls(bench)
+    return Verdict(judged.outcome, judged.reason, Fidelity.SLICED, judged.readings, (), judged.assumptions, judged.left_out)
+
+
+def _calls(bench: Bench) -> Judged:
+    if bench.case.code == _PICKLED and not any(f"`{name}` is" in bench.case.finding.message for name in ("collate_fn", "worker_init_fn")):
+        return Judged(Outcome.INCONCLUSIVE, "what cannot be sent is in the dataset, which a cut-out call stands in for")
+    found = targets(bench)
+    if not found:
+        return Judged(Outcome.INCONCLUSIVE, "the call of the loader was not found in the program")
+    return calls_judge.together([_one(bench, target) for target in found])
+
+
+def _still_runs(bench: Bench, judged: Judged) -> Judged:
+    """The memory was measured on stand-in data: the user's own call has to work without workers as well, or nothing is gained."""
+    finding = bench.case.finding
+    for target in targets(bench, (finding.place,)):
+        known = domain(bench, target, "")
+        values = replace(known, values=[{text: value if isinstance(value, dict) else 0 for text, value in row.items()} for row in known.values[:1]])
+        after, failure = _measured(bench, Part.AFTER, target, values, [None], 0)
+        runs = [run for run in after["runs"] if run["reached"] and run.get("settings", {}).get("num_workers", 0) == 0] if after else []
+        failed = next((run["error"] for run in runs if run.get("error")), None)
+        if not runs:
+            return Judged(Outcome.INCONCLUSIVE, f"the loader's call could not be run without workers{f': {failure}' if failure else ''}", judged.readings)
+        if failed and (failed["type"] in {"ValueError", "AssertionError"} and "worker" in failed["message"] or "timeout" in failed["message"]):
+            return Judged(Outcome.REGRESSED, f"without workers the call fails: `{failed['type']}: {failed['message'][:140]}`", judged.readings)
+        if failed:
+            return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: `{failed['type']}: {failed['message'][:140]}`", judged.readings)
+    return judged
+
+
+def _one(bench: Bench, target: Target) -> Judged:
+    """One loader, before and after."""
+    code = bench.case.code
+    least = 1 if code in {"OOM105", _PICKLED} else 0
+    values = domain(bench, target, OWN.get(code, ""), least=least)
+    methods: list[str | None] = ["fork", "spawn"] if code == _PICKLED else [None]
+    before, failure = _measured(bench, Part.BEFORE, target, values, methods, least)
+    if before is None:
+        return Judged(Outcome.INCONCLUSIVE, failure)
+    after: dict[str, Any] | None = None
+    if bench.case.mended:
+        after, failure = _measured(bench, Part.AFTER, target, values, methods, least)
+        if after is None:
+            return Judged(Outcome.INCONCLUSIVE, f"after the fix: {failure}")
+    judged = _judged(code, before["runs"], after["runs"] if after else None)
+    if judged.unstable:
+        again, failure = _measured(bench, Part.BEFORE, target, values, methods, least)
+        if again is None or [run.get("epochs") for run in again["runs"]] != [run.get("epochs") for run in before["runs"]]:
+            judged = Judged(Outcome.INCONCLUSIVE, "the loader does not repeat itself: two runs before the fix differ", judged.readings)
+    notes = [note for run in (*before["runs"], *(after["runs"] if after else ())) for note in run.get("notes", ())]
+    assumptions = (*values.assumptions, "a stand-in dataset that tells its indices", *_swept(before["runs"], values), *dict.fromkeys(notes))
+    left = (*before["skipped"], *(f"{name}: stood in for" for name in before["stubbed"]))
+    return Judged(judged.outcome, judged.reason, judged.readings, tuple(dict.fromkeys(assumptions)), left)
+
+
+def _judged(code: str, before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]] | None) -> Judged:
+    if code == _PICKLED:
+        return calls_judge.unpicklable(before, after, shown=True)
+    return calls_judge.exceptions(code, before, after)
+
+
+def _swept(runs: Sequence[dict[str, Any]], values: Domain) -> list[str]:
+    """What was tried for values that the child found to be unknown."""
+    tried: dict[str, list[str]] = {}
+    for run in runs:
+        for text, value in run["values"].items():
+            if text not in values.leaves and value not in tried.setdefault(text, []):
+                tried[text].append(value)
+    return [f"`{text}` swept over {' and '.join(found)}" if len(found) > 1 else f"`{text}` taken as {found[0]}" for text, found in tried.items()]
+
+
+def _measured(bench: Bench, part: Part, target: Target, values: Domain, methods: list[str | None], least: int) -> tuple[dict[str, Any] | None, str]:
+    """What the child answers; else why there is no answer."""
+    tree = program(bench, part, target.path)
+    if tree is None:
+        return None, "the program cannot be parsed"
+    site = counterpart(target.site, tree)
+    if site is None:
+        return None, "the call of the loader was not found"
+    piece = cut(site, values.leaves, inherited=target.loader.inherited)
+    arguments = {
+        "path": bench.path(part, target.path),
+        "root": bench.folder(part),
+        "plan": piece.plan(values.values),
+        "own": "*" if bench.case.code == "OOM114" else OWN.get(bench.case.code, ""),
+        "counts": [2] if least else [2, 0],
+        "methods": methods,
+    }
+    spawns = "spawn" in methods
+    done: Done = bench.run(part, "calls:measure", arguments, seconds=_SPAWN_SECONDS if spawns else _SECONDS, memory=_WORKER_BYTES)
+    return (done.answer, "") if isinstance(done.answer, dict) else (None, done.failure)

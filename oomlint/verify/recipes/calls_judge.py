@@ -1,0 +1,260 @@
+"""What the runs of one call, before and after a fix, come to. Pure functions on what the child answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.case import Outcome, Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Run = dict[str, Any]
+OWN: Final = {
+    "OOM101": "persistent_workers",
+    "OOM102": "prefetch_factor",
+    "OOM103": "timeout",
+    "OOM104": "multiprocessing_context",
+    "OOM105": "prefetch_factor",
+}
+_GRAVE: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.CONFIRMED, Outcome.SHOWN, Outcome.NO_EFFECT, Outcome.NOT_SHOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one call, or one question, has come to."""
+
+    outcome: Outcome
+    reason: str
+    readings: tuple[Reading, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    unstable: bool = False  # the batches differ: worth a second look at whether "before" repeats itself
+
+
+@dataclass(slots=True)
+class _Count:
+    """Configurations by what came of them."""
+
+    mended: list[str] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    differing: list[str] = field(default_factory=list)
+    still: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    elsewhere: int = 0
+    error: str = ""
+
+
+def together(judged: Sequence[Judged]) -> Judged:
+    """Of several loaders: a regression first, then what could not be found out, unless one at least is confirmed and none is worse."""
+    outcomes = {one.outcome for one in judged}
+    if Outcome.REGRESSED not in outcomes and Outcome.CONFIRMED in outcomes and Outcome.INCONCLUSIVE not in outcomes:
+        best = next(one for one in judged if one.outcome is Outcome.CONFIRMED)
+    else:
+        best = min(judged, key=lambda one: _GRAVE.index(one.outcome))
+    return Judged(
+        best.outcome,
+        best.reason,
+        tuple(dict.fromkeys((*best.readings, *(item for one in judged for item in one.readings)))),
+        tuple(dict.fromkeys(item for one in judged for item in one.assumptions)),
+        tuple(dict.fromkeys(item for one in judged for item in one.left_out)),
+        best.unstable,
+    )
+
+
+def symptom(code: str, run: Run) -> bool:
+    """Whether a run failed as the finding says."""
+    error = run.get("error")
+    if not error:
+        return False
+    text = f"{error['type']} {error['message']}".lower()
+    if code == "OOM105":
+        return error["type"] in {"AssertionError", "ValueError"} and ("prefetch" in text or error["type"] == "AssertionError")
+    if code == "OOM103":
+        return "timeout" in text or (error["type"] == "AssertionError" and not error["message"])
+    return OWN[code] in text
+
+
+def exceptions(code: str, before: Sequence[Run], after: Sequence[Run] | None) -> Judged:
+    """OOM101 to OOM105: the exception goes at every value, and nothing else changes."""
+    if after is None:
+        return _shown(code, before)
+    count = _counted(code, before, after)
+    readings = (_reading(code, before, after),)
+    reached = [run for run in before if run["reached"]]
+    if count.broken:
+        return Judged(Outcome.REGRESSED, f"a call that worked before fails after ({count.broken[0]})", readings)
+    if count.differing:
+        return Judged(Outcome.REGRESSED, f"a loader that worked before is another one after ({count.differing[0]})", readings, unstable=True)
+    if count.still:
+        return Judged(Outcome.INCONCLUSIVE, f"the call still fails after ({count.still[0]})", readings)
+    if count.mended:
+        same = f", and where it worked the batches of two epochs are the same ({'; '.join(count.same)})" if count.same else ""
+        return Judged(Outcome.CONFIRMED, f"{count.error} before, none after, with {' and '.join(_few(count.mended))}{same}", readings)
+    if not reached:
+        return Judged(Outcome.INCONCLUSIVE, "the call could not be reached with the values that were tried", readings)
+    if count.unknown:
+        return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {count.unknown[0]}", readings)
+    return Judged(Outcome.NO_EFFECT, f"the call does not fail before the fix, with {' and '.join(_few(count.same))}", readings)
+
+
+def _shown(code: str, before: Sequence[Run]) -> Judged:
+    readings = (_reading(code, before, None),)
+    failed = [run for run in before if symptom(code, run)]
+    if failed:
+        return Judged(Outcome.SHOWN, f"{_error(failed[0])} with {where(failed[0])}", readings)
+    other = [run for run in before if run["reached"] and run.get("error")]
+    if other:
+        return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {_error(other[0])}", readings)
+    reached = [run for run in before if run["reached"]]
+    if not reached:
+        return Judged(Outcome.INCONCLUSIVE, "the call could not be reached with the values that were tried", readings)
+    return Judged(Outcome.NOT_SHOWN, f"the call does not fail, with {' and '.join(_few([where(run) for run in reached]))}", readings)
+
+
+def _counted(code: str, before: Sequence[Run], after: Sequence[Run]) -> _Count:
+    count = _Count()
+    for old, new in pairs(before, after):
+        spot = where(new)
+        if not old["reached"] and not new["reached"]:
+            count.elsewhere += 1
+        elif old["reached"] != new["reached"]:
+            # A guard around the call is a fix too: the loader is made on another way then.
+            (count.mended if symptom(code, old) else count.unknown).append(spot)
+            count.error = count.error or _error(old)
+        elif symptom(code, old):
+            count.error = count.error or _error(old)
+            if not new.get("error"):
+                count.mended.append(spot)
+            elif symptom(code, new):
+                count.still.append(f"{spot}: {_error(new)}")
+            else:
+                count.unknown.append(_error(new))
+        elif old.get("error"):
+            count.unknown.append(_error(old))
+        elif new.get("error"):
+            count.broken.append(f"{spot}: {_error(new)}")
+        elif (change := changed(old, new)) is not None:
+            count.differing.append(f"{spot}: {change}")
+        else:
+            count.same.append(spot)
+    return count
+
+
+def pairs(before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Run, Run]]:
+    """Runs with the same values. Either part may have asked for a value that the other did not need."""
+    found = []
+    for new in after:
+        old = next((run for run in before if _agree(run, new)), None)
+        if old is not None:
+            found.append((old, new))
+    return found
+
+
+def _agree(one: Run, other: Run) -> bool:
+    left, right = one["values"], other["values"]
+    return one.get("method") == other.get("method") and all(left[key] == right[key] for key in left.keys() & right.keys())
+
+
+def changed(old: Run, new: Run) -> str | None:
+    """What is another in two runs that both worked; ``None`` where nothing is."""
+    for number, (one, other) in enumerate(zip(old["epochs"], new["epochs"], strict=False)):
+        if one != other:
+            return f"the batches of epoch {number + 1} differ"
+    for name, value in old["settings"].items():
+        if new["settings"].get(name) != value:
+            return f"`{name}` was {value!r} and is {new['settings'].get(name)!r}"
+    if old.get("kept") != new.get("kept"):
+        return "the workers are kept between epochs in one of them only"
+    if old["tail"] != new["tail"]:
+        return "the random generators are left in another state"
+    return None
+
+
+def where(run: Run) -> str:
+    """The configuration in words."""
+    values: Mapping[str, str] = run.get("values", {})
+    workers = run.get("settings", {}).get("num_workers")
+    said = [f"`{text}` = {value}" for text, value in values.items()]
+    if run.get("method"):
+        said.append(f"{run['method']}")
+    if not values and workers is not None:
+        said.append(f"{workers} workers")
+    return ", ".join(said) or "the values that it has"
+
+
+def _few(items: Sequence[str]) -> list[str]:
+    unique = list(dict.fromkeys(items))
+    return unique[:2] + ([f"{len(unique) - 2} more"] if len(unique) > 2 else [])  # noqa: PLR2004 -- two are named
+
+
+def _error(run: Run) -> str:
+    error = run.get("error") or {"type": "nothing", "message": ""}
+    message = error["message"][:140]
+    return f"`{error['type']}: {message}`" if message else f"`{error['type']}`"
+
+
+def _reading(code: str, before: Sequence[Run], after: Sequence[Run] | None) -> Reading:
+    del code
+    old = [float(bool(run.get("error"))) for run in before if run["reached"]]
+    new = [float(bool(run.get("error"))) for run in after or () if run["reached"]]
+    return Reading("calls that fail", "calls", (sum(old),), (sum(new),) if after is not None else (), f"{len(old)} configurations, two epochs each")
+
+
+# -- what workers cannot be sent -----------------------------------------------------------------------------------------
+
+
+def unpicklable(before: Sequence[Run], after: Sequence[Run] | None, shown: bool) -> Judged:  # noqa: FBT001 -- one of two questions
+    """OOM111: the loader's functions can be sent to workers that are spawned, and give the same batches."""
+    started = [run for run in before if run["reached"] and run.get("settings", {}).get("num_workers", 1)]
+    sent = [item for run in started for item in run.get("functions", {}).values()]
+    stuck = [item for item in sent if item["error"] and item["plain"]]
+    readings: list[Reading] = []
+    later = [item for run in after or () for item in run.get("functions", {}).values()]
+    if sent:
+        names = {name for run in started for name, item in run.get("functions", {}).items() if item["error"]}
+        left = {name for run in after or () for name, item in run.get("functions", {}).items() if item["error"] and item["plain"]}
+        readings.append(Reading("functions that cannot be pickled", "functions", (float(len(names)),), (float(len(left)),) if after is not None else ()))
+    if not started:
+        return Judged(Outcome.INCONCLUSIVE, "the loader has no workers with the values that were tried", tuple(readings))
+    if not stuck:
+        failing = next((run for run in started if run.get("error")), None)
+        if failing is not None and not failing.get("built", True):
+            return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {_error(failing)}", tuple(readings))
+        return Judged(Outcome.INCONCLUSIVE, "what cannot be sent is in the dataset, which is stood in for here", tuple(readings))
+    cause = f"{stuck[0]['error']['type']}: {stuck[0]['error']['message'][:120]}"
+    spawned = [run for run in started if run.get("method") in {"spawn", "forkserver"}]
+    if after is None:
+        failed = next((run for run in spawned if run.get("error")), None)
+        if failed is None and not any(run.get("replaced") for run in spawned):
+            return Judged(Outcome.NOT_SHOWN, "the workers start although a function of the loader cannot be pickled", tuple(readings))
+        return Judged(Outcome.SHOWN if shown else Outcome.INCONCLUSIVE, f"`{cause}` when the workers are started", tuple(readings))
+    return _sent(before, after, later, cause, tuple(readings))
+
+
+def _sent(before: Sequence[Run], after: Sequence[Run], later: Sequence[Mapping[str, Any]], cause: str, readings: tuple[Reading, ...]) -> Judged:
+    stuck = next((item for item in later if item["error"]), None)
+    if stuck is not None:
+        return Judged(Outcome.INCONCLUSIVE, f"a function still cannot be pickled after: `{stuck['error']['message'][:120]}`", readings)
+    replaced = False
+    reference: dict[str, Any] = {}
+    for old, new in pairs(before, after):
+        replaced = replaced or new.get("replaced", False) or old.get("replaced", False)
+        if not new["reached"] or not old["reached"]:
+            continue
+        if new.get("error"):
+            broken = not old.get("error")
+            return Judged(Outcome.REGRESSED if broken else Outcome.INCONCLUSIVE, f"after the fix: {_error(new)} ({where(new)})", readings)
+        key = repr(sorted(new["values"].items()))
+        first = reference.setdefault(key, new["epochs"])
+        if not old.get("error") and (change := changed(old, new)) is not None:
+            return Judged(Outcome.REGRESSED, f"a loader that worked before is another one after ({where(new)}: {change})", readings, unstable=True)
+        if new["epochs"] != first:
+            return Judged(Outcome.REGRESSED, f"the batches differ between start methods ({where(new)})", readings, unstable=True)
+    codes = [{item["code"] for run in part for item in run.get("functions", {}).values()} for part in (before, after)]
+    if replaced and codes[0] != codes[1]:
+        return Judged(Outcome.INCONCLUSIVE, "the function can be sent to workers after the fix; whether it does the same needs the real samples", readings)
+    same = "it is the same code, which needs the real samples to run" if replaced else "the batches of two epochs are the same"
+    return Judged(Outcome.CONFIRMED, f"`{cause}` when workers are spawned before, none after; {same}", readings)

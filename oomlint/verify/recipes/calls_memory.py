@@ -1,0 +1,294 @@
+"""Worker memory over stand-in data of the kind that a finding names: OOM110, OOM112, OOM113, OOM114."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.memory.content import Kind
+from oomlint.memory.copies import cases
+from oomlint.verify.case import Outcome, Part, Reading
+from oomlint.verify.criteria import human, worker_memory
+from oomlint.verify.recipes.calls_judge import Judged
+from oomlint.verify.recipes.calls_values import WORKERS, program
+
+if TYPE_CHECKING:
+    from oomlint.memory.copies import Case
+    from oomlint.verify.bench import Bench
+
+CODES: Final = frozenset({"OOM110", "OOM112", "OOM113", "OOM114"})
+SIZE: Final = 8 * 2**20  # bytes of stand-in data; 2 MiB would still be told from noise
+_SECONDS: Final = 60.0
+_MEMORY: Final = 4096 * 2**20  # bytes: spawned workers import torch
+_SAMPLES: Final = 8192  # of an empty dataset
+_MANY: Final = 400  # tensors: forkserver refuses about 250
+_DESCRIPTORS: Final = 1024
+_DRAWS: Final = re.compile(r"\brandom\b|\brand\w*\(|\bnp\.random|\brng\b|shuffle\(|\bchoice\(|augment|RandomCrop|transform", re.IGNORECASE)
+_KINDS: Final = {
+    Kind.OBJECTS: "lists",
+    Kind.OBJECT_ARRAY: "objects",
+    Kind.PATHS: "strings",
+    Kind.BLOB: "dicts",
+    Kind.ARRAY: "array",
+    Kind.ARRAYS: "arrays",
+    Kind.TENSOR: "tensor",
+    Kind.TENSORS: "tensors",
+    Kind.FRAME: "array",
+    Kind.MEMMAP: "array",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One measurement."""
+
+    kind: str
+    workers: int
+    method: str
+    expression: str = ""
+    path: str = ""
+    count: int = 0
+
+
+def judge(bench: Bench) -> Judged:
+    """Measure what the workers of a loader copy."""
+    case = _case(bench)
+    if case is None:
+        return Judged(Outcome.INCONCLUSIVE, "what the dataset holds could not be found again in the program")
+    kind = _kind(case)
+    said = f"stand-in data: {human(SIZE)} of {kind} for `{case.holding.name}`, {WORKERS} workers, shuffled, two epochs"
+    if bench.case.code == "OOM114":
+        judged = _fewer(bench, case, kind)
+    elif bench.case.code == "OOM113":
+        judged = _descriptors(bench, case)
+    else:
+        judged = _copies(bench, case, kind)
+    return Judged(judged.outcome, judged.reason, judged.readings, (said, *judged.assumptions), judged.left_out)
+
+
+def _case(bench: Bench) -> Case | None:
+    finding = bench.case.finding
+    module = bench.project.find(finding.place.path)
+    if module is None:
+        return None
+    return next((case for case in cases(module, bench.project, bench.case.code) if case.place == finding.place), None)
+
+
+def _kind(case: Case) -> str:
+    content = case.holding.content
+    if content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY} and content.strings:
+        return "objects" if content.kind is Kind.OBJECT_ARRAY else "strings"
+    if content.kind is Kind.OBJECTS and content.numbers:
+        return "numbers"
+    if content.kind is Kind.OBJECTS and re.search(r"dict|json|record|annotation|coco", content.words):
+        return "dicts"
+    if content.kind is Kind.OBJECTS and re.search(r"string|lines|names|paths|words", content.words) and not re.search(r"of (lists|tuples)", content.words):
+        return "strings"
+    return _KINDS.get(content.kind, "lists")
+
+
+# -- measuring -------------------------------------------------------------------------------------------------------------
+
+
+def _measured(bench: Bench, part: Part, asked: _Asked, repeat: int) -> tuple[list[dict[str, Any]], str]:
+    """Answers, the baseline of an empty dataset taken off; else why there are none."""
+    found = []
+    for _ in range(repeat):
+        arguments = {"kind": asked.kind, "size": SIZE, "workers": asked.workers, "method": asked.method, "count": asked.count, "expression": asked.expression}
+        if asked.expression:
+            arguments |= {"path": bench.path(part, asked.path), "root": bench.folder(part)}
+        done = bench.run(part, "call_memory:measure", arguments, seconds=_SECONDS, memory=_MEMORY)
+        if not isinstance(done.answer, dict):
+            return [], done.failure
+        base = _base(bench, asked.workers, asked.method, done.answer["length"])
+        if base is None:
+            return [], "a loader with workers cannot be run here"
+        found.append(done.answer | {"added": done.answer["added"] - base})
+    return found, ""
+
+
+def _base(bench: Bench, workers: int, method: str, length: int) -> float | None:
+    """What workers over an empty dataset add: once for all findings of a run."""
+    key = ("calls: empty workers", method if workers else "", workers, length, bench.ready)
+    known = bench.project.memo.get(key)
+    if known is None:
+        arguments = {"kind": "nothing", "size": 0, "workers": workers, "method": method, "count": length}
+        done = bench.run(Part.BEFORE, "call_memory:measure", arguments, seconds=_SECONDS, memory=_MEMORY)
+        if not isinstance(done.answer, dict) or done.answer["error"]:
+            return None
+        known = bench.project.memo[key] = float(done.answer["added"])
+    return known  # type: ignore[return-value]  # the memo holds objects of all rooms
+
+
+def _methods(case: Case) -> list[str]:
+    """The start methods that the finding speaks of, the usual one first."""
+    named: list[str] = [method for method in ("fork", "spawn", "forkserver") if method in case.methods.counted]
+    if case.methods.known and named:
+        return named[:1]
+    return [method for method in named if method != "forkserver"] or ["fork"]
+
+
+# -- OOM110, OOM112: what is held becomes something that is shared ----------------------------------------------------------
+
+
+def _copies(bench: Bench, case: Case, kind: str) -> Judged:
+    methods = _methods(case)
+    if bench.case.code == "OOM112":
+        methods = [method for method in methods if method != "fork"] or ["spawn"]
+    elif "fork" in methods:
+        methods = ["fork"]
+    expression, path = "", ""
+    if bench.case.mended:
+        found = _wrapped(bench)
+        if found is None:
+            return Judged(Outcome.INCONCLUSIVE, "the fix changes the dataset's class, which needs the user's own data to run")
+        expression, path = found
+    readings: list[Reading] = []
+    judged = Judged(Outcome.INCONCLUSIVE, "nothing was measured")
+    for method in methods:
+        judged = _compared(bench, _Asked(kind, WORKERS, method), _Asked(kind, WORKERS, method, expression, path), readings)
+        if judged.outcome in {Outcome.CONFIRMED, Outcome.REGRESSED, Outcome.SHOWN, Outcome.INCONCLUSIVE}:
+            break
+    return Judged(judged.outcome, judged.reason, tuple(readings), judged.assumptions)
+
+
+def _compared(bench: Bench, old: _Asked, new: _Asked, readings: list[Reading], *, ordered: bool = True) -> Judged:
+    repeat = bench.options.repeat if old.method == "fork" else 1
+    before, failure = _measured(bench, Part.BEFORE, old, repeat)
+    if not before:
+        return Judged(Outcome.INCONCLUSIVE, failure)
+    failed = next((item["error"] for item in before if item["error"]), None)
+    if failed:
+        return Judged(Outcome.INCONCLUSIVE, f"stand-in data of this kind cannot be sent: {failed['type']}: {failed['message'][:100]}")
+    under = f"{old.workers} workers, {old.method}, over {human(before[0]['size'])} of {old.kind}"
+    added = [item["added"] for item in before]
+    if not bench.case.mended:
+        saving = worker_memory(added, [0.0], before[0]["size"], WORKERS)
+        readings.append(Reading("copied by the workers", "bytes", tuple(added), (), under))
+        outcome = Outcome.SHOWN if saving.enough else Outcome.NOT_SHOWN
+        return Judged(outcome, f"{old.workers} workers copy {human(saving.before)} of {human(before[0]['size'])} of {old.kind} under {old.method}")
+    after, failure = _measured(bench, Part.AFTER, new, repeat)
+    if not after:
+        return Judged(Outcome.INCONCLUSIVE, f"after the fix: {failure}")
+    failed = next((item["error"] for item in after if item["error"]), None)
+    if failed:
+        return Judged(Outcome.REGRESSED, f"the loader worked before and fails after: {failed['type']}: {failed['message'][:100]}")
+    later = [item["added"] for item in after]
+    readings.append(Reading("copied by the workers", "bytes", tuple(added), tuple(later), under))
+    saving = worker_memory(added, later, before[0]["size"], WORKERS)
+    if ordered and {item["batches"] for item in before} != {item["batches"] for item in after}:
+        return Judged(Outcome.REGRESSED, "the batches differ between before and after")
+    words = f"{human(saving.before)} copied by the workers before, {human(max(0.0, saving.after))} after, of {human(before[0]['size'])} under {old.method}"
+    if saving.enough:
+        return Judged(Outcome.CONFIRMED, f"{words}; the batches of two epochs are the same")
+    if saving.more:
+        return Judged(Outcome.REGRESSED, f"{words}: more than before")
+    return Judged(Outcome.NO_EFFECT, words)
+
+
+def _wrapped(bench: Bench) -> tuple[str, str] | None:
+    """What the fix makes of the value, as an expression over ``__data__``, and the file that it is in."""
+    for path in bench.case.changes:
+        old, new = program(bench, Part.BEFORE, path), program(bench, Part.AFTER, path)
+        if old is None or new is None:
+            continue
+        texts = {ast.unparse(node) for node in ast.walk(old) if isinstance(node, (ast.Assign, ast.AnnAssign))}
+        for node in ast.walk(new):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and ast.unparse(node) not in texts and isinstance(node.value, ast.Call) and node.value.args:
+                call = node.value
+                kept = ast.unparse(call.args[0])
+                if any(isinstance(item, (ast.Assign, ast.AnnAssign)) and item.value is not None and ast.unparse(item.value) == kept for item in ast.walk(old)):
+                    others = [ast.unparse(item) for item in (*call.args[1:], *call.keywords)]
+                    return f"{ast.unparse(call.func)}({', '.join(['__data__', *others])})", path
+    return None
+
+
+# -- OOM113: too many descriptors ---------------------------------------------------------------------------------------------
+
+
+def _descriptors(bench: Bench, case: Case) -> Judged:
+    spawned = case.methods.known and case.methods.counted == {"spawn"}
+    method, count = ("spawn", _DESCRIPTORS + 276) if spawned else ("forkserver", _MANY)
+    said = (f"{count} tensors, under {method}",)
+    before, failure = _measured(bench, Part.BEFORE, _Asked("tensors", 1, method, count=count), 1)
+    if not before:
+        return Judged(Outcome.INCONCLUSIVE, failure, (), said)
+    error = before[0]["error"]
+    words = f"`{error['type']}: {error['message'][:100]}`" if error else ""
+    reading = Reading("loaders that cannot start", "loaders", (float(bool(error)),), (), f"1 worker, {method}")
+    if not bench.case.mended:
+        if error:
+            return Judged(Outcome.SHOWN, f"{words} with {count} tensors under {method}", (reading,), said)
+        return Judged(Outcome.NOT_SHOWN, f"the worker starts with {count} tensors under {method}", (reading,), said)
+    found = _wrapped(bench)
+    if found is None:
+        return Judged(Outcome.INCONCLUSIVE, "the fix changes the dataset's class, which needs the user's own data to run", (), said)
+    after, failure = _measured(bench, Part.AFTER, _Asked("tensors", 1, method, found[0], found[1], count), 1)
+    if not after:
+        return Judged(Outcome.INCONCLUSIVE, f"after the fix: {failure}", (), said)
+    later = after[0]["error"]
+    reading = Reading("loaders that cannot start", "loaders", reading.before, (float(bool(later)),), reading.under)
+    if later:
+        outcome = Outcome.INCONCLUSIVE if error else Outcome.REGRESSED
+        return Judged(outcome, f"the loader fails after the fix: {later['type']}: {later['message'][:100]}", (reading,), said)
+    plain = [_measured(bench, part, _Asked("tensors", 0, method, *extra), 1)[0] for part, extra in ((Part.BEFORE, ("", "")), (Part.AFTER, found))]
+    if not all(plain) or plain[0][0]["batches"] != plain[1][0]["batches"]:
+        return Judged(Outcome.REGRESSED, "the batches differ between before and after", (reading,), said)
+    if error:
+        return Judged(Outcome.CONFIRMED, f"{words} before with {count} tensors under {method}, none after; the samples are the same", (reading,), said)
+    return Judged(Outcome.NO_EFFECT, f"the worker starts with {count} tensors under {method} before as well", (reading,), said)
+
+
+# -- OOM114: no workers ----------------------------------------------------------------------------------------------------------
+
+
+def _fewer(bench: Bench, case: Case, kind: str) -> Judged:
+    if bench.case.mended and (drawn := _random(case)):
+        return Judged(Outcome.INCONCLUSIVE, f"{drawn} draws random numbers: without workers its samples differ, and whether they are as good is not measured")
+    readings: list[Reading] = []
+    last = Judged(Outcome.INCONCLUSIVE, "nothing was measured")
+    quiet: list[str] = []
+    for method in _methods(case):
+        last = _compared(bench, _Asked(kind, WORKERS, method), _Asked(kind, 0, method), readings)
+        if last.outcome in {Outcome.INCONCLUSIVE, Outcome.REGRESSED}:
+            return Judged(last.outcome, last.reason, tuple(readings))
+        if last.outcome in {Outcome.CONFIRMED, Outcome.SHOWN}:
+            only = f"; under {' and '.join(quiet)} the data is shared" if quiet else ""
+            return Judged(last.outcome, f"{last.reason}{only}", tuple(reversed(readings)), _equal(bench))
+        quiet.append(method)
+    own = _own(bench, quiet[0], readings)
+    return Judged(own.outcome, own.reason, tuple(reversed(readings)), _equal(bench))
+
+
+def _own(bench: Bench, method: str, readings: list[Reading]) -> Judged:
+    """Where the data is shared: what the workers themselves take."""
+    base = _base(bench, WORKERS, method, _SAMPLES) or 0.0
+    less = _base(bench, 0, method, _SAMPLES) or 0.0
+    saving = worker_memory([base], [less], 0, WORKERS)
+    mended = bench.case.mended
+    readings.append(Reading("taken by the workers themselves", "bytes", (base,), (less,) if mended else (), f"{WORKERS} workers, {method}, no data"))
+    words = f"the data is shared under {method}; {WORKERS} workers themselves take {human(base)}"
+    if not saving.enough:
+        return Judged(Outcome.NO_EFFECT if mended else Outcome.NOT_SHOWN, words)
+    if mended:
+        return Judged(Outcome.CONFIRMED, f"{words} before, {human(less)} without them; the batches of two epochs are the same")
+    return Judged(Outcome.SHOWN, words)
+
+
+def _equal(bench: Bench) -> tuple[str, ...]:
+    return ("equal up to worker RNG: the order of the samples is the same, random numbers drawn in a sample would differ",) if bench.case.mended else ()
+
+
+def _random(case: Case) -> str:
+    """The method of the dataset that draws random numbers, empty where none does by its text."""
+    for one in (case.dataset, *case.dataset.inner):
+        cls = getattr(one.instance, "cls", None)
+        scope = getattr(cls, "scope", None)
+        if scope is None or cls is None:
+            continue
+        for method in scope.children:
+            if method.name == "__getitem__" and _DRAWS.search(cls.module.code(method.node)):
+                return f"`__getitem__` of {one.words}"
+    return ""

@@ -1,0 +1,69 @@
+"""Training arguments that ask for worker options without workers (OOM140): made by the real library, where the user's interpreter has it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.case import Outcome, Part
+from oomlint.verify.recipes import calls_judge
+from oomlint.verify.recipes.calls_judge import Judged
+from oomlint.verify.recipes.calls_slice import counterpart, cut, sites
+from oomlint.verify.recipes.calls_values import program
+
+if TYPE_CHECKING:
+    from oomlint.verify.bench import Bench
+    from oomlint.verify.recipes.calls_slice import Site
+
+CODES: Final = frozenset({"OOM140"})
+_OPTION: Final = re.compile(r"`dataloader_(persistent_workers|prefetch_factor|multiprocessing_context)`")
+_CODES: Final = {option: code for code, option in calls_judge.OWN.items() if code != "OOM105"}
+_SECONDS: Final = 60.0  # the library imports much
+_WORKERS: Final = "dataloader_num_workers"
+
+
+def judge(bench: Bench) -> Judged:
+    """Make the arguments and the loader that follows from them."""
+    found = _OPTION.search(bench.case.finding.message)
+    module = bench.project.find(bench.case.finding.place.path)
+    if found is None or module is None:
+        return Judged(Outcome.INCONCLUSIVE, "the call of the training arguments was not found in the program")
+    row = module.source.program_row(bench.case.finding.place)
+    site = next((one for one in sites(ast.parse(module.source.text)) if one.call.lineno == row and _concerns(one.call)), None)
+    if site is None:
+        return Judged(Outcome.INCONCLUSIVE, "the call of the training arguments was not found in the program")
+    own = found.group(1)
+    before = _measured(bench, Part.BEFORE, site, own)
+    if isinstance(before, str):
+        return Judged(Outcome.INCONCLUSIVE, before)
+    after = _measured(bench, Part.AFTER, site, own) if bench.case.mended else None
+    if isinstance(after, str):
+        return Judged(Outcome.INCONCLUSIVE, f"after the fix: {after}")
+    judged = calls_judge.exceptions(_CODES[own], before, after)
+    said = "the loader is made of the arguments as `Trainer.get_train_dataloader` does, over a stand-in dataset"
+    return Judged(judged.outcome, judged.reason, judged.readings, (said,))
+
+
+def _concerns(call: ast.Call) -> bool:
+    return any(item.arg is None or item.arg.startswith("dataloader_") for item in call.keywords)
+
+
+def _measured(bench: Bench, part: Part, site: Site, own: str) -> list[dict[str, Any]] | str:
+    """The runs; else why there are none."""
+    path = bench.case.finding.place.path
+    tree = program(bench, part, path)
+    here = counterpart(site, tree) if tree is not None else None
+    if here is None:
+        return "the call of the training arguments was not found"
+    given = next((item.value for item in here.call.keywords if item.arg == _WORKERS), None)
+    leaves: dict[str, object] = {}
+    if isinstance(given, (ast.Name, ast.Attribute, ast.Subscript)):
+        leaves = {ast.unparse(given): 0}
+    piece = cut(here, frozenset(leaves), plain=True)
+    values: list[dict[str, object]] = [dict.fromkeys(leaves, count) for count in ((2, 0) if leaves else (0,))]
+    arguments = {"path": bench.path(part, path), "root": bench.folder(part), "plan": piece.plan(values), "own": own}
+    done = bench.run(part, "call_trainer:measure", arguments, seconds=_SECONDS)
+    if not isinstance(done.answer, dict):
+        return done.failure
+    return f"{done.answer['missing']} is not installed in this interpreter" if done.answer["missing"] else list(done.answer["runs"])

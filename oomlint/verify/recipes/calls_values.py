@@ -1,0 +1,200 @@
+"""Which loaders a finding speaks of, and what is known of their arguments."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+from oomlint.memory.loaders import PARAMETERS, loaders_of
+from oomlint.model.values import Absent, Const
+from oomlint.syntax.edits import is_cheap_path
+from oomlint.verify.recipes.calls_slice import Site, sites
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oomlint.finding import Place
+    from oomlint.memory.loaders import Loader
+    from oomlint.model.project import Module
+    from oomlint.model.values import Alternative, Frame
+    from oomlint.verify.bench import Bench
+    from oomlint.verify.case import Part
+
+OPTIONS: Final = (*PARAMETERS[1:], "prefetch_factor", "persistent_workers", "pin_memory_device", "in_order")
+WORKERS: Final = 2
+_MOST: Final = 12  # combinations of values that are handed to the child
+_MOST_LOADERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A loader that a finding speaks of."""
+
+    loader: Loader
+    site: Site
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Values for expressions of a call, and what is assumed with them."""
+
+    leaves: frozenset[str]
+    values: list[dict[str, object]]
+    assumptions: list[str] = field(default_factory=list)
+
+
+def targets(bench: Bench, at: tuple[Place, ...] = ()) -> list[Target]:
+    """The loaders that stand ``at`` some places; else those that the fix edits, that the finding stands in, that it names."""
+    finding = bench.case.finding
+    edits = [edit.place for edit in finding.fix.edits] if finding.fix is not None else []
+    for places in ([*at],) if at else (edits, [finding.place], [*finding.related]):
+        found = [one for place in places for one in _around(bench, place)]
+        if found:
+            unique = {(one.path, one.site.call.lineno, one.site.call.col_offset): one for one in found}
+            return list(unique.values())[:_MOST_LOADERS]
+    return []
+
+
+def _around(bench: Bench, place: Place) -> Iterator[Target]:
+    module = bench.project.find(place.path)
+    if module is None:  # a file of settings
+        return
+    for loader in loaders_of(bench.project).of(module):
+        if _covers(module.place(loader.call), place):
+            site = site_of(module, loader)
+            if site is not None:
+                yield Target(loader, site, place.path)
+
+
+def _covers(outer: Place, inner: Place) -> bool:
+    """Whether a place lies in another, or is the statement around it."""
+    if outer.path != inner.path or outer.cell != inner.cell:
+        return False
+    start, end = (outer.row, outer.column), (outer.end_row, outer.end_column)
+    first, last = (inner.row, inner.column), (inner.end_row, inner.end_column)
+    return (start <= first and last <= end) or (first <= start and end <= last)
+
+
+def program(bench: Bench, part: Part, path: str) -> ast.Module | None:
+    """The program of a file in one part."""
+    try:
+        with open(bench.path(part, path), "rb") as stream:
+            return ast.parse(stream.read())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def site_of(module: Module, loader: Loader) -> Site | None:
+    """The loader's call in the program as it stands on the disk."""
+    try:
+        tree = ast.parse(module.source.text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    row, text = module.source.program_row(module.place(loader.call)), _normal(module.code(loader.call))
+    return next((site for site in sites(tree) if site.call.lineno == row and ast.unparse(site.call) == text), None)
+
+
+def _normal(text: str) -> str | None:
+    try:
+        return ast.unparse(ast.parse(f"({text})", mode="eval"))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def domain(bench: Bench, target: Target, own: str, *, least: int = 0) -> Domain:
+    """What the arguments of a loader can be, for what the linter's model can follow. ``least`` is the lowest worker count that matters."""
+    loaders = loaders_of(bench.project)
+    loader = target.loader
+    frames = [use.frame for use in loaders.uses(loader)] or [loaders.evaluator.calls.plain_frame(loader.module, loader.scope)]
+    found: dict[str, list[object]] = {}
+    said: list[str] = []
+    for name in ("num_workers", own):
+        arg = loader.explicit(name)
+        if name not in OPTIONS or arg is None or not is_cheap_path(arg.value):
+            continue
+        text = _normal(loader.module.code(arg.value))
+        alternatives = [alt for frame in frames for alt in loaders.argument(loader, name, frame)]
+        values = _values(alternatives, name, least)
+        if text is not None and values and isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Attribute, ast.Subscript)):
+            found[text] = values
+            said += _said(text, alternatives, values)
+    mapping = _mapping(target, frames, least)
+    if mapping is not None:
+        text, dicts = mapping
+        found[text] = list(dicts)
+        said.append(f"`**{text}` holds {' or '.join(repr(item) for item in dicts)}")
+    names = list(found)
+    combined = [dict(zip(names, row, strict=True)) for row in product(*found.values())][:_MOST]
+    return Domain(frozenset(names), combined or [{}], said)
+
+
+def _values(alternatives: Iterable[Alternative], name: str, least: int) -> list[object]:
+    """Distinct values, the unknown ones by what such an option can be."""
+    found: list[object] = []
+    unknown = False
+    for alt in alternatives:
+        value = alt.value
+        if isinstance(value, Const) and isinstance(value.value, (bool, int, float, str, type(None))):
+            one = value.value
+            if name == "num_workers" and isinstance(one, int) and not isinstance(one, bool):
+                one = min(one, WORKERS)
+            if not any(type(one) is type(other) and one == other for other in found):
+                found.append(one)
+        elif not isinstance(value, Absent):
+            unknown = True
+    if name == "num_workers":
+        for one in (WORKERS, 0):
+            if (unknown or not found) and one >= least and one not in found:
+                found.append(one)
+        found = [one for one in found if not isinstance(one, int) or one >= least] or [WORKERS]
+    elif unknown:
+        return []
+    return found
+
+
+def _said(text: str, alternatives: Iterable[Alternative], values: list[object]) -> list[str]:
+    story = next((step.text for alt in alternatives for step in alt.story if step.text and isinstance(alt.value, Const) and alt.value.value in (0, False)), "")
+    return [f"`{text}` is {' and then '.join(repr(value) for value in values)}" + (f" ({story})" if story and 0 in values else "")]
+
+
+def _mapping(target: Target, frames: list[Frame], least: int) -> tuple[str, list[dict[str, object]]] | None:
+    """Keywords that a ``**mapping`` from outside of the function brings, as far as they are known."""
+    loader = target.loader
+    if len(loader.stars) != 1 or not is_cheap_path(loader.stars[0].value):
+        return None
+    text = _normal(loader.module.code(loader.stars[0].value))
+    if text is None or _local(target, text):
+        return None
+    loaders = loaders_of(loader.module.project)
+    given: dict[str, list[object]] = {}
+    for name in OPTIONS:
+        if loader.explicit(name) is not None:
+            continue
+        alternatives = [alt for frame in frames for alt in loaders.argument(loader, name, frame)]
+        known = [alt for alt in alternatives if isinstance(alt.value, Const)]
+        if name == "num_workers":
+            given[name] = _values(alternatives, name, least)
+        elif known:
+            given[name] = _values(known, name, least)[:2]
+    rows = [dict(zip(given, row, strict=True)) for row in product(*given.values())][:4]
+    return text, rows
+
+
+def _local(target: Target, text: str) -> bool:
+    """Whether the function itself makes the mapping: then its statements are run."""
+    root = text.partition(".")[0].partition("[")[0]
+    scope = target.loader.scope
+    parameters = {param.name.value for param in getattr(getattr(scope.node, "params", None), "params", ())}
+    kwargs = getattr(getattr(scope.node, "params", None), "star_kwarg", None)
+    if kwargs is not None:
+        parameters.add(kwargs.name.value)
+    return root not in parameters and any(effect.kind == "assign" for effect in scope.effects.get(root, ()))
+
+
+def widened(found: Domain, text: str, value: object) -> Domain:
+    """With one more value of one expression."""
+    values = [*found.values, *({**row, text: value} for row in found.values)]
+    return replace(found, leaves=found.leaves | {text}, values=values)

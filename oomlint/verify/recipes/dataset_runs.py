@@ -1,0 +1,97 @@
+"""One dataset on the bench: found once, then built and read again and again, before and after the fix."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.case import Fidelity, Part
+
+if TYPE_CHECKING:
+    from oomlint.verify.bench import Bench
+    from oomlint.verify.recipes.subjects import Subject
+
+SECONDS: Final = 6.0  # for a search
+TRIALS: Final = 150
+SCALED: Final = 8 * 2**20  # bytes of data, where memory is measured
+
+
+class Stopped(Exception):  # noqa: N818 -- nothing is wrong with the harness
+    """It cannot be found out; the message says why."""
+
+
+class Broken(Exception):  # noqa: N818 -- the same
+    """The user's code raised; the message says what, and where."""
+
+    def __init__(self, part: Part, told: dict[str, Any]) -> None:
+        super().__init__(f"{told['error']} ({told['stage']})")
+        self.part = part
+        self.told = told
+
+
+@dataclass(slots=True)
+class Runs:
+    """A dataset that was found, and what has been measured of it."""
+
+    bench: Bench
+    subject: Subject | None  # ``None`` with a factory of the user
+    state: Any = None
+    fidelity: Fidelity = Fidelity.SYNTHETIC
+    assumed: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    scaled: int = 0  # bytes
+    rows: list[int] = field(default_factory=list)  # of the finding's statement, in the program before
+    _known: dict[str, Any] = field(default_factory=dict)
+
+    def arguments(self, part: Part) -> dict[str, Any]:
+        """What the child has to know."""
+        root = self.bench.folder(part)
+        if self.subject is None:
+            return {"root": root, "factory": self.bench.options.factory, "watched": self.bench.path(part)}
+        watched = self.bench.path(part)
+        return {"path": self.bench.path(part, self.subject.path), "root": root, "cls": self.subject.name, "state": self.state, "bytes": self.scaled, "watched": watched}
+
+    def ask(self, part: Part, call: str, repetition: int = 0, *, seconds: float = 20.0, alone: bool = False, **named: Any) -> dict[str, Any]:
+        """Measure something. Raises Broken where the user's code raises, Stopped where there is no answer. ``alone`` runs it without the dataset."""
+        key = json.dumps([part, call, repetition, self.scaled, alone, named], sort_keys=True)
+        if key not in self._known:
+            subject = None if alone else self.arguments(part)
+            done = self.bench.run(part, f"datasets:{call}", {"subject": subject, **named}, seconds=seconds)
+            self._known[key] = done.answer if done.answer is not None else Stopped(f"{part.value} the fix: {done.failure}" if self.bench.case.mended else done.failure)
+        answer: dict[str, Any] | Stopped = self._known[key]
+        if isinstance(answer, Stopped):
+            raise answer
+        if answer["failed"]:
+            raise Broken(part, answer["failed"])
+        return answer
+
+    def look(self, part: Part, repetition: int = 0, *, seconds: float = 20.0) -> dict[str, Any]:
+        """What reading the first samples in the main process tells."""
+        return self.ask(part, "look", repetition, seconds=seconds, rows=self.rows if part is Part.BEFORE else [])
+
+
+def listed(known: dict[str, Any]) -> dict[str, list[Any]]:
+    """Known arguments as the search takes them: a list of values for each."""
+    return {name: [value] for name, value in known.items()}
+
+
+def found(bench: Bench, subject: Subject) -> Runs | str:
+    """A dataset that can be built, or why it cannot."""
+    path, root = bench.path(Part.BEFORE, subject.path), bench.folder(Part.BEFORE)
+    reason = ""
+    for known in ([listed(subject.known), {}] if subject.known else [{}]):
+        arguments = {"path": path, "root": root, "cls": subject.name, "known": known, "seconds": SECONDS, "trials": TRIALS}
+        done = bench.run(Part.BEFORE, "find:dataset", arguments, seconds=2 * SECONDS + 5)
+        answer = done.answer
+        if answer and answer.get("found"):
+            fidelity = Fidelity.DATA if answer.get("fidelity") == "data" else Fidelity.SYNTHETIC
+            left_out = [*answer.get("skipped", ()), *(f"{name}: stood in for" for name in answer.get("stubbed", ()))]
+            return Runs(bench, subject, answer["state"], fidelity, list(answer.get("assumed", ())), left_out)
+        reason = reason or (str(answer.get("reason", "")) if answer else done.failure)
+    return f"`{subject.name}` could not be made: {reason}"
+
+
+def by_factory(bench: Bench) -> Runs:
+    """The dataset of the user's own function."""
+    return Runs(bench, None, fidelity=Fidelity.FACTORY)

@@ -1,0 +1,215 @@
+"""Datasets: they are built and read before and after a fix, in this process and by workers; memory, reads, handles and pickling are measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.finding import Safety
+from oomlint.verify.case import Outcome, Part, Verdict
+from oomlint.verify.recipes import subjects
+from oomlint.verify.recipes.dataset_runs import SCALED, Broken, Runs, Stopped, by_factory, found
+from oomlint.verify.recipes.dataset_signs import AT_ROW, LARGE, LEAST, SIGNS, Signs, pickling
+
+if TYPE_CHECKING:
+    from oomlint.verify.bench import Bench
+    from oomlint.verify.recipes.dataset_signs import Sign
+
+CODES: Final[frozenset[str]] = frozenset(SIGNS)
+MOST: Final = 3  # datasets that are tried
+SLOW: Final = 8.0  # seconds: with as much data it takes too long
+LONG: Final = 20.0
+CLOSED: Final = "CPython closes the file when the last reference to it goes"
+
+
+def verify(bench: Bench) -> Verdict:
+    """Find the dataset that the finding is about, run it, and judge."""
+    reasons: list[str] = []
+    for runs in _candidates(bench, reasons):
+        try:
+            verdict = _judged(runs)
+        except Stopped as stop:
+            verdict = _verdict(runs, Outcome.INCONCLUSIVE, str(stop))
+        except Broken as error:
+            verdict = _broken(runs, error)
+        if verdict.outcome is not Outcome.INCONCLUSIVE:
+            return verdict
+        reasons.append(verdict.reason)
+    return Verdict(Outcome.INCONCLUSIVE, "; ".join(dict.fromkeys(reasons)) or "no dataset could be told from the finding")
+
+
+def _candidates(bench: Bench, reasons: list[str]) -> Any:
+    if bench.options.factory:
+        yield by_factory(bench)
+        return
+    for subject in subjects.datasets(bench)[:MOST]:
+        runs = found(bench, subject)
+        if isinstance(runs, str):
+            reasons.append(runs)
+        else:
+            yield runs
+
+
+def _broken(runs: Runs, error: Broken) -> Verdict:
+    """A verdict on an exception of the user's code: it is the fix's where the program before has run twice without it."""
+    if error.part is Part.BEFORE:
+        return _verdict(runs, Outcome.INCONCLUSIVE, f"the program itself fails on the data: {error}")
+    try:
+        for repetition in (0, 1):
+            runs.look(Part.BEFORE, repetition)
+        if error.told["stage"] == "iterate":
+            runs.ask(Part.BEFORE, "epochs", workers=2)
+    except (Stopped, Broken) as other:
+        return _verdict(runs, Outcome.INCONCLUSIVE, f"the fixed program fails ({error}), and so does the program before: {other}")
+    return _verdict(runs, Outcome.REGRESSED, f"after the fix: {error}")
+
+
+def _judged(runs: Runs) -> Verdict:
+    bench = runs.bench
+    code = bench.case.code
+    runs.rows = subjects.statement(bench, bench.case.finding.place) if code in AT_ROW else []
+    _scale(runs)
+    look = runs.look(Part.BEFORE)
+    if runs.rows and not look["rows"]:
+        raise Stopped(f"row {bench.case.finding.place.row} is not run with the data that were made for it")
+    if not look["samples"]:
+        raise Stopped("the dataset has no samples with the data that were made for it")
+    signs = Signs(runs)
+    if bench.case.mended:
+        difference = _difference(runs)
+        if difference:
+            return _verdict(runs, Outcome.REGRESSED, difference)
+    for measure in SIGNS[code]:
+        measure(signs)
+    return _weighed(runs, signs)
+
+
+def _scale(runs: Runs) -> None:
+    """Take more data where memory is measured, as far as the program bears it."""
+    if runs.bench.case.code not in LARGE or runs.state is None:
+        return
+    for scaled in (SCALED, SCALED // 8, 0):
+        runs.scaled = scaled
+        try:
+            look = runs.look(Part.BEFORE, seconds=SLOW if scaled else LONG)
+        except (Broken, Stopped):
+            continue
+        if look["samples"]:
+            return
+
+
+# -- the behaviour -----------------------------------------------------------------------------------------------------
+
+
+def _difference(runs: Runs) -> str:
+    """In which way the samples are others after the fix; empty where they are the same. Raises Stopped where that cannot be told."""
+    first, after = runs.look(Part.BEFORE), runs.look(Part.AFTER)
+    if first["length"] != after["length"]:
+        return f"the length differs: {first['length']} before, {after['length']} after"
+    differs = first["samples"] != after["samples"]
+    if differs and first["samples"] != runs.look(Part.BEFORE, 1)["samples"]:
+        raise Stopped("the samples differ between two runs of the same program, so nothing can be compared")
+    if first["random"]:
+        runs.assumed.append("samples are drawn at random: the generators are set anew before each")
+    if differs:
+        return _excused(runs, first, after)
+    return _through_workers(runs)
+
+
+def _excused(runs: Runs, first: dict[str, Any], after: dict[str, Any]) -> str:
+    """A difference in the samples that the fix has told of in advance is none."""
+    index = next((number for number, pair in enumerate(zip(first["samples"], after["samples"], strict=False)) if pair[0] != pair[1]), 0)
+    shown = [look["shown"][index] if index < len(look["shown"]) else look["outlines"][index] if index < len(look["outlines"]) else "nothing" for look in (first, after)]
+    words = f"sample {index} differs: {shown[0]} before, {shown[1]} after" if shown[0] != shown[1] else f"sample {index} differs in its values ({shown[0]})"
+    fix = runs.bench.case.finding.fix
+    if fix is None or fix.safety is not Safety.UNSAFE:
+        return words
+    if first["loose"] == after["loose"]:
+        runs.assumed.append(f"types differ, values do not: {first['outlines'][index]} before, {after['outlines'][index]} after")
+        return ""
+    if runs.bench.case.code == "OOM403" and first["outlines"] == after["outlines"] and not runs.look(Part.BEFORE)["built"]["bytes_read"]:
+        runs.assumed.append("numbers that are drawn as `float32` are others than those drawn as `float64` and converted; shapes and types are the same")
+        return ""
+    return words
+
+
+def _through_workers(runs: Runs) -> str:
+    """In which way whole epochs through two forked workers differ; what cannot be compared is left out."""
+    try:
+        before = runs.ask(Part.BEFORE, "epochs", workers=2)
+    except (Broken, Stopped) as error:
+        runs.left_out.append(f"two forked workers: {error}")
+        return ""
+    after = runs.ask(Part.AFTER, "epochs", workers=2)
+    if before["order"] == after["order"] and (before["samples"] == after["samples"] or before["loose"] == after["loose"]):
+        return ""
+    again = runs.ask(Part.BEFORE, "epochs", 1, workers=2)
+    if (before["order"], before["samples"]) != (again["order"], again["samples"]):
+        runs.left_out.append("two forked workers: the samples differ between two runs of the same program")
+        return ""
+    return "with two workers the samples differ" if before["order"] == after["order"] else "two workers give the samples in another order"
+
+
+def _spawned(runs: Runs) -> str:
+    """Whether what can be pickled after the fix also works in workers that are spawned, touched and untouched."""
+    main = runs.ask(Part.AFTER, "epochs", workers=0)
+    try:
+        spawned = runs.ask(Part.AFTER, "epochs", workers=1, method="spawn", touched=True, seconds=60)
+    except Broken as error:
+        return f"in a worker that is spawned: {error}"
+    except Stopped as stop:
+        runs.left_out.append(f"a worker that is spawned: {stop}")
+        return ""
+    pairs = [sorted(zip(item["order"], item["samples"], strict=True)) for item in (main, spawned)]
+    return "" if pairs[0] == pairs[1] else "the samples in a worker that is spawned differ from those of this process"
+
+
+# -- the verdict -------------------------------------------------------------------------------------------------------
+
+
+def _weighed(runs: Runs, signs: Signs) -> Verdict:
+    code = runs.bench.case.code
+    seen = [item for item in signs.found if item.shown]
+    if _too_small(runs) and not any(item.shown and item.gone for item in signs.found):
+        raise Stopped("the data that could be made are too small to tell")
+    if not runs.bench.case.mended:
+        outcome = Outcome.SHOWN if seen else Outcome.NOT_SHOWN
+        return _verdict(runs, outcome, (seen or signs.found)[0].words if seen or signs.found else "nothing was measured", signs)
+    failing = [item for item in signs.found if item.strict and item.worse]
+    if failing:
+        return _verdict(runs, Outcome.REGRESSED, failing[0].words, signs)
+    gone = [item for item in seen if item.gone]
+    if gone and not any(item.strict and not item.gone for item in seen):
+        if pickling in SIGNS[code]:
+            difference = _spawned(runs)
+            if difference:
+                return _verdict(runs, Outcome.REGRESSED, difference, signs)
+        return _verdict(runs, Outcome.CONFIRMED, f"{gone[0].words}; the samples are the same", signs, gone)
+    if seen:
+        rest = next((item for item in seen if item.strict and not item.gone), seen[0])
+        return _verdict(runs, Outcome.NO_EFFECT, f"still there: {rest.words}", signs)
+    first = f"{CLOSED}: nothing was open after {len(runs.ask(Part.BEFORE, 'look')['ids'])} samples" if code == "OOM307" else f"not seen before the fix: {signs.found[0].words}"
+    return _verdict(runs, Outcome.NO_EFFECT, f"{first}; the samples are the same", signs)
+
+
+def _too_small(runs: Runs) -> bool:
+    """Whether memory was to be measured, and there is too little of it."""
+    if runs.bench.case.code not in LARGE or runs.bench.case.code == "OOM114":
+        return False
+    memory = runs.ask(Part.BEFORE, "memory")
+    return max(int(memory["data"]), int(memory["held"])) < 4 * LEAST
+
+
+def _verdict(runs: Runs, outcome: Outcome, reason: str, signs: Signs | None = None, first: list[Sign] | None = None) -> Verdict:
+    found = [] if signs is None else [*(first or [item for item in signs.found if item.shown])]
+    rest = [] if signs is None else [item for item in signs.found if item not in found]
+    every = [*found, *rest]
+    lines = tuple(item.timeline for item in every if item.timeline is not None)
+    name = f"`{runs.subject.name}`: " if runs.subject is not None and outcome is Outcome.INCONCLUSIVE else ""
+    return replace(
+        Verdict(outcome, f"{name}{reason}", runs.fidelity),
+        readings=tuple(item.reading for item in every),
+        timelines=lines,
+        assumptions=tuple(dict.fromkeys(runs.assumed)),
+        left_out=tuple(dict.fromkeys(runs.left_out)),
+    )

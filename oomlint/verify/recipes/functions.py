@@ -1,0 +1,242 @@
+"""Functions that read or write files: they are called before and after a fix with arguments that a search has found."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.finding import Safety
+from oomlint.verify import criteria
+from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Timeline, Verdict
+from oomlint.verify.criteria import amount, human
+from oomlint.verify.recipes import subjects
+from oomlint.verify.recipes.dataset_runs import SCALED, SECONDS, TRIALS, Broken, Stopped, listed
+from oomlint.verify.recipes.dataset_signs import HALF, LEAST, PART, TWICE, Sign, falls
+
+if TYPE_CHECKING:
+    from oomlint.verify.bench import Bench
+    from oomlint.verify.recipes.subjects import Subject
+
+CODES: Final = frozenset({"OOM304", "OOM305", "OOM307", "OOM308", "OOM313", "OOM401", "OOM402", "OOM403", "OOM404", "OOM405", "OOM406", "OOM407"})
+READS: Final = frozenset({"OOM304", "OOM308", "OOM313"})
+COPIES: Final = frozenset({"OOM401", "OOM403", "OOM404"})
+CLOSED: Final = "CPython closes the file when the last reference to it goes: nothing is open after the call"
+CALLED: Final = 20
+
+
+@dataclass(slots=True)
+class _Runs:
+    bench: Bench
+    subject: Subject
+    state: Any
+    fidelity: Fidelity
+    assumed: list[str]
+    left_out: list[str]
+    size: int = 0
+    known: dict[str, Any] = field(default_factory=dict)
+
+    def ask(self, part: Part, call: str, repetition: int = 0, **named: Any) -> dict[str, Any]:
+        """Call it, and measure. Raises Broken where the user's code raises, Stopped where there is no answer."""
+        if self.size and call in {"measure", "memory"}:
+            named["size"] = self.size
+        key = json.dumps([part, call, repetition, named], sort_keys=True)
+        if key not in self.known:
+            bench = self.bench
+            arguments = {"path": bench.path(part, self.subject.path), "root": bench.folder(part), "function": self.subject.name, "state": self.state, **named}
+            done = bench.run(part, f"functions:{call}", arguments, seconds=max(20.0, bench.options.limits.seconds))
+            self.known[key] = done.answer if done.answer is not None else Stopped(done.failure)
+        answer: dict[str, Any] | Stopped = self.known[key]
+        if isinstance(answer, Stopped):
+            raise answer
+        if answer["failed"]:
+            raise Broken(part, answer["failed"])
+        return answer
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (Part.BEFORE, Part.AFTER) if self.bench.case.mended else (Part.BEFORE,)
+
+
+def verify(bench: Bench) -> Verdict:
+    """Call the function that the finding stands in, and judge."""
+    reasons: list[str] = []
+    for subject in subjects.functions(bench):
+        runs = _found(bench, subject)
+        if isinstance(runs, str):
+            reasons.append(runs)
+            continue
+        try:
+            verdict = _judged(runs)
+        except Stopped as stop:
+            verdict = _verdict(runs, Outcome.INCONCLUSIVE, str(stop))
+        except Broken as error:
+            verdict = _broken(runs, error)
+        if verdict.outcome is not Outcome.INCONCLUSIVE:
+            return verdict
+        reasons.append(verdict.reason)
+    return Verdict(Outcome.INCONCLUSIVE, "; ".join(dict.fromkeys(reasons)) or "it stands in no function that can be called")
+
+
+def _found(bench: Bench, subject: Subject) -> _Runs | str:
+    reason = ""
+    for known in ([listed(subject.known), {}] if subject.known else [{}]):
+        arguments = {"path": bench.path(Part.BEFORE, subject.path), "root": bench.folder(Part.BEFORE), "function": subject.name, "known": known, "seconds": SECONDS, "trials": TRIALS}
+        done = bench.run(Part.BEFORE, "find:function", arguments, seconds=2 * SECONDS + 5)
+        answer = done.answer
+        if answer and answer.get("found"):
+            fidelity = Fidelity.DATA if answer.get("fidelity") == "data" else Fidelity.SYNTHETIC
+            left_out = [*answer.get("skipped", ()), *(f"{name}: stood in for" for name in answer.get("stubbed", ()))]
+            return _Runs(bench, subject, answer["state"], fidelity, list(answer.get("assumed", ())), left_out)
+        reason = reason or (str(answer.get("reason", "")) if answer else done.failure)
+    return f"`{subject.name}` could not be called: {reason}"
+
+
+def _broken(runs: _Runs, error: Broken) -> Verdict:
+    if error.part is Part.BEFORE:
+        return _verdict(runs, Outcome.INCONCLUSIVE, f"the program itself fails on the data: {error}")
+    try:
+        for repetition in (0, 1):
+            runs.ask(Part.BEFORE, "measure", repetition)
+    except (Stopped, Broken) as other:
+        return _verdict(runs, Outcome.INCONCLUSIVE, f"the fixed program fails ({error}), and so does the program before: {other}")
+    return _verdict(runs, Outcome.REGRESSED, f"after the fix: {error}")
+
+
+def _judged(runs: _Runs) -> Verdict:
+    bench = runs.bench
+    code = bench.case.code
+    rows = subjects.statement(bench, bench.case.finding.place) if bench.case.finding.place.path == runs.subject.path else []
+    if code != "OOM307":
+        _scale(runs)
+    if rows and not runs.ask(Part.BEFORE, "measure", rows=rows)["rows"]:
+        raise Stopped(f"row {bench.case.finding.place.row} is not run with the arguments that were found")
+    if bench.case.mended:
+        difference = _difference(runs)
+        if difference:
+            return _verdict(runs, Outcome.REGRESSED, difference)
+    signs = _handles(runs) if code == "OOM307" else _memory(runs)
+    return _weighed(runs, signs)
+
+
+def _scale(runs: _Runs) -> None:
+    for size in (SCALED, SCALED // 8, 0):
+        runs.size = size
+        try:
+            runs.ask(Part.BEFORE, "measure")
+        except (Broken, Stopped):
+            continue
+        return
+
+
+def _difference(runs: _Runs) -> str:
+    """In which way it behaves otherwise after the fix; empty where it does not."""
+    first, second = runs.ask(Part.BEFORE, "measure"), runs.ask(Part.BEFORE, "measure", 1)
+    after = runs.ask(Part.AFTER, "measure")
+    for key, words in (("result", "what it gives back"), ("files", "what it writes"), ("printed", "what it prints"), ("generators", "the state of the generators afterwards")):
+        if first[key] != second[key]:
+            raise Stopped(f"{words} differs between two runs of the same program")
+        if first[key] == after[key]:
+            continue
+        fix = runs.bench.case.finding.fix
+        if key == "result" and fix is not None and fix.safety is Safety.UNSAFE and first["loose"] == after["loose"]:
+            runs.assumed.append(f"the type of what it gives back differs, its values do not: {first['shown']} before, {after['shown']} after")
+            continue
+        return f"{words} differs: {_short(first, key)} before, {_short(after, key)} after"
+    return ""
+
+
+def _short(answer: dict[str, Any], key: str) -> str:
+    if key == "files":
+        return ", ".join(f"`{name}` {digest[:8]}" for name, digest in list(answer["files"].items())[:3]) or "nothing"
+    return str(answer["shown" if key == "result" else key])[:80]
+
+
+# -- the symptoms ------------------------------------------------------------------------------------------------------
+
+
+def _handles(runs: _Runs) -> list[Sign]:
+    """What is open after the call, after 20 of them whose results are kept, and after an exception in the middle."""
+    signs = []
+    singles = [runs.ask(part, "measure") for part in runs.parts]
+    for key, name in (("ids", "HDF5 identifiers"), ("descriptors", "file descriptors")):
+        values = [float(item["left"][key]) for item in singles]
+        signs.append(_sign(f"{name} open after the call", name, values, shown=values[0] > 0, gone=len(values) > 1 and values[1] <= 0, strict=True))
+    for keep, under in ((False, "20 calls"), (True, "20 calls, all that they give back is kept")):
+        answers = [runs.ask(part, "repeated", keep=keep) for part in runs.parts]
+        for key, name in (("ids", "HDF5 identifiers"), ("descriptors", "file descriptors")):
+            found = criteria.handles(name, answers[0][key], answers[1][key] if len(answers) > 1 else None)
+            rates = [found.before.a_step, *([found.after.a_step] if found.after else [])]
+            reading = Reading(f"{name} that a call leaves open", name, (rates[0],), tuple(rates[1:]), under)
+            line = Timeline(f"{name} open, {under}", name, "step", *(tuple(enumerate(map(float, answer[key]))) for answer in answers))
+            signs.append(Sign(found.shown, found.ended, f"{found.words}, {under}", reading, line, strict=True, worse=len(rates) > 1 and rates[1] > max(rates[0], 0)))
+    answers = [runs.ask(part, "interrupted") for part in runs.parts]
+    if answers[0]["raised"]:
+        counts = [float(item["ids"]) for item in answers]
+        words = "HDF5 identifiers that an exception in the middle leaves open as long as it is kept"
+        signs.append(_sign(words, "HDF5 identifiers", counts, shown=counts[0] > 0, gone=len(counts) > 1 and counts[1] <= 0))
+    return signs
+
+
+def _memory(runs: _Runs) -> list[Sign]:
+    """Bytes read, the most memory while it runs, and what its result holds."""
+    code = runs.bench.case.code
+    singles = [runs.ask(part, "measure") for part in runs.parts]
+    memories = [runs.ask(part, "memory") for part in runs.parts]
+    data = float(memories[0]["data"])
+    signs = []
+    sizes = [float(item["bytes_read"]) for item in singles]
+    peaks = [float(item["peak"]) for item in memories]
+    helds = [float(item["held"]) for item in memories]
+    calls = [float(item["reads"]) for item in singles]
+    if code in READS:
+        signs.append(_sign("bytes read by a call", "bytes", sizes, shown=falls(sizes) or sizes[0] >= max(LEAST, HALF * data), gone=falls(sizes)))
+        signs.append(_sign("reads of HDF5 datasets by a call", "reads", calls, shown=falls(calls, least=2), gone=falls(calls, least=2)))
+    twice = code in COPIES and peaks[0] >= max(LEAST, TWICE * helds[0]) and helds[0] >= HALF * LEAST
+    whole = code not in COPIES | READS and peaks[0] >= max(LEAST, HALF * data)
+    signs.append(_sign("most memory during a call", "bytes", peaks, shown=twice or whole or falls(peaks, PART), gone=falls(peaks, PART)))
+    signs.append(_sign("memory held by what it gives back", "bytes", helds, shown=falls(helds), gone=falls(helds)))
+    return signs
+
+
+def _sign(name: str, unit: str, values: list[float], *, shown: bool, gone: bool, strict: bool = False) -> Sign:
+    words = f"{name}: {amount(values[0], unit)}" + (f" before, {amount(values[1], unit)} after" if len(values) > 1 else "")
+    worse = strict and len(values) > 1 and values[1] > max(values[0], 0)
+    return Sign(shown, gone, words, Reading(name, unit, (values[0],), tuple(values[1:])), strict=strict, worse=worse)
+
+
+# -- the verdict -------------------------------------------------------------------------------------------------------
+
+
+def _weighed(runs: _Runs, signs: list[Sign]) -> Verdict:
+    case = runs.bench.case
+    seen = [item for item in signs if item.shown]
+    if case.code != "OOM307" and (data := int(runs.ask(Part.BEFORE, "memory")["data"])) < 4 * LEAST:
+        raise Stopped(f"the data that could be made are too small to tell: {human(data)}")
+    plain = CLOSED if case.code == "OOM307" else f"not seen: {signs[0].words}"
+    if not case.mended:
+        return _verdict(runs, Outcome.SHOWN if seen else Outcome.NOT_SHOWN, seen[0].words if seen else plain, signs)
+    failing = next((item for item in signs if item.strict and item.worse), None)
+    if failing is not None:
+        return _verdict(runs, Outcome.REGRESSED, failing.words, signs)
+    gone = [item for item in seen if item.gone]
+    if gone and not any(item.strict and not item.gone for item in seen):
+        return _verdict(runs, Outcome.CONFIRMED, f"{gone[0].words}; results, files and output are the same", signs, gone)
+    if seen:
+        rest = next((item for item in seen if item.strict and not item.gone), seen[0])
+        return _verdict(runs, Outcome.NO_EFFECT, f"still there: {rest.words}", signs)
+    return _verdict(runs, Outcome.NO_EFFECT, f"{plain}; results, files and output are the same", signs)
+
+
+def _verdict(runs: _Runs, outcome: Outcome, reason: str, signs: list[Sign] | None = None, first: list[Sign] | None = None) -> Verdict:
+    found = list(first or [item for item in signs or () if item.shown])
+    every = [*found, *(item for item in signs or () if item not in found)]
+    return Verdict(
+        outcome,
+        f"`{runs.subject.name}`: {reason}" if outcome is Outcome.INCONCLUSIVE else reason,
+        runs.fidelity,
+        readings=tuple(item.reading for item in every),
+        timelines=tuple(item.timeline for item in every if item.timeline is not None),
+        assumptions=tuple(dict.fromkeys(runs.assumed)),
+        left_out=tuple(dict.fromkeys(runs.left_out)),
+    )

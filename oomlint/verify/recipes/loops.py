@@ -1,0 +1,177 @@
+"""Runs the loop of a finding before and after its fix, on stand-ins for what the function needs, and looks at what grows from step to step.
+
+The function is called with what the model of the project knows of parameters and globals and, where it has a parameter for that, in training and in
+evaluation: one of them shows the symptom, and none of them may behave otherwise after the fix. Inputs that the program after cannot take are given up
+where there are others that both programs can take.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.source import SourceError
+from oomlint.verify.case import Outcome, Part, Verdict
+from oomlint.verify.recipes.loops_judge import NEW_FAILURE, Expected, Runs, Way, judge
+from oomlint.verify.recipes.loops_known import known_in, modes
+from oomlint.verify.recipes.loops_places import target_of
+from oomlint.verify.recipes.loops_signals import PLANS, seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from oomlint.verify.bench import Bench
+    from oomlint.verify.recipes.loops_places import Target
+    from oomlint.verify.recipes.loops_signals import Plan
+
+    Answer = Mapping[str, Any]
+
+CODES: Final = frozenset(PLANS)
+
+_SEARCH: Final = 4.0  # seconds
+_TRIALS: Final = 200
+_LONGER: Final = 4  # times the steps, before a loop is said to keep nothing
+_GRACE: Final = 4.0  # seconds on top, to load the file
+_RUN: Final = 15.0  # seconds, for one run of the loop
+_GRADLESS: Final = re.compile(r"no_grad|inference_mode|set_grad_enabled|requires_grad|enable_grad")
+_EVALUATION: Final = frozenset({"OOM204", "OOM219"})  # what they say is not said of training
+_RAISES: Final = frozenset({"OOM212"})  # what they say can be an exception in the second step
+_SETTLED: Final = frozenset({Outcome.CONFIRMED, Outcome.SHOWN})
+
+
+def verify(bench: Bench) -> Verdict:
+    """Judge a finding on a loop."""
+    try:
+        old = target_of(bench.case, Part.BEFORE)
+        new = target_of(bench.case, Part.AFTER) if bench.case.mended else old
+    except (SourceError, SyntaxError, ValueError, RecursionError) as error:
+        return _unknown(f"the program cannot be taken apart: {error}")
+    if old is None or new is None:
+        return _unknown("the loop of the finding is not found again after the fix")
+    return _Trial(bench, old, new).verdict()
+
+
+def _unknown(reason: str) -> Verdict:
+    return Verdict(Outcome.INCONCLUSIVE, reason)
+
+
+class _Unanswered(Exception):  # noqa: N818 - it ends an attempt, it is no error
+    """A job gave no answer; the message says why."""
+
+
+class _Trial:
+    """One finding's loop, run in several ways until one of them shows something."""
+
+    def __init__(self, bench: Bench, old: Target, new: Target) -> None:
+        self._bench = bench
+        self._plan: Plan = PLANS[bench.case.code]
+        self._targets = {Part.BEFORE: old, Part.AFTER: new}
+        self._path = bench.case.finding.place.path
+        self._mended = bench.case.mended
+        self._expected = Expected(graphs=not _GRADLESS.search(bench.case.source(Part.BEFORE).text))
+
+    def verdict(self) -> Verdict:
+        """What most is to be said for; a regression in any way to call the function counts before all."""
+        best: Verdict | None = None
+        for known, counts in self._ways():
+            if best is not None and best.outcome in _SETTLED and not self._mended:
+                break
+            verdict = self._attempt(known)
+            if verdict.outcome is Outcome.REGRESSED:
+                return verdict
+            if counts and (best is None or _weight(verdict) > _weight(best)):
+                best = verdict
+        return best or _unknown("there is no way to call the function")
+
+    def _ways(self) -> Iterator[tuple[dict[str, Any], bool]]:
+        """What to call the function with, and whether what is seen then can be what the finding speaks of."""
+        function = self._targets[Part.BEFORE].function
+        known = known_in(self._bench.project, self._path, function)
+        evaluating, training = modes(self._bench.case.source(Part.BEFORE).text, function)
+        told = not (self._bench.case.code in _EVALUATION and evaluating)
+        if told:
+            yield known, True
+        yield from (({**known, **more}, True) for more in evaluating if not (told and more.items() <= known.items()))
+        yield from (({**known, **more}, told) for more in training if not (told and more.items() <= known.items()))
+
+    def _attempt(self, known: Mapping[str, Any]) -> Verdict:
+        try:
+            way, reason = self._find(Part.BEFORE, known)
+            if way is None:
+                return self._only_after(known, reason)
+            verdict = self._judged(way)
+            if verdict.outcome in {Outcome.NO_EFFECT, Outcome.NOT_SHOWN} and not self._plan.workers and self._seldom(way):
+                return self._judged(way, longer=_LONGER)
+            if verdict.outcome is Outcome.REGRESSED and verdict.reason.startswith(NEW_FAILURE):
+                return self._other_way(known, verdict)
+        except _Unanswered as failure:
+            return _unknown(str(failure))
+        return verdict
+
+    def _judged(self, way: Way, longer: int = 1) -> Verdict:
+        return judge(self._bench.case, self._plan, way, self._runs(way, longer), self._expected)
+
+    def _seldom(self, way: Way) -> bool:
+        """Whether a longer run of the program before keeps something every ten steps or so."""
+        found = seen(self._plan, self._measure(Part.BEFORE, way, _LONGER), None)
+        return any(item.shows or item.growth.before.hints for item in found)
+
+    def _only_after(self, known: Mapping[str, Any], reason: str) -> Verdict:
+        """Where the program before runs with no input: does the one after, and how does the one before fail there?"""
+        if not self._mended or self._bench.case.code not in _RAISES:
+            return _unknown(reason)
+        way, _ = self._find(Part.AFTER, known)
+        if way is None:
+            return _unknown(reason)
+        verdict = self._judged(way)
+        return verdict if verdict.outcome in _SETTLED else replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reason)
+
+    def _other_way(self, known: Mapping[str, Any], verdict: Verdict) -> Verdict:
+        """A stand-in may be what the program after cannot work with. An input that it does take decides, if the program before takes it too."""
+        way, _ = self._find(Part.AFTER, known)
+        if way is None:
+            return verdict
+        other = self._judged(way)
+        if other.outcome in _SETTLED:
+            return replace(other, assumptions=(*other.assumptions, f"inputs that the program after takes; with others {verdict.reason}"))
+        return verdict if other.outcome is Outcome.REGRESSED else replace(verdict, outcome=Outcome.INCONCLUSIVE)
+
+    # -- jobs ----------------------------------------------------------------------------------------------------------
+
+    def _find(self, part: Part, known: Mapping[str, Any]) -> tuple[Way | None, str]:
+        arguments = {**self._place(part), "known": dict(known), "seconds": _SEARCH, "trials": _TRIALS}
+        done = self._bench.run(part, "loops:find", arguments, seconds=_SEARCH + _GRACE)
+        if not isinstance(done.answer, dict):
+            return None, f"the search for inputs ended without a result: {done.failure}"
+        if not done.answer.get("found"):
+            return None, str(done.answer.get("reason") or "no inputs were found with which the function runs")
+        return Way.of(done.answer), ""
+
+    def _runs(self, way: Way, longer: int) -> Runs:
+        first = self._measure(Part.BEFORE, way, longer)
+        if not self._mended:
+            return Runs(first)
+        if not first.get("ok"):
+            return Runs(first, None, self._measure(Part.AFTER, way, longer))
+        return Runs(first, self._measure(Part.BEFORE, way, longer), self._measure(Part.AFTER, way, longer))
+
+    def _measure(self, part: Part, way: Way, longer: int) -> Answer:
+        plan = self._plan
+        how = {"steps": plan.steps * longer, "workers": plan.workers, "epochs": plan.epochs, "simulate_device": plan.simulated}
+        arguments = {**self._place(part), "state": way.state, **how}
+        done = self._bench.run(part, "loops:measure", arguments, seconds=_RUN)
+        if not isinstance(done.answer, dict):
+            raise _Unanswered(f"the run of the program {part} ended without a result: {done.failure}")
+        return done.answer
+
+    def _place(self, part: Part) -> dict[str, Any]:
+        target = self._targets[part]
+        return {"path": self._bench.path(part), "root": self._bench.folder(part), "function": target.function, "row": target.row}
+
+
+def _weight(verdict: Verdict) -> int:
+    """How much a verdict says."""
+    if verdict.outcome in _SETTLED:
+        return 4
+    return (0 if verdict.outcome is Outcome.INCONCLUSIVE else 2) + bool(verdict.readings)

@@ -1,0 +1,237 @@
+"""The verdict on a loop from what was measured of it; pure, nothing is run here.
+
+- The program before is run twice. What does not repeat is not compared; where nothing repeats the verdict is *inconclusive*.
+- An exception that only the program after raises, and a result, a printed text or a state of the random generators that differs, is a *regression*.
+  Two things are none. Numbers that agree but for rounding, where the fix says that numerics may change or only turns gradients off: other kernels run
+  then. And other numbers from a fix that says so and does what it should (a recurrent state that is cut off learns something else): that is for the
+  author to judge, so it is *inconclusive*.
+- Where the symptom was shown before and stays, the verdict is *inconclusive*: another line may keep the same things. It is *no effect* only where the
+  symptom was not shown, the row of the finding was reached, and nothing that could have shown it was stood in for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.finding import Safety
+from oomlint.verify.case import Fidelity, Outcome, Verdict
+from oomlint.verify.criteria import amount
+from oomlint.verify.recipes.loops_same import compare
+from oomlint.verify.recipes.loops_signals import Ask, Kind, reading, seen, timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from oomlint.verify.case import Case
+    from oomlint.verify.recipes.loops_same import Behaviour
+    from oomlint.verify.recipes.loops_signals import Plan, Seen
+
+    Answer = Mapping[str, Any]
+
+NEW_FAILURE: Final = "the program after raises"
+_LEARNS: Final = frozenset({"OOM206", "OOM212"})  # an unsafe fix of these changes what is computed on purpose
+_KERNELS: Final = frozenset({"OOM204"})  # without gradients torch may choose other kernels
+_GRAPHS: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM204", "OOM205", "OOM212", "OOM213"})
+_HARMLESS: Final = frozenset(
+    {"PIL", "colorama", "cv2", "hydra", "loguru", "matplotlib", "mlflow", "omegaconf", "pandas", "rich", "scipy", "seaborn"}
+    | {"sklearn", "tensorboard", "tensorboardX", "termcolor", "tqdm", "visdom", "wandb", "yaml"}
+)  # stand-ins for these hide no growth of tensors
+_ROW: Final = re.compile(r"\b(?:line|row) \d+|:\d+\b")
+_TWICE: Final = "backward through the graph a second time"
+_THOUSAND: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to call the function that holds the loop, as the search found it."""
+
+    state: Any
+    whole: bool = True
+    assumed: tuple[str, ...] = ()
+    stubbed: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, answer: Answer) -> Way:
+        """From what loops:find has given back."""
+        assumed, stubbed, skipped = (tuple(str(item) for item in answer.get(name) or ()) for name in ("assumed", "stubbed", "skipped"))
+        return cls(answer.get("state"), bool(answer.get("whole", True)), assumed, stubbed, skipped)
+
+    @property
+    def doubtful(self) -> str:
+        """A library that was stood in for and may have hidden the symptom; empty where there is none."""
+        return next((name for name in self.stubbed if name.strip("` ").split(".")[0].split(":")[0] not in _HARMLESS), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What was measured: the program before, twice, and the program after, if there is one."""
+
+    first: Answer
+    second: Answer | None = None
+    after: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a run has to do before its silence says something."""
+
+    graphs: bool = False  # the program nowhere turns gradients off: some graph is recorded
+
+
+def judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected = Expected()) -> Verdict:
+    """The verdict, with its evidence."""
+    verdict = _judge(case, plan, way, runs)
+    if verdict.outcome in {Outcome.NO_EFFECT, Outcome.NOT_SHOWN}:
+        missing = _missing(case.code, runs.first, expected)
+        if missing:
+            verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=missing)
+    stubs = tuple(name if ":" in name else f"{name}: stood in for" for name in way.stubbed)
+    return replace(
+        verdict,
+        fidelity=Fidelity.SYNTHETIC if way.whole else Fidelity.SLICED,
+        assumptions=(*way.assumed, *verdict.assumptions),
+        left_out=(*way.skipped, *stubs, *verdict.left_out),
+    )
+
+
+def _judge(case: Case, plan: Plan, way: Way, runs: Runs) -> Verdict:
+    failed = _failure(runs.first)
+    if failed:
+        return _after_failure(case, failed, runs)
+    if runs.first.get("reached") is False:
+        return Verdict(Outcome.INCONCLUSIVE, "the row of the finding was not reached")
+    if runs.after is None or runs.second is None:
+        return _symptom(plan, way, runs.first)
+    failed = _new_failure(runs.first, runs.after)
+    if failed:
+        return Verdict(Outcome.REGRESSED, f"{NEW_FAILURE} {failed}")
+    behaviour = compare(runs.first, runs.second, runs.after)
+    found = seen(plan, runs.first, runs.after)
+    return replace(_compared(case, way, found, behaviour), left_out=behaviour.left_out, **_evidence(plan, found, runs.first, runs.after))
+
+
+def _missing(code: str, answer: Answer, expected: Expected) -> str:
+    """What did not happen in a run that shows nothing, though the finding speaks of it; empty where all did."""
+    if code in _GRAPHS and expected.graphs and not any(answer.get("saved_bytes") or ()):
+        return "no graph was recorded on synthesised data"
+    if code == "OOM209" and not any(answer.get("copied_bytes") or ()):
+        return "nothing was seen to be copied on synthesised data"
+    if code in {"OOM207", "OOM124"} and "processes" in answer and not any(answer["processes"]):
+        return "no worker was started"
+    return ""
+
+
+def _failure(answer: Answer) -> str:
+    """The exception that ended a run; empty where it came to its end."""
+    if answer.get("ok"):
+        return ""
+    if not answer.get("exception"):
+        return "nothing, but the loop takes no step"
+    return " ".join(str(answer["exception"]).split())
+
+
+def _new_failure(before: Answer, after: Answer) -> str:
+    """An exception that only the program after raises; a statement that could not be run is passed over in both. Rows may differ."""
+    ended = _failure(after)
+    if ended:
+        return ended
+    known = {_ROW.sub("", str(item)) for item in before.get("failures") or ()}
+    return next((" ".join(str(item).split()) for item in after.get("failures") or () if _ROW.sub("", str(item)) not in known), "")
+
+
+def _after_failure(case: Case, failed: str, runs: Runs) -> Verdict:
+    """A program that fails before the fix: for a state that drags its graph along, that is the symptom."""
+    if case.code == "OOM212" and _TWICE in failed:
+        if runs.after is None:
+            return Verdict(Outcome.SHOWN, f"the second step raises {failed}")
+        if not _failure(runs.after):
+            return Verdict(Outcome.CONFIRMED, f"the second step raises {failed} before; all steps run after")
+    return Verdict(Outcome.INCONCLUSIVE, f"the loop does not run on synthesised data: {failed}")
+
+
+# -- no fix ------------------------------------------------------------------------------------------------------------
+
+
+def _symptom(plan: Plan, way: Way, answer: Answer) -> Verdict:
+    found = seen(plan, answer, None)
+    evidence = _evidence(plan, found, answer, None)
+    shown = [item for item in found if item.shows]
+    if shown:
+        return Verdict(Outcome.SHOWN, f"{shown[0].words}{_thousand(shown[0])}", **evidence)
+    outcome, reason = _silent(way, found)
+    return Verdict(Outcome.NOT_SHOWN if outcome is Outcome.NO_EFFECT else outcome, reason, **evidence)
+
+
+def _thousand(item: Seen) -> str:
+    if item.signal.kind not in {Kind.DELTA, Kind.LEVEL}:
+        return ""
+    total = amount(item.growth.before.a_step * _THOUSAND, item.signal.unit)
+    return f": {total} in {_THOUSAND} {item.per}s on this synthesised data"
+
+
+# -- with a fix --------------------------------------------------------------------------------------------------------
+
+
+def _compared(case: Case, way: Way, found: Sequence[Seen], behaviour: Behaviour) -> Verdict:
+    if behaviour.same is None:
+        return Verdict(Outcome.INCONCLUSIVE, behaviour.words)
+    shown = [item for item in found if item.shows]
+    mended = bool(shown) and all(item.mended for item in shown)
+    note = ""
+    if not behaviour.same:
+        unsafe = case.finding.fix is None or case.finding.fix.safety is not Safety.SAFE
+        if behaviour.rounding and (unsafe or case.code in _KERNELS):
+            note = "; the results agree to 5 digits, not to the last bit"
+        elif mended and unsafe and case.code in _LEARNS:
+            return Verdict(Outcome.INCONCLUSIVE, f"{shown[0].words}; whether what else changes is meant is for you to say: {behaviour.words}")
+        else:
+            return Verdict(Outcome.REGRESSED, behaviour.words)
+    if not shown:
+        outcome, reason = _silent(way, found)
+        return Verdict(outcome, f"{reason}{note}")
+    worse = next((item for item in found if item.signal.ask is Ask.ALSO and item.signal.unit == "bytes" and item.worse), None)
+    if worse is not None and mended:
+        return Verdict(Outcome.INCONCLUSIVE, f"{shown[0].words}, but {worse.words}")
+    if mended:
+        return Verdict(Outcome.CONFIRMED, f"{shown[0].words}{note}")
+    stays = next(item for item in shown if not item.mended)
+    if stays.signal.ask is Ask.EASE and not stays.worse:
+        return Verdict(Outcome.NO_EFFECT, f"what is kept is as large as what it is cut from here: {stays.words}{note}")
+    end = "lessens it and does not end it" if stays.growth.eased else "does not end it"
+    return Verdict(Outcome.INCONCLUSIVE, f"the fix {end}: {stays.words}; another line may keep the same things")
+
+
+def _silent(way: Way, found: Sequence[Seen]) -> tuple[Outcome, str]:
+    """What it means that nothing was shown."""
+    if not any(item.growth.before.enough for item in found):
+        return Outcome.INCONCLUSIVE, "the loop took too few steps to tell" if found else "what the finding speaks of could not be measured here"
+    if any(item.signal.ask is not Ask.ALSO and item.growth.before.hints for item in found):
+        return Outcome.INCONCLUSIVE, "something is kept in a few steps, too few to tell whether it grows"
+    nothing = "nothing grows from step to step" if found[0].signal.kind is not Kind.EACH else "no step saves anything for backward"
+    if way.doubtful:
+        return Outcome.INCONCLUSIVE, f"{nothing}, but {way.doubtful.split(':')[0]} was stood in for and may have hidden it"
+    return Outcome.NO_EFFECT, f"{nothing} before the fix"
+
+
+# -- evidence ----------------------------------------------------------------------------------------------------------
+
+
+def _evidence(plan: Plan, found: Sequence[Seen], before: Answer, after: Answer | None) -> dict[str, Any]:
+    """Readings and curves, the one that decides first."""
+    under = ", ".join(
+        text
+        for text in (
+            "simulated device" if plan.simulated else "",
+            f"{plan.workers} workers" if plan.workers else "",
+            f"{plan.epochs} epochs" if plan.epochs > 1 else "",
+        )
+        if text
+    )
+    ordered = sorted(found, key=lambda item: not item.shows)
+    return {
+        "readings": tuple(reading(item, under) for item in ordered),
+        "timelines": tuple(timeline(plan, item, before, after) for item in ordered[:3]),
+    }

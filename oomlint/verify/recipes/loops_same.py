@@ -1,0 +1,84 @@
+"""Whether a loop did the same before and after: its result, what it printed, its exceptions and the state of the random generators."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.criteria import close, close_text, first_difference, same
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Answer = Mapping[str, Any]  # of loops:measure
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How two runs compare."""
+
+    same: bool | None  # ``None`` where the program before does not repeat itself
+    words: str = ""  # the first difference
+    rounding: bool = False  # they differ, by no more than another order of the same arithmetic does
+    left_out: tuple[str, ...] = ()  # what was not compared
+
+
+_GRAPH: Final = re.compile(r", (?:grad_fn=<\w+>|requires_grad=True)")
+_TIMES: Final = "numbers in the printed text were not compared: they differ between two runs of the same program"
+
+
+def compare(first: Answer, second: Answer, after: Answer) -> Behaviour:
+    """Compare a run of the program after with one before; two runs before say what repeats at all."""
+    old, again, new = (parts(item) for item in (first, second, after))
+    shared = [name for name in old if name in new or not _is_local(name)]
+    shared += [name for name in new if name not in old and not _is_local(name)]
+    one, two, three = ([item.get(name, f"{name}: nothing") for name in shared] for item in (old, again, new))
+    result = same(one, two, three, "the result")
+    if result.same is None:
+        return Behaviour(None, result.words)
+    tail = same([str(first.get("generators"))], [str(second.get("generators"))], [str(after.get("generators"))], "the state of the random generators")
+    if tail.same is None:
+        return Behaviour(None, tail.words)
+    printed, reprinted, text = (_text(item) for item in (first, second, after))
+    repeats = _said(first) == _said(second) or printed == reprinted
+    if not repeats and not close_text(printed, reprinted, tolerance=math.inf):
+        return Behaviour(None, "the printed text differs between two runs of the same program")
+    left_out = () if repeats else (_TIMES,)
+    if not tail.same:
+        return Behaviour(same=False, words="the random generators end in another state", left_out=left_out)
+    spoken = _said(first) == _said(after) or (printed == text if repeats else close_text(printed, text, tolerance=math.inf))
+    if result.same and spoken:
+        return Behaviour(same=True, left_out=left_out)
+    words = result.words or f"the printed text differs: {first_difference(printed.splitlines(), text.splitlines())}"
+    near = (result.same or _near(first, after, shared)) and (spoken or close_text(printed, text))
+    return Behaviour(same=False, words=words, rounding=near, left_out=left_out)
+
+
+def parts(answer: Answer) -> dict[str, str]:
+    """The lines of a result, "name: digest (description)", by name."""
+    found = answer.get("result") or []
+    return {str(item).partition(": ")[0]: str(item) for item in (found if isinstance(found, list) else [found])}
+
+
+def _is_local(name: str) -> bool:
+    """Whether a part is a variable of the function: a fix may do without it, or need another."""
+    return name.startswith("`") and name != "`self`"
+
+
+def _said(answer: Answer) -> str:
+    return str((answer.get("printed") or {}).get("digest"))
+
+
+def _text(answer: Answer) -> str:
+    """What was printed. That a tensor has a graph is shown with it, and is what a fix is to change."""
+    return _GRAPH.sub("", str((answer.get("printed") or {}).get("text") or ""))
+
+
+def _near(first: Answer, after: Answer, shared: list[str]) -> bool:
+    old, new = first.get("numbers_by"), after.get("numbers_by")
+    if isinstance(old, dict) and isinstance(new, dict):
+        return all(close(old.get(name, []), new.get(name, [])) for name in shared)
+    old, new = first.get("numbers"), after.get("numbers")
+    return isinstance(old, list) and isinstance(new, list) and bool(old) and close(old, new)

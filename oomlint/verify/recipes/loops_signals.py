@@ -1,0 +1,198 @@
+"""What each rule on loops says that grows, read from what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.case import Reading, Timeline
+from oomlint.verify.criteria import BENIGN, Growth, Rate, amount, differences, growth, rate, slope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Answer = Mapping[str, Any]  # of loops:measure
+
+
+class Kind(Enum):
+    """How a column of a measurement is to be read."""
+
+    DELTA = auto()  # differences from step to step
+    LEVEL = auto()  # how many there are after each step
+    EACH = auto()  # what one step takes; it counts where it is not 0
+    SLOPE = auto()  # what one step takes; it counts where a step takes more than the one before
+
+
+class Ask(Enum):
+    """What a quantity has to do with the symptom."""
+
+    END = auto()  # it shows the symptom; a fix ends it
+    EASE = auto()  # it shows the symptom; a fix makes it less
+    ALSO = auto()  # it shows nothing by itself; it must not get more
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A quantity of a measurement, and what it says."""
+
+    column: str
+    name: str
+    unit: str
+    kind: Kind = Kind.DELTA
+    ask: Ask = Ask.END
+    limit: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the loop of a rule is run, and what is looked at; what decides comes first."""
+
+    signals: tuple[Signal, ...]
+    steps: int = 12
+    epochs: int = 1
+    workers: int = 0
+    simulated: bool = False  # with a pretended accelerator
+
+    @property
+    def warm_up(self) -> int | None:
+        """Deltas to leave out, where the epochs are what is counted: an epoch is one delta then."""
+        return 2 if self.epochs > 1 else None
+
+
+_NODES: Final = Signal("nodes", "autograd nodes", "nodes")
+_STORAGES: Final = Signal("storages", "live tensors", "storages")
+_BYTES: Final = Signal("storage_bytes", "bytes of tensors", "bytes")
+_OBJECTS: Final = Signal("python_bytes", "bytes of Python objects", "bytes", limit=BENIGN)
+_DEVICE: Final = Signal("device_bytes", "bytes on the device", "bytes")
+
+_STARTED: Final = Signal("processes", "worker processes started", "processes", Kind.LEVEL)
+
+
+def _also(*signals: Signal) -> tuple[Signal, ...]:
+    return tuple(Signal(item.column, item.name, item.unit, item.kind, Ask.ALSO, item.limit) for item in signals)
+
+
+# What is kept besides a graph, such as detached outputs in a list, is kept on purpose: the graph is what these rules speak of.
+_KEPT: Final = Plan((_NODES, *_also(_BYTES, _STORAGES)))
+_HELD: Final = Plan((_BYTES, _STORAGES, _OBJECTS, *_also(_NODES)))
+
+PLANS: Final[Mapping[str, Plan]] = {
+    "OOM123": Plan((Signal("loaders", "loaders built", "loaders", Kind.LEVEL), *_also(_STARTED)), steps=10, workers=2),
+    "OOM124": Plan((_STARTED, *_also(Signal("iterators", "passes begun", "passes", Kind.LEVEL))), steps=10, workers=2),
+    "OOM201": _KEPT,
+    "OOM202": _KEPT,
+    "OOM203": _KEPT,
+    "OOM204": Plan((Signal("saved_bytes", "bytes saved for backward", "bytes", Kind.EACH), *_also(_NODES, _STORAGES))),
+    "OOM205": _KEPT,
+    "OOM206": Plan((_STORAGES, _OBJECTS, *_also(_BYTES, _NODES)), steps=2, epochs=9),
+    "OOM207": Plan((Signal("descriptors", "open descriptors", "descriptors", Kind.LEVEL), *_also(_STORAGES, _BYTES)), workers=2),
+    "OOM208": Plan(
+        (Signal("storage_bytes", "bytes of tensors", "bytes", ask=Ask.EASE), Signal("python_bytes", "bytes of arrays", "bytes", ask=Ask.EASE, limit=BENIGN))
+    ),
+    "OOM209": Plan((Signal("copied_bytes", "copied bytes", "bytes", Kind.SLOPE),)),
+    "OOM211": _HELD,
+    "OOM212": _KEPT,
+    "OOM213": _KEPT,
+    "OOM215": _HELD,
+    "OOM216": _HELD,
+    "OOM217": _HELD,
+    "OOM219": _HELD,
+    "OOM220": Plan((_DEVICE, *_also(_NODES)), simulated=True),
+}
+
+
+def columns(answer: Answer, plan: Plan, signal: Signal) -> list[float]:
+    """The values of one quantity; an epoch is one of them where epochs are counted. Empty where it was not measured."""
+    deltas = answer.get("deltas") or {}
+    values = [float(item) for item in (answer.get(signal.column) or deltas.get(signal.column) or ())]
+    if plan.epochs > 1 and len(values) > plan.epochs and signal.kind is Kind.DELTA:
+        size = len(values) // plan.epochs
+        return [sum(values[start : start + size]) for start in range(0, size * plan.epochs, size)]
+    return values
+
+
+def read(plan: Plan, signal: Signal, before: Answer, after: Answer | None) -> Growth | None:
+    """How a quantity grows. ``None`` where it was not measured."""
+    old = columns(before, plan, signal)
+    new = columns(after, plan, signal) if after is not None else []
+    if not old or (after is not None and not new):
+        return None
+    match signal.kind:
+        case Kind.DELTA:
+            warm_up = {} if plan.warm_up is None else {"warm_up": plan.warm_up}
+            return growth(signal.name, signal.unit, old, new if after is not None else None, limit=signal.limit, **warm_up)
+        case Kind.LEVEL:
+            return growth(signal.name, signal.unit, differences(old), differences(new) if after is not None else None, limit=signal.limit)
+        case Kind.EACH:
+            return Growth(signal.name, signal.unit, rate(old), rate(new) if after is not None else None, signal.limit)
+        case Kind.SLOPE:
+            return Growth(signal.name, signal.unit, slope(old), slope(new) if new else (Rate(0.0, enough=True) if after is not None else None), signal.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One signal with what came of it."""
+
+    signal: Signal
+    growth: Growth
+    per: str = "step"
+
+    @property
+    def shows(self) -> bool:
+        """Whether it shows the symptom."""
+        return self.signal.ask is not Ask.ALSO and self.growth.shown
+
+    @property
+    def mended(self) -> bool:
+        """Whether the fix did with it what it should."""
+        return self.growth.eased if self.signal.ask is Ask.EASE else self.growth.ended
+
+    @property
+    def worse(self) -> bool:
+        """Whether it grows more after the fix."""
+        after = self.growth.after
+        return after is not None and after.enough and after.a_step > max(self.growth.before.a_step, self.growth.limit)
+
+    @property
+    def words(self) -> str:
+        """For example: autograd nodes grow by 5 a step before, by 0 after."""
+        signal, before, after = self.signal, self.growth.before, self.growth.after
+        value = amount(before.a_step, signal.unit)
+        then = "" if after is None else amount(after.a_step, signal.unit)
+        match signal.kind:
+            case Kind.EACH:
+                return f"a step saves {value} for backward{f' before, {then} after' if then else ''}"
+            case Kind.SLOPE:
+                text = f"each step copies {value} more than the one before it" if before.a_step > 0 else "no step copies more than the one before it"
+                return text if after is None else f"{text}; after the fix {f'{then} more' if after.a_step > 0 else 'no more'}"
+            case _:
+                text = f"{self.growth.name} grow by {value} {'an' if self.per == 'epoch' else 'a'} {self.per}"
+                return text if after is None else f"{text} before, by {then} after"
+
+
+def seen(plan: Plan, before: Answer, after: Answer | None) -> tuple[Seen, ...]:
+    """All signals that were measured."""
+    per = "epoch" if plan.epochs > 1 else "step"
+    found = ((signal, read(plan, signal, before, after)) for signal in plan.signals)
+    return tuple(Seen(signal, item, per) for signal, item in found if item is not None)
+
+
+def reading(item: Seen, under: str) -> Reading:
+    """For the report."""
+    unit = item.signal.unit
+    after = item.growth.after
+    return Reading(f"{item.growth.name} a {item.per}", unit, (item.growth.before.a_step,), () if after is None else (after.a_step,), under)
+
+
+def timeline(plan: Plan, item: Seen, before: Answer, after: Answer | None) -> Timeline:
+    """How it adds up over the steps."""
+    old = _curve(item.signal, columns(before, plan, item.signal))
+    new = _curve(item.signal, columns(after, plan, item.signal)) if after is not None else ()
+    return Timeline(item.growth.name, item.signal.unit, item.per, old, new)
+
+
+def _curve(signal: Signal, values: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    heights = accumulate(values) if signal.kind is Kind.DELTA else values
+    return tuple((float(step), float(height)) for step, height in enumerate(heights, 1))

@@ -1,0 +1,261 @@
+"""Which dataset or function of the program a finding is about, and what the program is known to pass to it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.memory.construction import constructions_of
+from oomlint.memory.datasets import datasets_of
+from oomlint.memory.loaders import evaluator_of, loaders_of
+from oomlint.model import names
+from oomlint.model.values import ClassRef, Const, Instance, is_usual
+from oomlint.source import SourceError
+from oomlint.verify.case import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from oomlint.finding import Place
+    from oomlint.model.project import Module
+    from oomlint.model.values import Frame
+    from oomlint.syntax.walk import Scope
+    from oomlint.verify.bench import Bench
+
+MOST: Final = 4  # datasets that are tried
+PLAIN: Final = (str, int, float, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A class or a function of a file. ``known`` holds arguments that the program is known to pass."""
+
+    path: str
+    name: str  # dotted
+    known: dict[str, Any] = field(default_factory=dict, compare=False)
+
+
+def datasets(bench: Bench) -> list[Subject]:
+    """Datasets that a finding can be about, the likeliest first."""
+    found: dict[tuple[str, str], Subject] = {}
+    for ref in _classes(bench):
+        key = (ref.module.path, ref.scope.qualname)
+        if key not in found and "<" not in key[1] and not _local(ref.scope):
+            found[key] = Subject(*key, known_of(bench, ref))
+        if len(found) >= MOST:
+            break
+    return list(found.values())
+
+
+def functions(bench: Bench) -> list[Subject]:
+    """Functions that a finding stands in, the innermost first that can be called from outside."""
+    found: dict[tuple[str, str], Subject] = {}
+    for place in _places(bench, related=False):
+        for module, scope in _around(bench, place):
+            if scope.is_function and scope.name and not _local(scope) and not _of_dataset(bench, module, scope):
+                key = (module.path, scope.qualname)
+                found.setdefault(key, Subject(*key, _passed(bench, module, scope, evaluator_of(bench.project).calls.frames(module, scope))))
+    return list(found.values())
+
+
+def _of_dataset(bench: Bench, module: Module, scope: Scope) -> bool:
+    """Whether it runs when a dataset is made or read: that is looked at as a whole."""
+    return scope.name.startswith("__") and scope.parent is not None and scope.parent.is_class and constructions_of(bench.project).is_dataset(ClassRef(module, scope.parent))
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+def _places(bench: Bench, *, related: bool = True) -> Iterator[Place]:
+    finding = bench.case.finding
+    yield finding.place
+    if finding.fix:
+        for edit in finding.fix.edits:
+            yield edit.place
+    if related:
+        yield from finding.related
+
+
+def _around(bench: Bench, place: Place) -> list[tuple[Module, Scope]]:
+    """Classes and functions around a place, the innermost first."""
+    try:
+        module = bench.project.module(place.path)
+    except SourceError:
+        return []
+    found = []
+    for scope in module.walk.scopes:
+        if scope.parent is None:
+            continue
+        span = module.place(scope.node)
+        if span.cell == place.cell and span.row <= place.row <= span.end_row:
+            found.append((span.row, module, scope))
+    return [(module, scope) for _, module, scope in sorted(found, key=lambda item: -item[0])]
+
+
+def _classes(bench: Bench) -> Iterator[ClassRef]:
+    """Classes of datasets. The first way that leads to any decides: a class that only may be meant is no witness."""
+    own = list(_places(bench, related=False))
+    every = list(_places(bench))
+    ways: tuple[Callable[[], Iterator[ClassRef]], ...] = (
+        lambda: _standing(bench, own[:1]),
+        lambda: (ref for place in own[:1] for ref in _loaded(bench, place)),
+        lambda: _standing(bench, own),
+        lambda: (ref for place in own for module, scope in _around(bench, place) if scope.is_function for ref in _users(bench, module, scope, 2)),
+        lambda: _standing(bench, every),
+        lambda: (ref for place in every for ref in _loaded(bench, place)),
+        lambda: (ref for place in every for ref in _named(bench, place)),
+    )
+    for way in ways:
+        found = list(way())
+        if found:
+            yield from found
+            return
+
+
+def _standing(bench: Bench, places: list[Place]) -> Iterator[ClassRef]:
+    """Datasets around places."""
+    constructions = constructions_of(bench.project)
+    for place in places:
+        for module, scope in _around(bench, place):
+            if scope.is_class:
+                yield from constructions.datasets(ClassRef(module, scope))
+
+
+def _loaded(bench: Bench, place: Place) -> Iterator[ClassRef]:
+    """Datasets of the loader that is made at a place."""
+    try:
+        module = bench.project.module(place.path)
+    except SourceError:
+        return
+    loaders, datasets = loaders_of(bench.project), datasets_of(bench.project)
+    for loader in loaders.of(module):
+        span = module.place(loader.call)
+        if span.cell != place.cell or not span.row <= place.row <= span.end_row:
+            continue
+        for use in loaders.uses(loader):
+            waiting = datasets.of(loaders, loader, use.frame)
+            while waiting:
+                one = waiting.pop(0)
+                if one.instance is not None and not one.inner:
+                    yield one.instance.cls
+                waiting.extend(one.inner)
+
+
+def _users(bench: Bench, module: Module, scope: Scope, depth: int) -> Iterator[ClassRef]:
+    """Datasets that call a function, directly or through others, or that are made by it or from what it returns."""
+    constructions = constructions_of(bench.project)
+    for site in evaluator_of(bench.project).calls.sites(module, scope):
+        here: Scope | None = site.scope
+        inside = False
+        while here is not None:
+            if here.is_class:
+                inside = True
+                yield from constructions.datasets(ClassRef(site.module, here))
+            here = here.parent
+        if not inside:
+            yield from _made_in(bench, site.module, site.scope)
+            if depth and site.scope.is_function:
+                yield from _users(bench, site.module, site.scope, depth - 1)
+    yield from _made_in(bench, module, scope)
+
+
+def _made_in(bench: Bench, module: Module, scope: Scope) -> Iterator[ClassRef]:
+    """Datasets that a function makes."""
+    evaluator, constructions = evaluator_of(bench.project), constructions_of(bench.project)
+    for call in scope.calls:
+        if names.last_name(call.func)[:1].isupper():
+            for alternative in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))[:2]:
+                if isinstance(alternative.value, ClassRef) and constructions.is_dataset(alternative.value):
+                    yield alternative.value
+
+
+def _named(bench: Bench, place: Place) -> Iterator[ClassRef]:
+    """Datasets of a file that a message speaks of by name."""
+    try:
+        module = bench.project.module(place.path)
+    except SourceError:
+        return
+    words = {part for text in (bench.case.finding.message, place.message) for part in text.replace("`", " ` ").replace(".", " ").split()}
+    for scope in module.walk.scopes:
+        if scope.is_class and scope.name in words:
+            yield from constructions_of(bench.project).datasets(ClassRef(module, scope))
+
+
+def _local(scope: Scope) -> bool:
+    here = scope.parent
+    while here is not None:
+        if here.is_function:
+            return True
+        here = here.parent
+    return False
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+def known_of(bench: Bench, ref: ClassRef) -> dict[str, Any]:
+    """Arguments of the constructor that the program is known to pass, where all that is known agrees or one is usual."""
+    evaluator = evaluator_of(bench.project)
+    init = evaluator.method(Instance(ref, None), "__init__")
+    if init is None:
+        return {}
+    frames = []
+    for instance in evaluator.calls.instances(ref.module, ref.scope):
+        frame = evaluator.init_frame(instance) if instance.cls.scope is ref.scope else None
+        if frame is not None:
+            frames.append(frame)
+    return _passed(bench, init.module, init.scope, frames)
+
+
+def _passed(bench: Bench, module: Module, scope: Scope, frames: list[Frame]) -> dict[str, Any]:
+    del module
+    evaluator = evaluator_of(bench.project)
+    skipped = 1 if names.is_method(scope) else 0
+    known: dict[str, Any] = {}
+    for parameter in names.parameters(scope)[skipped:]:
+        for frame in frames[:4]:
+            if frame.bound is None:
+                continue
+            values = [one for one in evaluator.parameter(parameter.name.value, (), frame) if isinstance(one.value, Const) and not one.reach and is_usual(one.picks)]
+            value = values[0].value.value if values and isinstance(values[0].value, Const) else None
+            # `None` and texts with it come of options that somebody has to give.
+            if value is not None and isinstance(value, PLAIN) and "None" not in str(value):
+                known.setdefault(parameter.name.value, value)
+                break
+    return known
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def statement(bench: Bench, place: Place) -> list[int]:
+    """Rows of the innermost statement at a place: of one with a body, those before it. Empty in a notebook, whose rows are its cells'."""
+    if place.cell:
+        return []
+    try:
+        tree = ast.parse(bench.case.source(Part.BEFORE, place.path).text)
+    except (SourceError, SyntaxError, ValueError):
+        return []
+    found: list[int] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= place.row <= (node.end_lineno or node.lineno):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
+            if place.row <= last or last < node.lineno:
+                found = list(range(node.lineno, max(last, node.lineno) + 1))
+    return found
+
+
+def workers(bench: Bench, part: Part) -> int | None:
+    """The number of workers at the places of the edits: the integer that stands there."""
+    finding = bench.case.finding
+    for edit in finding.fix.edits if finding.fix else ():
+        if part is Part.AFTER and edit.content.strip().isdecimal():
+            return int(edit.content)
+        if part is Part.BEFORE:
+            lines = bench.case.source(part, edit.place.path).text.splitlines()
+            text = lines[edit.place.row - 1][edit.place.column - 1 : edit.place.end_column - 1] if edit.place.row == edit.place.end_row and not edit.place.cell else ""
+            if text.strip().isdecimal():
+                return int(text)
+    return None

@@ -1,0 +1,265 @@
+"""Takes findings through their verification: a case each, the recipes that know its rule, and the verdict."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from oomlint.config import load_settings
+from oomlint.finding import Safety
+from oomlint.model.project import Project
+from oomlint.registry import catalogue
+from oomlint.source import SourceError, apply_edits, read_source
+from oomlint.verify.bench import Bench
+from oomlint.verify.case import Case, Outcome, Part, Verdict
+from oomlint.verify.jobs import Job
+from oomlint.verify.targets import spot
+from oomlint.verify.tree import Base, Trees
+from oomlint.verify.workshop import Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import ModuleType
+
+    from oomlint.config import Settings
+    from oomlint.finding import Edit, Finding
+    from oomlint.verify.bench import Options
+
+_ARGUMENTS: Final = frozenset({"OOM101", "OOM102", "OOM103", "OOM104", "OOM105"})  # of one call: each raises before the next is looked at
+_GRAPHS: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM205", "OOM213"})  # of one function: each keeps the graph that the next keeps
+_PREPARATION: Final = 60.0  # seconds for what makes the project's data
+_DECISIVE: Final = frozenset({Outcome.CONFIRMED, Outcome.REGRESSED, Outcome.SHOWN})
+_RECIPES: Final = ("command", "datasets", "functions", "loops", "calls")  # the most faithful first
+
+
+class Store(Protocol):
+    """Verdicts of earlier runs."""
+
+    def get(self, case: Case) -> Verdict | None:
+        """The verdict on the same contents, if there is one."""
+
+    def put(self, case: Case, verdict: Verdict) -> None:
+        """Keep a verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all cases of a project share.
+
+    ``elsewhere`` gives those of another project, which lies in this one and has settings of its own.
+    """
+
+    root: str
+    settings: Settings
+    options: Options
+    python: str
+    unsandboxed: bool = False
+    keep: str | None = None  # a folder in which the trees of all cases stay
+    elsewhere: Callable[[Settings, str], Surroundings] | None = field(default=None, compare=False)
+
+
+def cases_of(findings: Sequence[Finding], root: str, *, nested: bool = False) -> Iterator[Case]:
+    """A case for every finding that came of a rule. Fixes that are advice count as none.
+
+    With ``nested`` a file belongs to the project of the settings file that is nearest to it, and a mend by hand that those settings name stands in where
+    there is no fix to apply. Raises ConfigError for settings that cannot be used.
+    """
+    for finding in findings:
+        if finding.code is not None:
+            settings, home = nearest(os.path.dirname(finding.place.path)) if nested else (None, root)
+            if home != root and not home.startswith(os.path.join(root, "")):
+                settings, home = None, root  # it lies outside
+            yield _case(finding, findings, home, settings)
+
+
+@cache
+def nearest(folder: str) -> tuple[Settings, str]:
+    """The settings that hold in a folder, and the root of its project."""
+    settings, root = load_settings(None, False, Path(folder), [code for code, _ in catalogue()])  # noqa: FBT003 - its own signature
+    return settings, str(root)
+
+
+def verdicts(
+    cases: Iterable[Case], surroundings: Surroundings, store: Store | None = None, begin: Callable[[Case], None] | None = None
+) -> Iterator[tuple[Case, Verdict]]:
+    """Verify case by case. ``begin`` is told of each before it starts. Raises WorkshopError where no job can be run.
+
+    Nothing is started where the store knows all verdicts.
+    """
+    with ExitStack() as stack:
+        projects = _Projects(surroundings, stack)
+        for case in cases:
+            if begin is not None:
+                begin(case)
+            verdict = _trivial(case) or (store.get(case) if store else None)
+            if verdict is None:
+                verdict = projects.of(case).verify(case)
+                if store is not None:
+                    store.put(case, verdict)
+            yield case, verdict
+
+
+class _Projects:
+    """The projects of a run, and a workshop for each of their interpreters. Each is made for the first case that needs it."""
+
+    def __init__(self, surroundings: Surroundings, stack: ExitStack) -> None:
+        self._surroundings = surroundings
+        self._stack = stack
+        self._workshops: dict[str, Workshop] = {}
+        self._runners: dict[str, _Runner] = {}
+
+    def of(self, case: Case) -> _Runner:
+        """The project of a case."""
+        if case.root not in self._runners:
+            around = self._surroundings
+            if case.root != around.root:
+                settings, _ = nearest(case.root)
+                around = around.elsewhere(settings, case.root) if around.elsewhere else replace(around, root=case.root, settings=settings)
+            if around.python not in self._workshops:
+                self._workshops[around.python] = self._stack.enter_context(Workshop(around.python, unsandboxed=around.unsandboxed))
+            keep = around.keep and os.path.join(around.keep, os.path.relpath(case.root, self._surroundings.root))
+            base = self._stack.enter_context(Base(case.root, keep))
+            self._runners[case.root] = _Runner(around, self._workshops[around.python], base)
+        return self._runners[case.root]
+
+
+class _Runner:
+    def __init__(self, surroundings: Surroundings, workshop: Workshop, base: Base) -> None:
+        self._surroundings = surroundings
+        self._workshop = workshop
+        self._base = base
+        self._project = Project(surroundings.root, surroundings.settings, {})
+        self._unprepared = self._prepare(surroundings.options.prepare)
+
+    def verify(self, case: Case) -> Verdict:
+        start = time.monotonic()
+        with Trees(self._base, case.changes) as trees:
+            bench = Bench(case, self._project, self._surroundings.settings, self._surroundings.options, self._workshop, trees)
+            verdict = asked(bench)
+        return replace(verdict, seconds=time.monotonic() - start, left_out=(*self._unprepared, *verdict.left_out))
+
+    def _prepare(self, command: str | None) -> tuple[str, ...]:
+        """Run the user's command that makes what the project needs, such as its data, in the copy. What went wrong, if anything did."""
+        if not command:
+            return ()
+        limits = replace(self._surroundings.options.limits, seconds=_PREPARATION)
+        done = self._workshop.run(Job("scripts:prepare", {"command": command}, self._base.folder, limits))
+        status = (done.answer or {}).get("status")
+        cause = done.failure if done.answer is None else f"it exits with {status}" if status else ""
+        return (f"`{command}`: {cause}",) if cause else ()
+
+
+def asked(bench: Bench) -> Verdict:
+    """What the recipes say that know the rule.
+
+    The first that sees the fix do something decides, for better or worse. That nothing was seen is believed only where no other recipe sees more, and where
+    none says anything the reasons of all are told.
+    """
+    said: list[Verdict] = []
+    for name in _RECIPES:
+        if name == "command" and not bench.options.command:
+            continue
+        recipe: ModuleType = importlib.import_module(f"oomlint.verify.recipes.{name}")
+        if bench.case.code not in recipe.CODES:
+            continue
+        verdict: Verdict = recipe.verify(bench)
+        if verdict.outcome in _DECISIVE:
+            return verdict
+        said.append(verdict)
+    if not said:
+        return Verdict(Outcome.INCONCLUSIVE, f"what {bench.case.code} speaks of is not measured")
+    quiet = next((item for item in said if item.outcome is not Outcome.INCONCLUSIVE), None)
+    if quiet is not None:
+        return quiet
+    reasons = "; ".join(dict.fromkeys(item.reason for item in said))
+    return replace(max(said, key=lambda item: len(item.readings)), reason=reasons)
+
+
+def _trivial(case: Case) -> Verdict | None:
+    """The verdict on a fix that leaves the program as it is, such as one of a comment."""
+    if not case.mended:
+        return None
+    try:
+        same = all(_program(case, Part.BEFORE, path) == _program(case, Part.AFTER, path) for path in case.changes)
+    except (SourceError, SyntaxError, ValueError, RecursionError):
+        return None
+    return Verdict(Outcome.NO_EFFECT, "the fix changes no statement: the program is the same") if same else None
+
+
+def _program(case: Case, part: Part, path: str) -> str:
+    return ast.dump(ast.parse(case.source(part, path).text))
+
+
+# -- what the fix makes of the files ---------------------------------------------------------------------------------
+
+
+def _case(finding: Finding, findings: Sequence[Finding], root: str, settings: Settings | None) -> Case:
+    edits = _edits(finding)
+    if not edits:
+        mend = _by_hand(root, settings.verify.mends) if settings and settings.verify.mends else {}
+        # The rows of a finding hold in the file as it is: a mend of other files only says nothing of it.
+        return Case(finding, root, mend if finding.place.path in mend else {}, by_hand=finding.place.path in mend)
+    others = [edit for other in findings if _beside(finding, other) for edit in _edits(other) if edit not in edits]
+    try:
+        return Case(finding, root, _changes(others, edits))
+    except (SourceError, ValueError):
+        pass  # the fixes overlap
+    try:
+        return Case(finding, root, _changes([], edits))
+    except (SourceError, ValueError):
+        return Case(finding, root)
+
+
+@cache
+def _by_hand(root: str, folder: str) -> dict[str, tuple[bytes, bytes]]:
+    """The mend that lies in a folder, under the names of the files that it mends. What cannot be read is no part of it."""
+    top = os.path.join(root, folder)
+    changes = {}
+    for here, _, names in os.walk(top):
+        for name in sorted(names):
+            mended = os.path.join(here, name)
+            path = os.path.normpath(os.path.join(root, os.path.relpath(mended, top)))
+            with suppress(OSError), open(path, "rb") as old, open(mended, "rb") as new:
+                changes[path] = (old.read(), new.read())
+    return changes
+
+
+def _edits(finding: Finding) -> tuple[Edit, ...]:
+    return finding.fix.edits if finding.fix and finding.fix.safety is not Safety.DISPLAY else ()
+
+
+def _beside(finding: Finding, other: Finding) -> bool:
+    """Whether another fix has to be in place for this one to be seen."""
+    if other is finding or other.place.path != finding.place.path or any("\n" in edit.content for edit in _edits(other)):
+        return False
+    if {finding.code, other.code} <= _ARGUMENTS:
+        return other.place == finding.place
+    return {finding.code, other.code} <= _GRAPHS and _function(finding) == _function(other)
+
+
+def _function(finding: Finding) -> str:
+    """The outermost function around a finding."""
+    try:
+        source = read_source(finding.place.path)
+        return spot(ast.parse(source.text), source.program_row(finding.place)).function
+    except (SourceError, SyntaxError, ValueError, RecursionError):
+        return ""
+
+
+def _changes(others: Sequence[Edit], edits: Sequence[Edit]) -> dict[str, tuple[bytes, bytes]]:
+    """Contents before and after, by path. The edits of ``others`` are made in both. Raises SourceError, and ValueError where edits overlap."""
+    changes = {}
+    for path in dict.fromkeys(edit.place.path for edit in (*edits, *others)):
+        source = read_source(path)
+        shared = [edit for edit in others if edit.place.path == path]
+        own = [edit for edit in edits if edit.place.path == path]
+        before = apply_edits(source, sorted(shared, key=lambda edit: edit.place)) if shared else source.data
+        changes[path] = (before, apply_edits(source, sorted((*shared, *own), key=lambda edit: edit.place)))
+    return changes

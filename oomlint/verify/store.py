@@ -1,0 +1,149 @@
+"""Verdicts of earlier runs, by all that they depend on: oomlint, the project, the finding and its fix, the interpreter and the options.
+
+JSON in the cache's folder, with a digest of itself. Whatever goes wrong with it is silent, and the run goes on without it.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import re
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.cache import project_key
+from oomlint.verify.case import Fidelity, Outcome, Reading, Timeline, Verdict
+from oomlint.verify.run import nearest
+
+if TYPE_CHECKING:
+    from oomlint.verify.case import Case
+    from oomlint.verify.run import Surroundings
+
+MANY: Final = 2000  # verdicts; more are forgotten, the oldest first
+_NAME: Final = "fixes.json"
+# What the user's own command and data come to depends on files that no key covers.
+_PASSING: Final = frozenset({Fidelity.COMMAND, Fidelity.FACTORY, Fidelity.DATA})
+_OF_THE_CLOCK: Final = re.compile(r"\b(?:time[ds]?|timeout|seconds?|longer|slow(?:er)?|\d s)\b", re.IGNORECASE)
+
+
+class VerdictStore:
+    """The verdicts of a project. Without a folder, or where the state of the project cannot be told, it keeps nothing."""
+
+    def __init__(self, folder: str | None, around: Surroundings) -> None:
+        self._around = around
+        self._project = project_key(around.root, around.settings.as_table(), ()) if folder is not None else None
+        self._path = os.path.join(folder, _NAME) if folder is not None and self._project is not None else None
+        self._states: dict[str, bytes] = {}  # by root
+        self._verdicts: dict[str, Any] = _load(self._path) if self._path else {}
+        self._changed = False
+
+    def get(self, case: Case) -> Verdict | None:
+        """The verdict on the same contents, if there is one."""
+        known = self._verdicts.get(self._key(case)) if self._path else None
+        try:
+            return None if known is None else replace(_verdict(known), cached=True)
+        except (ValueError, TypeError, KeyError, LookupError):
+            return None
+
+    def put(self, case: Case, verdict: Verdict) -> None:
+        """Keep a verdict, unless another run might come to another."""
+        passing = verdict.outcome is Outcome.INCONCLUSIVE and _OF_THE_CLOCK.search(verdict.reason)
+        if self._path and not passing and verdict.fidelity not in _PASSING:
+            self._verdicts[self._key(case)] = _plain(verdict)
+            self._changed = True
+
+    def save(self) -> None:
+        """Write what is new."""
+        if self._path is None or not self._changed:
+            return
+        import tempfile  # noqa: PLC0415 - only where something is new
+
+        body = json.dumps(dict(list(self._verdicts.items())[-MANY:]), separators=(",", ":")).encode()
+        with suppress(OSError):
+            handle, temporary = tempfile.mkstemp(prefix="fixes-", suffix=".tmp", dir=os.path.dirname(self._path))
+            try:
+                with open(handle, "wb") as stream:
+                    stream.write(_digest(body) + b"\n" + body)
+                os.replace(temporary, self._path)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary)
+                raise
+
+    def _state(self, root: str) -> bytes:
+        """What stands for the project, the options and the interpreter of the cases below a root."""
+        if root not in self._states:
+            around = self._around
+            if root != around.root and around.elsewhere is not None:
+                around = around.elsewhere(nearest(root)[0], root)
+            known = [self._project, around.settings.as_table(), asdict(around.options), interpreter_state(around.python), around.unsandboxed]
+            self._states[root] = json.dumps(known, sort_keys=True).encode()
+        return self._states[root]
+
+    def _key(self, case: Case) -> str:
+        finding = case.finding
+        spot = finding.place
+        state = hashlib.blake2b(self._state(case.root), digest_size=16)
+        place = [spot.path, spot.cell, spot.row, spot.column, spot.end_row, spot.end_column]
+        state.update(json.dumps([case.code, finding.message, place, case.root]).encode())
+        for path, contents in sorted(case.changes.items()):
+            for part in (os.fsencode(path), *contents):
+                state.update(b"%d\0" % len(part) + part)
+        return state.hexdigest()
+
+
+def interpreter_state(python: str) -> list[object]:
+    """What stands for an interpreter and for what is installed beside it: a package that comes or goes changes the folder it is in."""
+    seen: list[object] = [python]
+    base = os.path.dirname(os.path.dirname(os.path.abspath(python)))
+    folders = [
+        found
+        for pattern in ("lib*/python*/site-packages", "lib*/python*/dist-packages", "Lib/site-packages")
+        for found in glob.glob(os.path.join(glob.escape(base), pattern))
+    ]
+    for path in (os.path.realpath(python), *sorted(folders)):
+        with suppress(OSError):
+            status = os.stat(path)
+            seen += [path, status.st_size, status.st_mtime_ns]
+    return seen
+
+
+def _load(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as stream:
+            digest, _, body = stream.read().partition(b"\n")
+        content = json.loads(body) if digest == _digest(body) else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=16).hexdigest().encode()
+
+
+def _plain(verdict: Verdict) -> dict[str, Any]:
+    return {key: value for key, value in asdict(verdict).items() if key != "cached"}
+
+
+def _verdict(known: dict[str, Any]) -> Verdict:
+    """Raises where the entry is not what :func:`_plain` makes."""
+    readings = tuple(Reading(**{**item, "before": tuple(item["before"]), "after": tuple(item["after"])}) for item in known["readings"])
+    timelines = tuple(Timeline(**{**item, "before": _points(item["before"]), "after": _points(item["after"])}) for item in known["timelines"])
+    return Verdict(
+        Outcome(known["outcome"]),
+        known["reason"],
+        Fidelity(known["fidelity"]) if known["fidelity"] else None,
+        readings,
+        timelines,
+        tuple(known["assumptions"]),
+        tuple(known["left_out"]),
+        known["seconds"],
+    )
+
+
+def _points(points: list[list[float]]) -> tuple[tuple[float, float], ...]:
+    return tuple((x, y) for x, y in points)

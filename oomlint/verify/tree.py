@@ -1,0 +1,386 @@
+"""Copies of a project for jobs to run in and write to: the files of the user are read, never touched.
+
+Small files are copied, large ones and folders full of data are linked: a job may read them, and the sandbox refuses to write through the link. One pristine
+copy serves a whole run; before and after a fix have a folder each, which differs from it by the files of the case and is put right again after every job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from oomlint.config import DEFAULT_EXCLUDE
+from oomlint.discovery import ENVIRONMENT_MARKS
+from oomlint.source import read_source
+from oomlint.verify.case import Part
+from oomlint.verify.jobs import WorkshopError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+LARGE: Final = 2**20  # bytes from which a file is linked
+MOST_COPIED: Final = 5_000  # files; the rest is linked
+MOST_FOLDERS: Final = 2_000  # likewise, unless a repository knows them
+MOST_ENTRIES: Final = 500  # of a folder without programs: with more it holds data, and is linked as a whole
+
+_NAMES: Final = {Part.BEFORE: "old", Part.AFTER: "new"}  # of one length: a path that is printed or hashed takes the same room in both
+_LINKED: Final = frozenset({"_build", "buck-out", "build", "dist", "site-packages"})  # what was built may be needed, and is not changed
+_LEFT_OUT: Final = frozenset(DEFAULT_EXCLUDE) - _LINKED
+_GIT: Final = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "ls-files", "-c", "-o", "--exclude-standard", "-z")
+_GIT_SECONDS: Final = 20
+
+
+class Base:
+    """The pristine copy of a project, and the two folders that cases run in. Made once for a run."""
+
+    def __init__(self, root: str, keep: str | None = None) -> None:
+        """``keep`` names a folder in which the trees of every case stay."""
+        self.root = os.path.realpath(root)
+        self._keep = os.path.realpath(keep) if keep else None
+        self.place = self._keep or os.path.realpath(tempfile.mkdtemp(prefix="oomlint-"))
+        self._name = os.path.basename(self.root) or "root"
+        self._folder = ""
+        self._slots: dict[Part, _Slot] = {}
+        self._cases = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove all copies, unless they are to stay."""
+        if self._keep is None:
+            remove(self.place)
+        elif self._folder:
+            remove(os.path.dirname(self._folder))
+
+    @property
+    def folder(self) -> str:
+        """The pristine copy. What is written to it before the first case, every case finds."""
+        if not self._folder:
+            self._folder = os.path.join(self.place, "raw", self._name)
+            remove(self._folder)
+            try:
+                _Copier(self.root, self._folder, self.place).project(listed(self.root))
+            except OSError as error:
+                raise WorkshopError(f"{self.root} cannot be copied to {self.place}: {error.strerror}") from None
+        return self._folder
+
+    def slot(self, part: Part) -> _Slot:
+        """The folder of one part: of this case alone where the trees are kept."""
+        if part not in self._slots:
+            number = f"{self._cases:03}" if self._keep else ""
+            folder = os.path.join(self.place, number, _NAMES[part], self._name)
+            remove(folder)
+            self._slots[part] = _Slot(self.root, self.folder, folder)
+        return self._slots[part]
+
+    def next_case(self) -> None:
+        """What is kept is not used again."""
+        self._cases += 1
+        if self._keep:
+            self._slots = {}
+
+
+class Trees:
+    """The project before and after the fix of one case."""
+
+    def __init__(self, base: Base, changes: Mapping[str, tuple[bytes, bytes]]) -> None:
+        self._base = base
+        base.next_case()
+        self._changes = {os.path.realpath(path): pair for path, pair in changes.items()}
+        self._contents: dict[Part, dict[str, bytes]] = {
+            part: {self._relative(path): pair[part is Part.AFTER] for path, pair in self._changes.items()} for part in Part
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """The folders serve the next case; their base removes them."""
+
+    def folder(self, part: Part) -> str:
+        """The copy of the project, as the project is, whatever an earlier job has written."""
+        return self._base.slot(part).put_right(self._contents[part])
+
+    def program(self, part: Part, path: str) -> str:
+        """The copy of a file; of a notebook the program that its cells are, in a file beside it. Raises SourceError for a notebook that cannot be read."""
+        path = os.path.realpath(path)
+        relative = self._relative(path)
+        if path.endswith(".ipynb"):
+            pair = self._changes.get(path)
+            program = read_source(path, None if pair is None else pair[part is Part.AFTER]).text
+            relative = f"{relative.removesuffix('.ipynb')}_ipynb.py"
+            self._contents[part][relative] = program.encode("utf-8", "surrogatepass")
+        folder = self.folder(part)
+        target = os.path.join(folder, relative)
+        if not os.path.lexists(target) and os.path.isfile(path):
+            with open(path, "rb") as file:
+                self._contents[part][relative] = file.read()
+            self.folder(part)
+        return target
+
+    def _relative(self, path: str) -> str:
+        """Below the root; a file from elsewhere lies in a folder of its own."""
+        if path.startswith(self._base.root.rstrip(os.sep) + os.sep):
+            return os.path.relpath(path, self._base.root)
+        return os.path.join("outside", os.path.basename(os.path.dirname(path)), os.path.basename(path))
+
+
+class _Mark(NamedTuple):
+    """What a file looks like from outside. Writing to it changes the time of its last change, which no program can set back."""
+
+    mode: int
+    inode: int
+    size: int
+    changed: int  # nanoseconds
+
+
+class _Slot:
+    """A copy of the pristine copy, with some files of another content."""
+
+    def __init__(self, root: str, pristine: str, folder: str) -> None:
+        self._pristine = pristine
+        self._folder = folder
+        self._root = root
+        self._contents: dict[str, bytes] = {}
+        _Copier(pristine, folder).all()
+        with open(os.path.join(os.path.dirname(folder), "origin"), "w", encoding="utf-8") as file:
+            file.write(root)  # jobs read it: an installed package may point at the original
+        self._marks = dict(_marks(folder))
+
+    def put_right(self, contents: Mapping[str, bytes]) -> str:
+        """Undo what jobs have written, and give these files their contents."""
+        now = dict(_marks(self._folder))
+        wrong = {name for name in self._marks.keys() | now.keys() if self._marks.get(name) != now.get(name)}
+        wrong.update(name for name, content in self._contents.items() if contents.get(name) != content)
+        fresh = {name for name, content in contents.items() if self._contents.get(name) != content or name in wrong}
+        for name in sorted(wrong):  # folders come before what is in them
+            self._restore(name)
+        for name in sorted(fresh):
+            self._put(name, contents[name])
+        if wrong or fresh:
+            self._marks = dict(_marks(self._folder))
+        self._contents = dict(contents)
+        return self._folder
+
+    def _restore(self, name: str) -> None:
+        source, target = os.path.join(self._pristine, name), os.path.join(self._folder, name)
+        if os.path.isdir(source) and not os.path.islink(source) and os.path.isdir(target) and not os.path.islink(target):
+            os.chmod(target, stat.S_IRWXU)
+            return
+        if os.path.lexists(target):
+            remove(target)
+        if os.path.lexists(source) and os.path.isdir(os.path.dirname(target)):
+            _Copier(self._pristine, self._folder).entry(name)
+
+    def _put(self, name: str, content: bytes) -> None:
+        self._make_folders(os.path.dirname(name))
+        target = os.path.join(self._folder, name)
+        if os.path.lexists(target):
+            remove(target)
+        with open(target, "wb") as file:
+            file.write(content)
+
+    def _make_folders(self, name: str) -> None:
+        """Real folders down to there. One that was linked or left out becomes a folder of links."""
+        reached = ""
+        for part in name.split(os.sep) if name else ():
+            reached = os.path.join(reached, part)
+            target, original = os.path.join(self._folder, reached), os.path.join(self._root, reached)
+            if os.path.isdir(target) and not os.path.islink(target):
+                continue
+            if os.path.lexists(target):
+                remove(target)
+            os.mkdir(target)
+            with contextlib.suppress(OSError):
+                for entry in os.listdir(original):
+                    os.symlink(os.path.join(original, entry), os.path.join(target, entry))
+
+
+class _Copier:
+    """Copies and links from one folder to another, near folders first, until enough is copied."""
+
+    def __init__(self, source: str, target: str, besides: str = "") -> None:
+        self._source = source
+        self._target = target
+        self._besides = besides  # a folder that may lie in the source and is none of it
+        self._copied = 0
+        self._made = 0
+
+    def project(self, names: set[str] | None) -> None:
+        """The files that are part of the project (all, where nobody knows), then what else lies about: ignored files, mostly data."""
+        os.makedirs(self._target)
+        device = os.stat(self._source).st_dev  # what is mounted below is data, or no files at all
+        known = None if names is None else {folder for name in names for folder in _above(name)}
+        waiting, later = deque([""]), deque[str]()
+        while waiting or later:
+            ours = bool(waiting)
+            folder = waiting.popleft() if ours else later.popleft()
+            for entry in self._entries(folder):
+                name = os.path.join(folder, entry.name)
+                if not entry.is_dir(follow_symlinks=False):
+                    if names is None or name in names or entry.name not in _LEFT_OUT:
+                        self.entry(name)
+                elif known is not None and name in known:
+                    self._folder(name)
+                    waiting.append(name)
+                elif entry.name in _LEFT_OUT or self._environment(name) or entry.path == self._besides:
+                    continue
+                elif entry.name in _LINKED or self._full() or self._data(name) or entry.stat(follow_symlinks=False).st_dev != device:
+                    self._link(name)
+                else:
+                    self._folder(name)
+                    (waiting if names is None else later).append(name)
+
+    def all(self) -> None:
+        """Everything."""
+        os.makedirs(self._target)
+        waiting = deque([""])
+        while waiting:
+            folder = waiting.popleft()
+            for entry in self._entries(folder):
+                name = os.path.join(folder, entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    self._folder(name)
+                    waiting.append(name)
+                else:
+                    self.entry(name)
+
+    def entry(self, name: str) -> None:
+        """A file, a link, or an empty folder."""
+        source, target = os.path.join(self._source, name), os.path.join(self._target, name)
+        try:
+            about = os.lstat(source)
+            content = _content(source) if stat.S_ISREG(about.st_mode) and about.st_size <= LARGE and self._copied < MOST_COPIED else None
+        except OSError:  # the program misses it too, if it needs it
+            return
+        if stat.S_ISLNK(about.st_mode):
+            self._copy_link(source, target, name)
+        elif stat.S_ISDIR(about.st_mode):
+            os.mkdir(target)
+        elif content is not None:
+            self._copied += 1
+            _write(target, content, about.st_mode & 0o111)
+        elif stat.S_ISREG(about.st_mode):
+            os.symlink(source, target)
+
+    def _copy_link(self, source: str, target: str, name: str) -> None:
+        """A relative one that leads out of the project has to lead to the same place."""
+        aim = os.readlink(source)
+        inside = os.path.normpath(os.path.join(os.path.dirname(name), aim))
+        if not os.path.isabs(aim) and (inside == os.pardir or inside.startswith(os.pardir + os.sep)):
+            aim = os.path.join(os.path.dirname(source), aim)
+        os.symlink(aim, target)
+
+    def _link(self, name: str) -> None:
+        os.symlink(os.path.join(self._source, name), os.path.join(self._target, name))
+
+    def _folder(self, name: str) -> None:
+        self._made += 1
+        os.mkdir(os.path.join(self._target, name))
+
+    def _entries(self, name: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(os.path.join(self._source, name)) as found:
+                return sorted(found, key=lambda entry: entry.name)
+        except OSError:
+            return []
+
+    def _full(self) -> bool:
+        return self._made > MOST_FOLDERS or self._copied >= MOST_COPIED
+
+    def _environment(self, name: str) -> bool:
+        return any(os.path.exists(os.path.join(self._source, name, mark)) for mark in ENVIRONMENT_MARKS)
+
+    def _data(self, name: str) -> bool:
+        """Whether a folder holds so much, and no programs, that it is data. Of a very large one only the beginning is looked at."""
+        count = 0
+        with contextlib.suppress(OSError), os.scandir(os.path.join(self._source, name)) as found:
+            for entry in found:
+                count += 1
+                if entry.name.endswith(".py"):
+                    return False
+                if count > 4 * MOST_ENTRIES:
+                    break
+        return count > MOST_ENTRIES
+
+
+def listed(root: str) -> set[str] | None:
+    """The files below a folder that its repository knows or would take, relative to it; ``None`` where there is no repository, or no git."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # those of a hook speak of another work
+    try:
+        done = subprocess.run(  # noqa: S603 -- fixed words
+            _GIT,
+            cwd=root,
+            env={**own, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=_GIT_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    names = {os.fsdecode(name) for name in done.stdout.split(b"\0") if name and not name.endswith(b"/")}
+    return names or None
+
+
+def remove(path: str) -> None:
+    """Remove a file, a link, or a folder with all that is in it, whatever rights a job has taken from it."""
+    if not os.path.isdir(path) or os.path.islink(path):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.lexists(path):
+        for folder, _, _ in os.walk(path):  # each is opened before the walk enters it
+            with contextlib.suppress(OSError):
+                os.chmod(folder, stat.S_IRWXU)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _above(name: str) -> Iterator[str]:
+    while name := os.path.dirname(name):
+        yield name
+
+
+def _content(source: str) -> bytes:
+    """Of a small file. Plain reads and writes: thousands of them take a tenth of the time of shutil."""
+    reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(reader, LARGE + 1)
+    finally:
+        os.close(reader)
+
+
+def _write(target: str, content: bytes, executable: int) -> None:
+    writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644 | executable)
+    try:
+        os.write(writer, content)
+    finally:
+        os.close(writer)
+
+
+def _marks(folder: str) -> Iterator[tuple[str, _Mark]]:
+    """Everything below a folder. Of folders only whether they are there, and their rights."""
+    waiting = [""]
+    while waiting:
+        current = waiting.pop()
+        with contextlib.suppress(OSError), os.scandir(os.path.join(folder, current)) as found:
+            for entry in found:
+                name = os.path.join(current, entry.name) if current else entry.name
+                about = entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(name)
+                    yield name, _Mark(about.st_mode, about.st_ino, 0, 0)
+                else:
+                    yield name, _Mark(about.st_mode, about.st_ino, about.st_size, about.st_ctime_ns)

@@ -1,0 +1,377 @@
+"""Runs jobs in child processes of the checked project's interpreter, in a sandbox, within limits of time, memory and processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from oomlint.verify import trace
+from oomlint.verify.environment import of_job, of_server
+from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Moment, Ready, WorkshopError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from oomlint.verify.jobs import Job
+
+_SERVE: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child", "serve.py")
+_START_SECONDS: Final = 180.0  # importing torch from a slow disk
+_END_SECONDS: Final = 15.0  # a server that has not removed a job by then is removed itself
+_TAIL: Final = 64 * 1024  # bytes kept of what a job prints
+_FLOOD: Final = 32 * MEBIBYTE  # bytes of output from which its beginning is thrown away
+_PATIENCE: Final = 4  # times its limit is what a job may wait for a processor, at most
+_EXACT_EVERY: Final = 5  # readings: the cheap bound is looked at every time, the exact figure now and then
+
+
+class Workshop:
+    """A server under one interpreter, and the jobs that it forks. One job at a time; as many workshops as there are processors."""
+
+    def __init__(self, python: str | None = None, *, unsandboxed: bool = False) -> None:
+        """Start the server. Raises WorkshopError where no job can be run."""
+        self.python = _executable(python or sys.executable)
+        self.unsandboxed = unsandboxed
+        self.place = os.path.realpath(tempfile.mkdtemp(prefix="oomlint-"))  # goes when the workshop closes, or when this process dies
+        self._count = 0
+        self._lock = threading.Lock()
+        self._server: _Server | None = None
+        try:
+            self.ready = self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the server and all that it has started, and remove its folders."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def run(self, job: Job) -> Done:
+        """Do a job to its end. Raises WorkshopError only where no server can be started."""
+        with self._lock:
+            server = self._server or self._restarted()
+            self._count += 1
+            running = _Running(job, os.path.join(self.place, str(self._count)))
+            try:
+                done = running.watch(server)
+            except _Gone:
+                server.close()
+                self._server = None
+                done = running.done(Ended.SIGNAL, -signal.SIGKILL, 0, "the server of jobs has died with it")
+            except BaseException:
+                self.close()
+                raise
+            shutil.rmtree(running.place, ignore_errors=True)
+            return done
+
+    def _restarted(self) -> _Server:
+        self.ready = self._start()
+        if self._server is None:
+            raise WorkshopError("the workshop is closed")
+        return self._server
+
+    def _start(self) -> Ready:
+        server = _Server(self.python, self.place, unsandboxed=self.unsandboxed)
+        try:
+            ready = server.greeting()
+        except BaseException:
+            server.close()
+            raise
+        self._server = server
+        return ready
+
+
+class _Gone(Exception):  # noqa: N818 -- it never leaves this file
+    """The server has ended of itself."""
+
+
+class _Server:
+    """The process, and the two pipes to it."""
+
+    def __init__(self, python: str, place: str, *, unsandboxed: bool) -> None:
+        self.python = python
+        self._errors = os.path.join(place, "server.err")
+        self._mark = f"OOMLINT_PLACE={place}"
+        self._buffer = b""
+        if not hasattr(os, "fork"):
+            raise WorkshopError("jobs are forked: Linux or macOS is needed")
+        os.makedirs(place, exist_ok=True)
+        self._reply, given = os.pipe()
+        orders, self._orders = os.pipe()
+        try:
+            with open(self._errors, "ab") as errors:
+                self._process = subprocess.Popen(  # noqa: S603 -- the interpreter that the user has chosen
+                    [python, "-B", _SERVE, "server", str(given), place, "unsandboxed" if unsandboxed else "sandboxed"],
+                    stdin=orders,
+                    stdout=errors,
+                    stderr=errors,
+                    pass_fds=(given,),
+                    cwd=place,
+                    env=of_server(place),
+                    start_new_session=True,  # a Ctrl-C at the terminal is for us alone
+                )
+        except OSError as error:
+            os.close(self._reply)
+            os.close(self._orders)
+            raise WorkshopError(f"{python} cannot be started: {error.strerror or error}") from None
+        finally:
+            os.close(given)
+            os.close(orders)
+
+    def greeting(self) -> Ready:
+        """What the server says first. Raises WorkshopError."""
+        try:
+            message = self.receive(_START_SECONDS)
+        except _Gone:
+            self._process.wait()
+            with open(self._errors, "rb") as file:
+                lines = file.read()[-_TAIL:].decode("utf-8", "replace").strip().splitlines() or [f"it ended with status {self._process.returncode}"]
+            raise WorkshopError(f"{self.python} is no Python that jobs can be run with: {lines[-1].strip()[:200]}") from None
+        if message is None:
+            raise WorkshopError(f"{self.python} gives no answer within {_START_SECONDS:.0f} s")
+        if "unsafe" in message:
+            raise WorkshopError("the sandbox is not available here (no Landlock): nothing is run without --unsandboxed")
+        if "missing" in message:
+            raise WorkshopError(f"no {message['missing']} in {self.python}")
+        if "ready" not in message:
+            raise WorkshopError(f"{self.python}: {message.get('error', 'an answer that makes no sense')}")
+        return Ready(**message["ready"])
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Raises _Gone."""
+        try:
+            os.write(self._orders, (json.dumps(message) + "\n").encode())
+        except OSError:
+            raise _Gone from None
+
+    def receive(self, seconds: float) -> dict[str, Any] | None:
+        """The next message, or None where none comes in time. Raises _Gone."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._buffer:
+            if not select.select([self._reply], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                return None
+            data = os.read(self._reply, 65536)
+            if not data:
+                raise _Gone
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return {}
+        return message if isinstance(message, dict) else {}
+
+    def close(self) -> None:
+        """Let it remove what it has started, then make sure."""
+        os.close(self._orders)
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            for _ in range(100):
+                pids = self._descendants()
+                for pid in pids:
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+                if not pids:
+                    break
+                time.sleep(0.01)
+            self._process.kill()
+            self._process.wait()
+            os.close(self._reply)
+
+    def _descendants(self) -> set[int]:
+        """By parentage, and by environment: the server may have died before them."""
+        try:
+            found = set(trace.marked(self._mark))
+            if self._process.poll() is None:
+                found.update(trace.tree(self._process.pid))
+        except trace.NotHere:
+            return set()
+        return found
+
+
+class _Running:
+    """One job, from its file to its end."""
+
+    def __init__(self, job: Job, place: str) -> None:
+        self.job = job
+        self.place = place
+        self._peak = 0
+        self._readings = 0
+        self._moments: list[Moment] = []
+        self._kept = {"out": b"", "err": b""}
+        self._start = time.monotonic()
+        home, temporary = os.path.join(place, "home"), os.path.join(place, "tmp")
+        for folder in (home, temporary):
+            os.makedirs(folder)
+        self._file = os.path.join(place, "job.json")
+        with open(self._file, "w", encoding="utf-8") as file:
+            json.dump(
+                {
+                    "call": job.call,
+                    "arguments": dict(job.arguments),
+                    "folder": job.folder,
+                    "writable": [job.folder, place, *job.writable],
+                    "fresh": job.fresh,
+                    "descriptors": job.limits.descriptors,
+                    "environment": of_job(home, temporary),
+                    "file": self._file,
+                    **{name: os.path.join(place, name) for name in ("out", "err", "answer")},
+                },
+                file,
+            )
+
+    def watch(self, server: _Server) -> Done:
+        """Start it and wait for its end. Raises _Gone where the server dies."""
+        limits = self.job.limits
+        server.send({"job": self._file})
+        started = server.receive(_END_SECONDS)
+        if started is None:
+            raise _Gone
+        pid = int(started["started"])
+        self._start = time.monotonic()
+        deadline = self._start + limits.seconds
+        ended = Ended.EXIT
+        while (message := server.receive(trace.INTERVAL)) is None:
+            if ended is not Ended.EXIT:
+                if time.monotonic() > deadline:
+                    raise _Gone
+                continue
+            ended = Ended.TIME if time.monotonic() > deadline and self._late(pid) else self._look(pid)
+            if ended is not Ended.EXIT:
+                deadline = time.monotonic() + _END_SECONDS
+                server.send({"end": pid})
+        status = int(message["status"])
+        return self.done(Ended.SIGNAL if ended is Ended.EXIT and status < 0 else ended, status, int(message["left"]))
+
+    def _late(self, pid: int) -> bool:
+        """Whether it has had its time. On a busy machine the time that it waited for a processor is not its own: a verdict must not depend on others."""
+        seconds = self.job.limits.seconds
+        try:
+            delay = trace.delayed(trace.family(pid))
+        except trace.NotHere:
+            delay = 0.0
+        return time.monotonic() - self._start > seconds + min(delay, _PATIENCE * seconds)
+
+    def _look(self, pid: int) -> Ended:
+        """Read the tree, as cheaply as will do."""
+        limits = self.job.limits
+        self._trim()
+        self._readings += 1
+        try:
+            pids = trace.family(pid)
+            if len(pids) - 1 > limits.processes:
+                return Ended.PROCESSES
+            if self.job.timeline:
+                now = trace.sample(pid)
+                self._moments.append(Moment(time.monotonic() - self._start, now.memory, now.processes, now.descriptors))
+                memory = now.memory
+            elif self._readings % _EXACT_EVERY and trace.resident(pids) <= limits.memory:
+                return Ended.EXIT
+            else:
+                memory = trace.total(pids)
+        except trace.NotHere:
+            return Ended.EXIT
+        self._peak = max(self._peak, memory)
+        return Ended.MEMORY if memory > limits.memory else Ended.EXIT
+
+    def done(self, ended: Ended, status: int, left: int, cause: str = "") -> Done:
+        """What came of it."""
+        seconds = time.monotonic() - self._start
+        answer, failure = None, ""
+        try:
+            with open(os.path.join(self.place, "answer"), "rb") as file:
+                written = json.load(file)
+            answer, failure = written["answer"], written["failure"]
+        except (OSError, ValueError, KeyError, TypeError):
+            failure = cause or self._failure(ended, status)
+        return Done(ended, status, answer, failure, self._tail("out"), self._tail("err"), seconds, self._peak, left, tuple(self._moments))
+
+    def _failure(self, ended: Ended, status: int) -> str:
+        limits = self.job.limits
+        match ended:
+            case Ended.TIME:
+                return f"not at its end after {limits.seconds:g} s"
+            case Ended.MEMORY:
+                return f"more than {limits.memory // MEBIBYTE:,} MiB of memory"
+            case Ended.PROCESSES:
+                return f"more than {limits.processes} processes"
+            case Ended.SIGNAL:
+                with contextlib.suppress(ValueError):
+                    return f"killed by {signal.Signals(-status).name}"
+                return f"killed by signal {-status}"
+            case _:
+                return f"the process ended itself with status {status}"
+
+    def _trim(self) -> None:
+        """Throw away the beginning of a flood of output. The job appends, so a shorter file is no harm."""
+        for name in self._kept:
+            path = os.path.join(self.place, name)
+            with contextlib.suppress(OSError):
+                if os.path.getsize(path) > _FLOOD:
+                    self._kept[name] = self._end_of(path)
+                    os.truncate(path, 0)
+
+    def _tail(self, name: str) -> str:
+        with contextlib.suppress(OSError):
+            self._kept[name] += self._end_of(os.path.join(self.place, name))
+        return self._kept[name][-_TAIL:].decode("utf-8", "replace")
+
+    @staticmethod
+    def _end_of(path: str) -> bytes:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            return file.read(_TAIL)
+
+
+def interpreter(root: str, asked: str | None = None) -> str:
+    """The Python to run a project with: the one asked for, else the first that has torch of the active environment, the project's, and ours."""
+    if asked:
+        return asked
+    places = [os.environ.get("VIRTUAL_ENV"), *(os.path.join(root, name) for name in (".venv", "venv", "env", ".env")), os.environ.get("CONDA_PREFIX")]
+    for place in places:
+        if place and os.path.isfile(os.path.join(place, "bin", "python")) and _has_torch(place):
+            return os.path.join(place, "bin", "python")
+    return sys.executable
+
+
+def _has_torch(place: str) -> bool:
+    """Whether an environment has it, without starting it. One that sees the packages of another may."""
+    library = os.path.join(place, "lib")
+    with contextlib.suppress(OSError):
+        if any(os.path.isdir(os.path.join(library, name, "site-packages", "torch")) for name in os.listdir(library)):
+            return True
+        with open(os.path.join(place, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
+            return any(line.replace(" ", "").lower().startswith("include-system-site-packages=true") for line in file)
+    return False
+
+
+def _executable(python: str) -> str:
+    """Absolute, without following links: a link is what makes a virtual environment."""
+    if os.path.isdir(python):
+        python = os.path.join(python, "bin", "python")
+    found = python if os.sep in python else shutil.which(python)
+    if found is None or not os.path.exists(found):
+        raise WorkshopError(f"there is no interpreter {python}")
+    if not os.access(found, os.X_OK) or os.path.isdir(found):
+        raise WorkshopError(f"{found} is not executable")
+    return os.path.abspath(found)

@@ -1,0 +1,219 @@
+"""Fixes of datasets and of functions that read files are told apart by what they do: programs are run before and after, right fixes and wrong ones."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from oomlint.config import load_settings
+from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
+from oomlint.model.project import Project
+from oomlint.verify.bench import Bench, Options
+from oomlint.verify.case import Case, Outcome, Verdict
+from oomlint.verify.recipes import datasets, functions
+from oomlint.verify.tree import Base, Trees
+from oomlint.verify.workshop import Workshop, WorkshopError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEAD: Final = """\
+import functools
+import os
+
+import h5py
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Base(Dataset):
+    def __len__(self):
+        return 64
+
+
+def write(folder, size=16384):
+    path = os.path.join(folder, "data.h5")
+    with h5py.File(path, "w") as file:
+        file["x"] = np.random.default_rng(0).random((64, size), dtype=np.float32)
+    return path
+
+
+"""
+MAKE: Final = "\n\ndef make(folder):\n    return Rows(write(folder))\n"
+ROW: Final = len(HEAD.splitlines()) + 1
+
+
+@dataclass(frozen=True)
+class Example:
+    """A class before a fix, and after it. The finding is at the row with ``# here``, or at the first of the class."""
+
+    name: str
+    code: str
+    outcome: Outcome
+    before: str
+    after: str = ""
+    make: str = MAKE
+    safety: Safety = Safety.SAFE
+    words: str = ""
+
+
+@pytest.fixture(scope="module")
+def workshop() -> Iterator[Workshop]:
+    try:
+        made = Workshop(sys.executable)
+    except WorkshopError as error:
+        pytest.skip(str(error))
+    with made:
+        yield made
+
+
+def run(workshop: Workshop, folder: Path, example: Example, *, factory: bool = True) -> Verdict:
+    path = folder / "data.py"
+    before, after = (HEAD + dedent(text) + example.make if text else "" for text in (example.before, example.after))
+    path.write_text(before, encoding="utf-8")
+    row = next((number for number, line in enumerate(before.splitlines(), 1) if "# here" in line), ROW)
+    place = Place(str(path), 0, row, 1, row, 2)
+    fix = Fix(example.safety, "", (Edit(place, ""),)) if after else None
+    finding = Finding(example.code, "", "", Severity.WARNING, Confidence.HIGH, place, fix=fix)
+    settings, root = load_settings(None, True, folder)  # noqa: FBT003 - the signature of the package
+    case = Case(finding, str(folder), {str(path): (before.encode(), after.encode())} if after else {})
+    project = Project(root, settings, {})
+    with Base(str(folder)) as base, Trees(base, case.changes) as trees:
+        bench = Bench(case, project, settings, Options(factory="data:make" if factory else None), workshop, trees)
+        return (datasets if factory else functions).verify(bench)
+
+
+HANDLE: Final = """
+class Rows(Base):
+    def __init__(self, path):
+        self.file = h5py.File(path, "r")  # here
+        self.scale = 2.0
+
+    def __getitem__(self, index):
+        return self.file["x"][index] * self.scale
+"""
+LAZY: Final = """
+class Rows(Base):
+    def __init__(self, path):
+        self.path = path
+        self.file = None  # here
+        self.scale = 2.0
+
+    def __getstate__(self):
+        return {state}
+
+    def __getitem__(self, index):
+        if self.file is None:
+            self.file = h5py.File(self.path, "r")
+        return self.file["x"][index] * self.scale
+"""
+RIGHT_STATE: Final = '{**self.__dict__, "file": None}'
+ITEM: Final = """
+class Rows(Base):
+    def __init__(self, path):
+        self.path = path
+
+    def __getitem__(self, index):
+        with h5py.File(self.path, "r") as file:
+            return {read}  # here
+"""
+LOCAL: Final = """
+class Rows(Base):
+    def __init__(self, path):
+        self.path = path
+
+    def __getitem__(self, index):
+        file = h5py.File(self.path, "r")  # here
+        row = file["x"][index]
+        return row * 2
+"""
+INIT: Final = """
+class Rows(Base):
+    def __init__(self, path):
+        self.path = path
+        {statement}  # here
+
+    def __getitem__(self, index):
+        return torch.as_tensor({item})
+"""
+FILES: Final = """
+
+def make(folder):
+    for number in range(64):
+        np.save(os.path.join(folder, f"{number}.npy"), np.full(16384, number, dtype=np.float32))
+    return Rows(folder)
+"""
+TENSORS: Final = """
+
+def make(folder):
+    torch.save(torch.arange(64 * 16384, dtype=torch.float32).reshape(64, -1), os.path.join(folder, "x.pt"))
+    return Rows(os.path.join(folder, "x.pt"))
+"""
+WORDS: Final = """
+class Rows(Dataset):
+    def __init__(self, words):
+        self.words = {words}
+
+    def __len__(self):
+        return len(self.words) // 16
+
+    def __getitem__(self, index):
+        return sum(len(word) for word in self.words[16 * index : 16 * index + 16])
+"""
+MANY: Final = """
+
+def make(folder):
+    return Rows([f"{number:09}" + "x" * 100 for number in range(60_000)])
+"""
+
+
+def init(statement: str, item: str) -> str:
+    return INIT.format(statement=statement, item=item)
+
+
+EXAMPLES: Final = [
+    Example("handle", "OOM301", Outcome.CONFIRMED, HANDLE, LAZY.format(state=RIGHT_STATE), words="cannot be pickled"),
+    Example("handle-attribute-forgotten", "OOM301", Outcome.REGRESSED, HANDLE, LAZY.format(state='{"path": self.path, "file": None}'), words="scale"),
+    Example("handle-closed-too-early", "OOM301", Outcome.REGRESSED, HANDLE, HANDLE.replace("self.scale = 2.0", "self.scale = 2.0\n        self.file.close()")),
+    Example("handle-lazy-only", "OOM301", Outcome.NO_EFFECT, HANDLE, LAZY.format(state="self.__dict__"), words="still there"),
+    Example("lazy", "OOM303", Outcome.CONFIRMED, LAZY.format(state="self.__dict__"), LAZY.format(state=RIGHT_STATE)),
+    Example("lambda", "OOM111", Outcome.CONFIRMED, init("self.change = lambda x: x + 1", "self.change(index)"), init("self.change = (1).__add__", "self.change(index)")),
+    Example("whole", "OOM304", Outcome.CONFIRMED, ITEM.format(read='file["x"][()][index]'), ITEM.format(read='file["x"][index]'), words="bytes read"),
+    Example("whole-not", "OOM304", Outcome.NO_EFFECT, ITEM.format(read='file["x"][index]'), ITEM.format(read='file["x"][index, :]')),
+    Example("whole-unsorted", "OOM304", Outcome.REGRESSED, ITEM.format(read='file["x"][()][[index, 0]]'), ITEM.format(read='file["x"][[index, 0]]')),
+    Example("elements", "OOM308", Outcome.CONFIRMED, ITEM.format(read='torch.tensor(file["x"])[index]'), ITEM.format(read='torch.from_numpy(file["x"][()])[index]'), make=MAKE.replace("folder)", "folder, 64)", 2).replace("make(folder, 64)", "make(folder)"), safety=Safety.UNSAFE),
+    Example("unclosed", "OOM307", Outcome.CONFIRMED, LOCAL, LOCAL.replace("file = h5py.File(self.path, \"r\")", 'with h5py.File(self.path, "r") as file:').replace("        row =", "            row ="), words="exception"),
+    Example("unclosed-one-expression", "OOM307", Outcome.NO_EFFECT, ITEM.format(read='h5py.File(self.path, "r")["x"][index]'), ITEM.format(read='file["x"][index]'), words="CPython"),
+    Example("unclosed-handed-on", "OOM307", Outcome.REGRESSED, LOCAL.replace("[index]\n        return row * 2", "\n        return row"), LOCAL.replace("file = h5py.File(self.path, \"r\")", 'with h5py.File(self.path, "r") as file:').replace("        row =", "            row =").replace("[index]\n        return row * 2", "\n        return row")),
+    Example("kept-files", "OOM312", Outcome.CONFIRMED, init("self.files = [h5py.File(path) for _ in range(20)]", 'self.files[0]["x"][index]'), init("self.files = [path for _ in range(20)]", 'h5py.File(self.files[0])["x"][index]'), safety=Safety.UNSAFE),
+    Example("read-at-once", "OOM305", Outcome.SHOWN, init('self.rows = h5py.File(path)["x"][()]', "self.rows[index]")),
+    Example("not-read-at-once", "OOM305", Outcome.NOT_SHOWN, init('self.rows = h5py.File(path)["x"][:2]', "self.rows[0]")),
+    Example("in-memory-file", "OOM309", Outcome.SHOWN, init('self.file = h5py.File(path, driver="core")', 'self.file["x"][index]')),
+    Example(
+        "stack", "OOM401", Outcome.CONFIRMED, init('self.rows = np.stack([np.load(f"{path}/{i}.npy") for i in range(64)])', "self.rows[index]"),
+        init('self.rows = np.empty((64, 16384), np.float32)\n        for i in range(64): self.rows[i] = np.load(f"{path}/{i}.npy")', "self.rows[index]"), FILES, words="most memory",
+    ),
+    Example("eager", "OOM402", Outcome.CONFIRMED, init('self.rows = [np.load(f"{path}/{i}.npy") for i in range(64)]', "self.rows[index]"), init("pass", 'np.load(f"{self.path}/{index}.npy")'), FILES),
+    Example("eager-other-file", "OOM402", Outcome.REGRESSED, init('self.rows = [np.load(f"{path}/{i}.npy") for i in range(64)]', "self.rows[index]"), init("pass", 'np.load(f"{self.path}/{(index + 1) % 64}.npy")'), FILES, words="sample 0 differs"),
+    Example("type", "OOM403", Outcome.CONFIRMED, init("self.rows = np.ones((64, 16384)).astype(np.float32)", "self.rows[index]"), init("self.rows = np.ones((64, 16384), dtype=np.float32)", "self.rows[index]"), safety=Safety.UNSAFE),
+    Example("copy", "OOM404", Outcome.CONFIRMED, init("self.rows = torch.tensor(np.ones((64, 16384), np.float32))", "self.rows[index]"), init("self.rows = torch.from_numpy(np.ones((64, 16384), np.float32))", "self.rows[index]"), safety=Safety.UNSAFE),
+    Example("lists", "OOM405", Outcome.CONFIRMED, init("self.rows = np.ones((64, 4096), np.float32).tolist()", "self.rows[index]"), init("self.rows = np.ones((64, 4096), np.float32)", "self.rows[index]"), safety=Safety.UNSAFE),
+    Example("map", "OOM406", Outcome.CONFIRMED, init("self.rows = torch.load(path)", "self.rows[index]"), init("self.rows = torch.load(path, mmap=True)", "self.rows[index]"), TENSORS, safety=Safety.UNSAFE),
+    Example("large-array", "OOM407", Outcome.SHOWN, init("self.rows = np.zeros((64, 65536))", "self.rows[index]")),
+    Example("cache", "OOM214", Outcome.CONFIRMED, init("self.cache = {}", 'self.cache.setdefault(index, np.load(f"{self.path}/{index}.npy"))'), init("self.cache = {}", 'np.load(f"{self.path}/{index}.npy")'), FILES),
+    Example("words", "OOM110", Outcome.CONFIRMED, WORDS.format(words="words"), WORDS.format(words="np.array(words)"), MANY, safety=Safety.UNSAFE),
+]
+
+
+@pytest.mark.parametrize("example", [pytest.param(item, id=f"{item.code}-{item.name}") for item in EXAMPLES])
+def test_a_dataset_is_judged_by_what_it_does(example: Example, tmp_path: Path, workshop: Workshop) -> None:
+    verdict = run(workshop, tmp_path, example)
+    assert verdict.outcome is example.outcome, verdict
+    assert example.words in verdict.reason
+    assert verdict.readings or verdict.outcome is Outcome.REGRESSED

@@ -1,0 +1,173 @@
+"""The digests of values: the same if and only if the values are, to the last bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import subprocess
+import sys
+from collections import OrderedDict, deque, namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+np = pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
+
+from oomlint.verify.child.digests import compare, describe, digest, generators, write  # noqa: E402 - not without torch
+
+Point = namedtuple("Point", "x y")  # noqa: PYI024 - the kind that programs make
+
+
+@dataclasses.dataclass
+class Sample:
+    image: Any
+    label: int = 0
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    value: Any
+
+
+class Meter:
+    def __init__(self, total: Any) -> None:
+        self.total = total
+
+
+class Named(dict):  # type: ignore[type-arg]
+    pass
+
+
+NAN = float("nan")
+T = torch.arange(6.0)
+SAME = {
+    "floats": (0.1 + 0.2, 0.30000000000000004),
+    "nan": (NAN, -NAN),
+    "sets": ({"a", "b", "c"}, {"c", "a", "b"}),
+    "strides": (T.view(2, 3).t().contiguous(), T.view(2, 3).t()),
+    "gradient": (T.clone().requires_grad_(), T),
+    "graph": (T.clone().requires_grad_() * 1, T),
+    "parts of a storage": (T[2:4], T[2:4].clone()),
+    "shared": ([T, T], [T, T.clone()]),
+    "empty": (torch.zeros(0, 3), torch.zeros(0, 3)),
+    "bfloat16": (T.bfloat16(), T.bfloat16()),
+    "conjugate": (torch.tensor([1 + 2j]).conj(), torch.tensor([1 - 2j])),
+    "objects": (Meter([1, T]), Meter([1, T.clone()])),
+    "slots": (Slotted(3), Slotted(3)),
+    "object arrays": (np.array([1, "a", None], object), np.array([1, "a", None], object)),
+    "generators": (np.random.default_rng(3), np.random.default_rng(3)),
+    "long lists": (list(range(1000)), list(range(1000))),
+    "modules": (torch.nn.ReLU(), torch.nn.ReLU()),
+    "sparse": (T.to_sparse(), T.to_sparse()),
+}
+DIFFERENT = {
+    "a bit": (1.0, 1.0000000000000002, "the value was float 0x1.0000000000000p+0, is float 0x1.0000000000001p+0"),
+    "sign of zero": (0.0, -0.0, "the value was float 0x0.0p+0, is float -0x0.0p+0"),
+    "int and bool": (1, True, "the value was int 1, is bool True"),
+    "int and float": (1, 1.0, "the value was int 1, is float 0x1.0000000000000p+0"),
+    "type of elements": (
+        {"x": np.zeros((2, 2), "f4")},
+        {"x": np.zeros((2, 2), "f8")},
+        "['x'] was ndarray float32 (2, 2) [0.0, 0.0, 0.0, 0.0], is ndarray float64 (2, 2) [0.0, 0.0, 0.0, 0.0]",
+    ),
+    "array and tensor": (np.zeros(2), torch.zeros(2), "the value was ndarray float64 (2,) [0.0, 0.0], is tensor float32 (2,) cpu [0.0, 0.0]"),
+    "array and list": (np.zeros(2), [0.0, 0.0], "the value was ndarray float64 (2,) [0.0, 0.0], is list of 2"),
+    "late element": (torch.arange(9), torch.arange(9) + torch.eye(9)[8].long(), "the value (tensor int64 (9,) cpu [0, 1, 2, 3]) differs in its values"),
+    "list and tuple": ([1], (1,), "the value was list of 1, is tuple of 1"),
+    "lengths": ([1, 2], [1], "the value was list of 2, is list of 1"),
+    "namedtuple": (Point(1, 2), Point(1, 3), ".y was int 2, is int 3"),
+    "dataclass": (Sample(T, 1), Sample(T, 2), ".label was int 1, is int 2"),
+    "slots": (Slotted([1]), Slotted([2]), ".value[0] was int 1, is int 2"),
+    "order of keys": ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "['a'] is missing"),
+    "kind of mapping": ({"a": 1}, OrderedDict(a=1), "the value was dict of 1, is OrderedDict of 1"),
+    "sets": ({1, 2}, {1, 3}, "{1} was int 2, is int 3"),
+    "long lists": (list(range(99)), [*range(98), 0], "the value (list of 99 int [0, 1, 2, 3]) differs in its values"),
+    "mode": (torch.nn.ReLU(), torch.nn.ReLU().eval(), "the value was ReLU training, is ReLU evaluating"),
+    "deque": (deque([1]), deque([2]), "[0] was int 1, is int 2"),
+    "errors": (ValueError("a"), ValueError("b"), ".args[0] was str 'a', is str 'b'"),
+    "long text": ("a" * 300, "a" * 299 + "b", "the value (str of 300) differs in its values"),
+    "meta": (torch.zeros(2, device="meta"), torch.zeros(3, device="meta"), "the value was tensor float32 (2,) meta, is tensor float32 (3,) meta"),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_same(name: str) -> None:
+    one, other = SAME[name]
+    assert compare(write(one).lines, write(other).lines) == ""
+    assert digest(one) == digest(other)
+    assert write(one).comparable
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_different(name: str) -> None:
+    one, other, words = DIFFERENT[name]
+    assert digest(one) != digest(other)
+    if name == "order of keys":
+        assert compare(write(one).lines, write(other).lines)
+    else:
+        assert compare(write(one).lines, write(other).lines) == words
+
+
+def test_place_of_a_difference() -> None:
+    assert compare(write((1, [T]), "result").lines, write((1, [T.double()]), "result").lines).startswith("result[1][0] was tensor float32 (6,) cpu")
+    assert compare(write([1, {}], "r").lines, write([1, {"a": 2}], "r").lines) == "r[1] was dict of 0, is dict of 1"
+
+
+def test_what_cannot_be_looked_into_is_named_and_left_alone() -> None:
+    numbers = iter([1, 2])
+    with Path(__file__).open(encoding="utf-8") as file:
+        written = write({"a": numbers, "b": (x for x in [1]), "c": file, "d": 1})
+    assert written.opaque == ("['a']", "['b']", "['c']")
+    assert list(numbers) == [1, 2]
+    assert not write([object()]).comparable
+    assert write([print, int, np.zeros, len]).comparable
+
+
+def test_cycles_end() -> None:
+    one: list[Any] = [1]
+    one.append(one)
+    other: list[Any] = [1]
+    other.append(other)
+    assert digest(one) == digest(other)
+    meter = Meter(None)
+    meter.total = {"me": meter}
+    assert len(write(meter).lines) == 3
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert not write(deep).comparable
+
+
+def test_subclasses_of_containers_tell_their_attributes() -> None:
+    one, other = Named(a=1), Named(a=1)
+    other.__dict__["extra"] = 2
+    assert compare(write(one).lines, write(other).lines) == ".extra is new"
+
+
+def test_the_device_may_be_left_out() -> None:
+    assert digest(T, devices=False) == digest(T.clone(), devices=False) != digest(T)
+
+
+def test_generators_of_random_numbers() -> None:
+    before = generators()
+    assert before == generators()
+    for draw in (random.random, np.random.rand, lambda: torch.rand(1)):
+        draw()
+        assert generators() != before
+        before = generators()
+
+
+def test_a_digest_is_the_same_in_every_process() -> None:
+    program = "from oomlint.verify.child.digests import digest; print(digest({'a': {1.5, 'x', None, (1, 2)}, 'b': [1, b'2', range(3)]}))"
+    seen = {
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": str(n)}).stdout for n in range(3)
+    }
+    assert len(seen) == 1
+
+
+def test_describe() -> None:
+    assert describe({"image": torch.zeros(3, 8, 8), "label": 3}) == "dict of 2: image float32 (3, 8, 8), label int"
+    assert describe((np.zeros(2), [1, 2, 3, 4, 5, 6])) == "tuple of 2: float64 (2,), list of 6: int, int, int, int, ..."
+    assert describe(3) == "int"

@@ -1,0 +1,537 @@
+"""Verdicts on loops: by what is measured of them, and on programs that are run."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oomlint.config import load_settings
+from oomlint.finding import Confidence, Finding, Fix, Place, Safety, Severity
+from oomlint.model.project import Project
+from oomlint.verify.bench import Bench, Options
+from oomlint.verify.case import Case, Fidelity, Outcome, Verdict
+from oomlint.verify.recipes import loops
+from oomlint.verify.recipes.loops_judge import Expected, Runs, Way, judge
+from oomlint.verify.recipes.loops_known import known_in, modes
+from oomlint.verify.recipes.loops_places import Target, followed
+from oomlint.verify.recipes.loops_signals import PLANS
+from oomlint.verify.tree import Base, Trees
+from oomlint.verify.workshop import Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+def finding(code: str, path: Path | str = "/p/train.py", row: int = 1, safety: Safety | None = Safety.SAFE) -> Finding:
+    place = Place(str(path), 0, row, 1, row, 2)
+    fix = None if safety is None else Fix(safety, "mend it")
+    return Finding(code, "a-rule", "what it says", Severity.WARNING, Confidence.HIGH, place, fix=fix)
+
+
+def case(code: str, safety: Safety | None = Safety.SAFE) -> Case:
+    return Case(finding(code, safety=safety), "/p", {} if safety is None else {"/p/train.py": (b"1", b"2")})
+
+
+def answer(**columns: Any) -> dict[str, Any]:
+    """What a run of twelve steps without growth gives, and what is said otherwise."""
+    deltas = {name: columns.pop(name, [0] * 12) for name in ("nodes", "storages", "storage_bytes", "python_bytes", "device_bytes")}
+    plain = {"ok": True, "result": ["total: 1f3a"], "printed": {"digest": "0", "text": ""}, "generators": "ab", "exception": None, "reached": True}
+    return {**plain, "saved_bytes": [0] * 12, "copied_bytes": [0] * 12, "descriptors": [9] * 12, "deltas": deltas, **columns}
+
+
+def judged(code: str, before: dict[str, Any], after: dict[str, Any] | None = None, safety: Safety | None = Safety.SAFE, **way: Any) -> Verdict:
+    if after is None:
+        return judge(case(code, None), PLANS[code], Way(None, **way), Runs(before))
+    return judge(case(code, safety), PLANS[code], Way(None, **way), Runs(before, before, after))
+
+
+GROWS = answer(nodes=[5] * 12, storages=[3] * 12, storage_bytes=[1120] * 12)
+
+
+# -- what was measured -------------------------------------------------------------------------------------------------
+
+
+def test_a_graph_that_goes_is_confirmed() -> None:
+    verdict = judged("OOM201", GROWS, answer())
+    assert verdict.outcome is Outcome.CONFIRMED
+    assert verdict.reason == "autograd nodes grow by 5 a step before, by 0 after"
+    assert verdict.fidelity is Fidelity.SYNTHETIC
+    assert list(verdict.readings[0].before) == [5]
+    assert list(verdict.timelines[0].before[-1]) == [12, 60]
+
+
+def test_tensors_without_a_graph_may_stay_in_their_list() -> None:
+    assert judged("OOM202", GROWS, answer(storages=[1] * 12, storage_bytes=[160] * 12)).outcome is Outcome.CONFIRMED
+
+
+def test_a_fix_that_keeps_more_is_not_confirmed() -> None:
+    verdict = judged("OOM202", GROWS, answer(storages=[1] * 12, storage_bytes=[5000] * 12))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "bytes of tensors grow by 1.1 KB a step before, by 5.0 KB after" in verdict.reason
+
+
+def test_what_stays_is_inconclusive() -> None:
+    verdict = judged("OOM201", GROWS, GROWS)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "does not end it" in verdict.reason
+    assert "lessens" in judged("OOM201", GROWS, answer(nodes=[2] * 12)).reason
+
+
+def test_no_growth_is_no_effect() -> None:
+    verdict = judged("OOM201", answer(), answer())
+    assert verdict.outcome is Outcome.NO_EFFECT
+    assert verdict.reason == "nothing grows from step to step before the fix"
+
+
+def test_no_growth_says_nothing_where_a_library_was_stood_in_for() -> None:
+    verdict = judged("OOM201", answer(), answer(), stubbed=("tqdm", "pointnet2_ops"))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "pointnet2_ops was stood in for" in verdict.reason
+    assert judged("OOM201", answer(), answer(), stubbed=("tqdm",)).outcome is Outcome.NO_EFFECT
+
+
+def test_a_row_that_was_not_reached_says_nothing() -> None:
+    verdict = judged("OOM201", answer(reached=False), answer())
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.reason == "the row of the finding was not reached"
+
+
+def test_a_run_without_any_graph_says_nothing_of_graphs() -> None:
+    silent = Runs(answer(), answer(), answer())
+    verdict = judge(case("OOM201"), PLANS["OOM201"], Way(None), silent, Expected(graphs=True))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.reason == "no graph was recorded on synthesised data"
+    learns = answer(saved_bytes=[64] * 12)
+    assert judge(case("OOM201"), PLANS["OOM201"], Way(None), Runs(learns, learns, learns), Expected(graphs=True)).outcome is Outcome.NO_EFFECT
+
+
+def test_what_was_not_run_has_no_effect_on_anything() -> None:
+    assert judged("OOM209", answer(), answer(), Safety.UNSAFE).reason == "nothing was seen to be copied on synthesised data"
+    assert judged("OOM209", answer(copied_bytes=[100] * 12), answer(), Safety.UNSAFE).outcome is Outcome.NO_EFFECT
+    assert judged("OOM207", answer(processes=[0] * 12), answer()).reason == "no worker was started"
+    assert judged("OOM207", answer(processes=[2] * 12), answer()).outcome is Outcome.NO_EFFECT
+
+
+def test_what_is_kept_now_and_then_is_not_called_harmless() -> None:
+    seldom = answer(nodes=[0] * 5 + [5, 0, 0, 0, 0, 5, 0])
+    assert judged("OOM201", seldom, answer()).outcome is Outcome.INCONCLUSIVE
+
+
+def test_too_few_steps_say_nothing() -> None:
+    short = answer(nodes=[5] * 4, storages=[3] * 4, storage_bytes=[9] * 4)
+    assert judged("OOM201", short, answer(nodes=[0] * 4, storages=[0] * 4, storage_bytes=[0] * 4)).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_new_exception_is_a_regression() -> None:
+    verdict = judged("OOM201", GROWS, {"ok": False, "exception": "AttributeError: 'float' object has no attribute 'detach'"})
+    assert verdict.outcome is Outcome.REGRESSED
+    assert "AttributeError" in verdict.reason
+
+
+def test_another_result_is_a_regression() -> None:
+    verdict = judged("OOM201", GROWS, answer(result=["total: 77"]))
+    assert verdict.outcome is Outcome.REGRESSED
+    assert verdict.reason == "the result differs: `total: 1f3a` before, `total: 77` after"
+
+
+def test_variables_of_the_function_may_come_and_go() -> None:
+    before = {**GROWS, "result": ["returned: 1", "`found`: 2", "parameters of model 0: 3"]}
+    assert judged("OOM201", before, answer(result=["returned: 1", "`parts`: 4", "parameters of model 0: 3"])).outcome is Outcome.CONFIRMED
+    assert judged("OOM201", before, answer(result=["returned: 1", "`found`: 4", "parameters of model 0: 3"])).outcome is Outcome.REGRESSED
+    assert judged("OOM201", before, answer(result=["returned: 1", "`found`: 2"])).outcome is Outcome.REGRESSED
+
+
+def test_another_printed_text_is_a_regression() -> None:
+    verdict = judged("OOM201", GROWS, answer(printed={"digest": "1", "text": "done"}))
+    assert verdict.outcome is Outcome.REGRESSED
+    assert "printed text" in verdict.reason
+
+
+def test_a_graph_that_is_no_longer_printed_is_none() -> None:
+    before = {**GROWS, "printed": {"digest": "1", "text": "tensor(1.5, grad_fn=<AddBackward0>)"}}
+    assert judged("OOM201", before, answer(printed={"digest": "2", "text": "tensor(1.5)"})).outcome is Outcome.CONFIRMED
+
+
+def test_other_random_numbers_are_a_regression() -> None:
+    assert judged("OOM201", GROWS, answer(generators="cd")).outcome is Outcome.REGRESSED
+
+
+def test_what_does_not_repeat_is_inconclusive() -> None:
+    runs = Runs(GROWS, {**GROWS, "result": ["total: 2"]}, answer())
+    assert judge(case("OOM201"), PLANS["OOM201"], Way(None), runs).outcome is Outcome.INCONCLUSIVE
+
+
+def test_times_in_the_printed_text_do_not_count() -> None:
+    runs = Runs(
+        *({**item, "printed": {"digest": text, "text": text}} for item, text in ((GROWS, "took 0.12 s"), (GROWS, "took 0.31 s"), (answer(), "took 0.4 s")))
+    )
+    verdict = judge(case("OOM201"), PLANS["OOM201"], Way(None), runs)
+    assert verdict.outcome is Outcome.CONFIRMED
+    assert any("were not compared" in item for item in verdict.left_out)
+
+
+def test_other_kernels_without_gradients_are_no_regression() -> None:
+    before = answer(saved_bytes=[4096] * 12, numbers=[0.5, 2.0])
+    verdict = judged("OOM204", before, answer(result=["total: 77"], numbers=[0.5000001, 2.0]))
+    assert verdict.outcome is Outcome.CONFIRMED
+    assert "a step saves 4.1 KB for backward before, 0 B after" in verdict.reason
+    assert "not to the last bit" in verdict.reason
+    assert judged("OOM204", before, answer(result=["total: 77"], numbers=[0.6, 2.0])).outcome is Outcome.REGRESSED
+
+
+def test_rounding_of_a_safe_fix_is_a_regression() -> None:
+    changed = answer(result=["total: 77"], numbers=[0.5000001])
+    assert judged("OOM201", {**GROWS, "numbers": [0.5]}, changed).outcome is Outcome.REGRESSED
+    assert judged("OOM201", {**GROWS, "numbers": [0.5]}, changed, Safety.UNSAFE).outcome is Outcome.CONFIRMED
+
+
+def test_a_state_that_is_cut_off_learns_something_else() -> None:
+    verdict = judged("OOM212", GROWS, answer(result=["w: 9"]), Safety.UNSAFE)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "for you to say" in verdict.reason
+
+
+def test_a_second_backward_is_the_symptom_of_a_dragged_state() -> None:
+    fails = {"ok": False, "exception": "RuntimeError: Trying to backward through the graph a second time"}
+    assert judged("OOM212", fails, answer(), Safety.UNSAFE).outcome is Outcome.CONFIRMED
+    assert judged("OOM212", fails).outcome is Outcome.SHOWN
+    assert judged("OOM201", fails, answer()).outcome is Outcome.INCONCLUSIVE
+
+
+def test_epochs_are_counted_where_a_list_outlives_them() -> None:
+    before, after = answer(storages=[1, 1] * 9), answer(storages=[1, -1] * 9)
+    verdict = judged("OOM206", before, after)
+    assert verdict.outcome is Outcome.CONFIRMED
+    assert "live tensors grow by 2 an epoch before, by 0 after" in verdict.reason
+
+
+def test_descriptors_of_workers() -> None:
+    verdict = judged("OOM207", answer(descriptors=list(range(9, 33, 2))), answer())
+    assert verdict.outcome is Outcome.CONFIRMED
+    assert verdict.reason == "open descriptors grow by 2 a step before, by 0 after"
+    assert verdict.readings[0].under == "2 workers"
+
+
+def test_a_small_part_instead_of_the_whole() -> None:
+    assert judged("OOM208", answer(storage_bytes=[4000] * 12), answer(storage_bytes=[100] * 12), Safety.UNSAFE).outcome is Outcome.CONFIRMED
+    same = judged("OOM208", answer(storage_bytes=[100] * 12), answer(storage_bytes=[100] * 12), Safety.UNSAFE)
+    assert same.outcome is Outcome.NO_EFFECT
+    assert "as large as what it is cut from" in same.reason
+
+
+def test_copies_of_all_so_far() -> None:
+    verdict = judged("OOM209", answer(copied_bytes=[100 * step for step in range(12)]), answer(), Safety.UNSAFE)
+    assert verdict.outcome is Outcome.CONFIRMED
+    assert verdict.reason == "each step copies 100 B more than the one before it; after the fix no more"
+
+
+def test_without_a_fix_the_symptom_is_shown_or_not() -> None:
+    verdict = judged("OOM219", answer(storage_bytes=[2000] * 12, storages=[1] * 12))
+    assert verdict.outcome is Outcome.SHOWN
+    assert verdict.reason == "bytes of tensors grow by 2.0 KB a step: 2.0 MB in 1000 steps on this synthesised data"
+    assert judged("OOM219", answer()).outcome is Outcome.NOT_SHOWN
+    assert judged("OOM220", answer(device_bytes=[64] * 12)).readings[0].under == "simulated device"
+
+
+# -- where the loop is -------------------------------------------------------------------------------------------------
+
+LOOP = "import torch\n\n\ndef test(model, loader):\n    total = 0\n    for x in loader:\n        total += model(x)\n    return total\n"
+WRAPPED = LOOP.replace("    for x in loader:\n        total", "    with torch.no_grad():\n        for x in loader:\n            total")
+
+
+@pytest.mark.parametrize(
+    ("after", "row"),
+    [
+        pytest.param(LOOP.replace("def test", "@torch.no_grad()\ndef test"), 8, id="decorated"),
+        pytest.param(LOOP.replace("model(x)\n", "model(x).detach()\n"), 7, id="changed in its line"),
+        pytest.param(WRAPPED, 8, id="wrapped"),
+        pytest.param(LOOP.replace("        total += model(x)", "        y = model(x)\n        total += y"), 7, id="taken apart"),
+        pytest.param("def helper(): ...\n" + LOOP, 8, id="moved down"),
+    ],
+)
+def test_the_loop_is_found_again(after: str, row: int) -> None:
+    assert followed(LOOP, after, Target("test", 7)) == Target("test", row)
+
+
+def test_a_function_that_is_gone_is_not_found() -> None:
+    assert followed(LOOP, LOOP.replace("def test", "def other"), Target("test", 7)) is None
+    assert followed(LOOP, "def test(model, loader):\n    return sum(map(model, loader))\n", Target("test", 7)) is None
+
+
+def test_constants_that_a_function_reads(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        dedent("""\
+        import argparse
+
+        CLASSES = 10
+
+
+        def train(model, args, size, train=True):
+            for step in range(3):
+                model(CLASSES, args.lr, size)
+
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--lr", type=float, default=0.1)
+        args = parser.parse_args()
+        train(None, args, size=4)
+        """),
+        encoding="utf-8",
+    )
+    settings, _ = load_settings(None, isolated=True, start=tmp_path)
+    known = known_in(Project(tmp_path, settings), str(path), "train")
+    assert known == {"CLASSES": 10, "args.lr": 0.1, "size": 4}
+
+
+def test_modes_of_a_function() -> None:
+    assert modes("def run(model, train, phase): ...", "run") == ([{"train": False, "phase": "val"}], [{"train": True, "phase": "train"}])
+    assert modes("def run(model): ...", "run") == ([], [])
+
+
+# -- programs that are run ---------------------------------------------------------------------------------------------
+
+
+class Program:
+    """A program with the row of its finding marked by ``# here``, and what fixes make of it."""
+
+    def __init__(self, code: str, text: str, *fixes: tuple[str, str], safety: Safety = Safety.SAFE) -> None:
+        self.code = code
+        self.text = dedent(text)
+        self.fixes = fixes
+        self.safety = safety
+
+    @property
+    def row(self) -> int:
+        return next(row for row, line in enumerate(self.text.splitlines(), 1) if "# here" in line)
+
+    def mended(self) -> str:
+        text = self.text
+        for old, new in self.fixes:
+            assert old in text
+            text = text.replace(old, new)
+        return text
+
+
+@pytest.fixture(scope="module")
+def workshop() -> Iterator[Workshop]:
+    with Workshop(sys.executable) as opened:
+        yield opened
+
+
+@pytest.fixture
+def verified(workshop: Workshop, tmp_path: Path) -> Callable[[Program], Verdict]:
+    def verify(program: Program) -> Verdict:
+        path = tmp_path / "program.py"
+        path.write_text(program.text, encoding="utf-8")
+        changes = {str(path): (program.text.encode(), program.mended().encode())} if program.fixes else {}
+        told = Case(finding(program.code, path, program.row, program.safety if program.fixes else None), str(tmp_path), changes)
+        settings, _ = load_settings(None, isolated=True, start=tmp_path)
+        with Base(str(tmp_path), None) as base, Trees(base, told.changes) as trees:
+            return loops.verify(Bench(told, Project(tmp_path, settings), settings, Options(), workshop, trees))
+
+    return verify
+
+
+TRAIN = """\
+import torch
+from torch import nn
+
+
+def train(model, loader, optimizer):
+    criterion = nn.CrossEntropyLoss()
+    total = 0.0
+    history = []
+    for images, labels in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        {line}  # here
+    return total, [float(item) for item in history]
+"""
+
+EVALUATE = """\
+import torch
+
+
+def evaluate(model, loader):
+    model.eval()
+    right = 0
+    kept = []
+    for images, labels in loader:{loop}
+        logits = model(images)
+        right += (logits.argmax(dim=1) == labels).sum().item()
+        {line}
+    return right, len(kept)
+"""
+
+METER = """\
+from torch import nn
+
+
+class Meter:
+    def __init__(self):
+        self.sum = 0.0
+        self.count = 0
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.count += n
+
+
+def train(model, loader, optimizer):
+    criterion = nn.CrossEntropyLoss()
+    losses = Meter()
+    for images, labels in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        losses.update(loss, images.size(0))  # here
+    return float(losses.sum) / losses.count
+"""
+
+STATE = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(8, 8, batch_first=True)
+
+    def forward(self, x, h=None):
+        return self.rnn(x, h)
+
+
+def evaluate(loader):
+    net = Net()
+    h = None
+    total = 0.0
+    for x in loader:
+        y, h = net(torch.ones(2, 3, 8), h)  # here
+        total += y.mean().item()
+    return total
+"""
+
+GROWN = """\
+import torch
+
+
+def predict(model, loader):
+    model.eval()
+    found = torch.zeros(0, dtype=torch.long)
+    with torch.no_grad():
+        for images, labels in loader:
+            classes = model(images).argmax(dim=1)
+            found = torch.cat([found, classes])  # here
+    return found
+"""
+
+RIGHT = {
+    "sum": Program("OOM201", TRAIN.format(line="total += loss"), ("total += loss ", "total += loss.detach() ")),
+    "list": Program("OOM202", TRAIN.format(line="history.append(loss)"), ("append(loss)", "append(loss.detach())")),
+    "meter": Program("OOM203", METER, ("update(loss,", "update(loss.detach(),")),
+    "decorated": Program("OOM204", EVALUATE.format(loop="  # here", line=""), ("def evaluate", "@torch.no_grad()\ndef evaluate")),
+    "host": Program("OOM205", EVALUATE.format(loop="", line="kept.append(logits.double())  # here"), ("logits.double()", "logits.detach().double()")),
+    "part": Program(
+        "OOM208", EVALUATE.format(loop="", line="kept.append(logits.detach()[0])  # here"), ("detach()[0]", "detach()[0].clone()"), safety=Safety.UNSAFE
+    ),
+    "grown": Program(
+        "OOM209",
+        GROWN,
+        ("found = torch.zeros(0, dtype=torch.long)", "parts = []"),
+        ("found = torch.cat([found, classes])", "parts.append(classes)"),
+        ("return found", "return torch.cat(parts)"),
+        safety=Safety.UNSAFE,
+    ),
+    "state": Program("OOM212", STATE, ("total += y.mean().item()", "total += y.mean().item()\n        h = h.detach()"), safety=Safety.UNSAFE),
+    "worker": Program("OOM207", EVALUATE.format(loop="", line="kept.append(labels)  # here"), ("append(labels)", "append(labels.clone())")),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_fix_is_confirmed(name: str, verified: Callable[[Program], Verdict]) -> None:
+    verdict = verified(RIGHT[name])
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.reason
+    assert verdict.readings[0].before[0] > 0
+    assert verdict.timelines
+
+
+SUMS = TRAIN.format(line="total += loss")
+WRONG = {
+    "changes the sum": (Program("OOM201", SUMS, ("total += loss ", "total += loss.detach() * 2 ")), Outcome.REGRESSED),
+    "raises": (Program("OOM201", SUMS, ("total += loss ", "total += loss.detached() ")), Outcome.REGRESSED),
+    "draws numbers": (Program("OOM201", SUMS, ("total += loss ", "total += loss.detach() + 0 * torch.rand(()) ")), Outcome.REGRESSED),
+    "stops training": (Program("OOM201", SUMS, ("loss.backward()", "loss.detach()"), ("+= loss ", "+= loss.detach() ")), Outcome.REGRESSED),
+    "ends nothing": (Program("OOM202", TRAIN.format(line="history.append(loss)"), ("append(loss)", "append(loss.clone())")), Outcome.INCONCLUSIVE),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_fix_is_not_confirmed(name: str, verified: Callable[[Program], Verdict]) -> None:
+    program, outcome = WRONG[name]
+    verdict = verified(program)
+    assert verdict.outcome is outcome, verdict.reason
+
+
+HARMLESS = {
+    "a number": Program("OOM201", TRAIN.format(line="total += loss.item()"), ("loss.item()", "float(loss.detach())")),
+    "without a graph": Program("OOM202", TRAIN.format(line="history.append(loss.detach())"), ("loss.detach()", "loss.detach().detach()")),
+    "no gradients": Program(
+        "OOM204",
+        EVALUATE.format(loop="  # here", line="").replace("def evaluate", "@torch.inference_mode()\ndef evaluate"),
+        ("@torch.inference_mode()", "@torch.no_grad()"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_was_harmless_has_no_effect(name: str, verified: Callable[[Program], Verdict]) -> None:
+    verdict = verified(HARMLESS[name])
+    assert verdict.outcome is Outcome.NO_EFFECT, verdict.reason
+
+
+SHOWN = {
+    "outputs": Program("OOM219", EVALUATE.format(loop="", line="kept.append(logits.detach().cpu())  # here")),
+    "snapshots": Program(
+        "OOM217",
+        """\
+        import copy
+
+
+        def train(model, optimizer, loader, epochs):
+            history = []
+            for epoch in range(epochs):
+                for images, labels in loader:
+                    optimizer.zero_grad()
+                    model(images).sum().backward()
+                    optimizer.step()
+                history.append(copy.deepcopy(model.state_dict()))  # here
+            return len(history)
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_without_a_fix_the_symptom_is_shown(name: str, verified: Callable[[Program], Verdict]) -> None:
+    verdict = verified(SHOWN[name])
+    assert verdict.outcome is Outcome.SHOWN, verdict.reason
+
+
+def test_without_a_fix_a_harmless_loop_shows_nothing(verified: Callable[[Program], Verdict]) -> None:
+    verdict = verified(Program("OOM219", EVALUATE.format(loop="", line="kept = [logits]  # here")))
+    assert verdict.outcome is Outcome.NOT_SHOWN, verdict.reason
+
+
+def test_verdicts_repeat(verified: Callable[[Program], Verdict]) -> None:
+    first, second = (replace(verified(RIGHT["sum"]), seconds=0.0) for _ in range(2))
+    assert first == second

@@ -1,0 +1,44 @@
+"""The rules under their own judge: what a page calls wrong is run, and what it says to write instead; the figures of the documentation are those."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from verify_cases import judge, told
+
+from oomlint import registry
+from oomlint.finding import Severity
+from oomlint.rule import page
+from oomlint.verify.case import Outcome
+from oomlint.verify.workshop import Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MEASURED: Final[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "docs" / "measured.json").read_text(encoding="utf-8"))
+RULES: Final = [rule.code for rule in registry.all_rules() if rule.code != "OOM001"]  # which is about comments
+# The catalogue's exceptions: what they cost cannot always be shown in a short run.
+EXCEPTIONS: Final = frozenset({"OOM307"})
+
+
+@pytest.fixture(scope="module")
+def workshop() -> Iterator[Workshop]:
+    with Workshop(sys.executable) as workshop:
+        yield workshop
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_what_the_page_says_to_write_instead_mends_what_it_calls_wrong(code: str, workshop: Workshop, tmp_path: Path) -> None:
+    rule = registry.load(code)
+    verdict = judge(workshop, tmp_path / "project", page(rule).example, page(rule).remedy, code=code)
+    assert verdict.outcome.value == MEASURED["rules"][code]["outcome"], told(verdict)
+    if verdict.outcome is Outcome.CONFIRMED:
+        return
+    if verdict.outcome is Outcome.NO_EFFECT:
+        assert "no effect" in page(rule).text
+    # Harm that cannot be shown is no more than a note.
+    assert rule.severity is Severity.NOTE or code in EXCEPTIONS, told(verdict)

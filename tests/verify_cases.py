@@ -1,0 +1,70 @@
+"""Cases for tests of the verifier: a program before and after, in a project of its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from oomlint import engine, registry
+from oomlint.config import Settings
+from oomlint.finding import Confidence, Finding, Place
+from oomlint.model.project import Project
+from oomlint.verify.bench import Bench, Options
+from oomlint.verify.case import Case, Outcome, Verdict
+from oomlint.verify.run import asked
+from oomlint.verify.tree import Base, Trees
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oomlint.verify.workshop import Workshop
+
+FILE: Final = "program.py"
+MARK: Final = re.compile(r"#\s*finding:\s*(OOM\d{3})")
+
+
+def judge(workshop: Workshop, folder: Path, before: str, after: str | None, *, code: str = "", files: Mapping[str, str] | None = None) -> Verdict:
+    """Verify what stands in ``folder`` as a project. The finding is where `# finding: CODE` stands; with ``code`` given, where oomlint finds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    path.write_text(before, encoding="utf-8")
+    for name, content in (files or {}).items():
+        (folder / name).write_text(content, encoding="utf-8")
+    finding = found(path, code) if code else marked(path)
+    changes = {} if after is None else {str(path): (before.encode(), after.encode())}
+    return verify(workshop, Case(finding, str(folder), changes))
+
+
+def verify(workshop: Workshop, case: Case, options: Options | None = None) -> Verdict:
+    """The verdict on a case."""
+    settings = Settings()
+    with Base(case.root, None) as base, Trees(base, case.changes) as trees:
+        return asked(Bench(case, Project(case.root, settings, {}), settings, options or Options(), workshop, trees))
+
+
+def marked(path: Path) -> Finding:
+    """A finding where the program says that there is one."""
+    for row, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = MARK.search(line)
+        if match:
+            rule = registry.load(match[1])
+            start = len(line) - len(line.lstrip()) + 1
+            return rule.finding(Place(str(path), 0, row, start, row, match.start() + 1), "as marked", confidence=Confidence.HIGH)
+    raise AssertionError(f"no finding is marked in {path}")
+
+
+def found(path: Path, code: str) -> Finding:
+    """The first finding of a rule."""
+    settings = Settings().with_overrides(select=[code], severity="note", min_confidence="low")
+    report = engine.run([str(path)], settings, str(path.parent), engine.Options(cache=False, processes=1))
+    return next(item for item in report.findings if item.code == code)
+
+
+def told(verdict: Verdict) -> str:
+    """A verdict for the reader of a failure."""
+    lines = [f"{verdict.outcome}: {verdict.reason}", *map(str, verdict.readings), *verdict.assumptions, *verdict.left_out]
+    return "\n".join(lines)
+
+
+UNPROVEN: Final = frozenset({Outcome.REGRESSED, Outcome.INCONCLUSIVE})
