@@ -161,7 +161,8 @@ def test_a_fork_bomb_is_ended(workshop: Workshop, tmp_path: Path) -> None:
 @pytest.mark.parametrize("start", ["held = grow()", "import os; pid = os.fork() or grow(); os.waitpid(pid, 0)"], ids=["job", "worker"])
 def test_memory_over_the_cap_ends_the_job(workshop: Workshop, tmp_path: Path, start: str) -> None:
     program = f"""
-                def grow():
+        import time
+        def grow():
             held = []
             for n in range(300):
                 held.append(bytes([n % 255 + 1]) * 4 * 2**20)
@@ -324,6 +325,16 @@ def test_workers_find_the_harness_and_the_users_own_start_file(tmp_path: Path) -
     done = subprocess.run([sys.executable, "-S", "-c", f"import site; site.main(); {program}"], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.split()[:3] == ["True", str(ROOT / "oomlint/verify/child/sandbox.py"), str(tmp_path / "sitecustomize.py")], done.stderr
     assert str(ROOT) not in done.stdout.split("[")[1].split("'")
+
+
+def test_a_server_that_dies_is_replaced(workshop: Workshop, tmp_path: Path) -> None:
+    assert workshop._server is not None
+    killer = threading.Timer(0.5, workshop._server._process.kill)
+    killer.start()
+    done = do(workshop, tmp_path, "import os, time\nos.fork()\nos.setsid() if os.fork() == 0 else None\ntime.sleep(60)")
+    killer.join()
+    assert (done.ended, done.answer, done.failure) == (Ended.SIGNAL, None, "the server of jobs has died with it")
+    assert do(workshop, tmp_path, "print(2)").printed == "2\n"
 
 
 # -- with less of a sandbox ----------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
@@ -15,12 +14,14 @@ from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Sever
 from oomlint.model.project import Project
 from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Outcome, Verdict
+from oomlint.verify.jobs import WorkshopError
 from oomlint.verify.recipes import datasets, functions
 from oomlint.verify.tree import Base, Trees
-from oomlint.verify.workshop import Workshop, WorkshopError
+from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 HEAD: Final = """\
 import functools
@@ -85,8 +86,8 @@ def run(workshop: Workshop, folder: Path, example: Example, *, factory: bool = T
     case = Case(finding, str(folder), {str(path): (before.encode(), after.encode())} if after else {})
     project = Project(root, settings, {})
     with Base(str(folder)) as base, Trees(base, case.changes) as trees:
-        bench = Bench(case, project, settings, Options(factory="data:make" if factory else None), workshop, trees)
-        return (datasets if factory else functions).verify(bench)
+        bench = Bench(case, project, settings, Options(repeat=1, factory="data:make" if factory else None), workshop, trees)
+        return datasets.verify(bench) if factory else functions.verify(bench)
 
 
 HANDLE: Final = """
@@ -169,7 +170,7 @@ class Rows(Dataset):
 MANY: Final = """
 
 def make(folder):
-    return Rows([f"{number:09}" + "x" * 100 for number in range(60_000)])
+    return Rows([f"{number:09}" + "x" * 100 for number in range(30_000)])
 """
 
 
@@ -183,30 +184,129 @@ EXAMPLES: Final = [
     Example("handle-closed-too-early", "OOM301", Outcome.REGRESSED, HANDLE, HANDLE.replace("self.scale = 2.0", "self.scale = 2.0\n        self.file.close()")),
     Example("handle-lazy-only", "OOM301", Outcome.NO_EFFECT, HANDLE, LAZY.format(state="self.__dict__"), words="still there"),
     Example("lazy", "OOM303", Outcome.CONFIRMED, LAZY.format(state="self.__dict__"), LAZY.format(state=RIGHT_STATE)),
-    Example("lambda", "OOM111", Outcome.CONFIRMED, init("self.change = lambda x: x + 1", "self.change(index)"), init("self.change = (1).__add__", "self.change(index)")),
+    Example(
+        "lambda",
+        "OOM111",
+        Outcome.CONFIRMED,
+        init("self.change = lambda x: x + 1", "self.change(index)"),
+        init("self.change = (1).__add__", "self.change(index)"),
+    ),
     Example("whole", "OOM304", Outcome.CONFIRMED, ITEM.format(read='file["x"][()][index]'), ITEM.format(read='file["x"][index]'), words="bytes read"),
     Example("whole-not", "OOM304", Outcome.NO_EFFECT, ITEM.format(read='file["x"][index]'), ITEM.format(read='file["x"][index, :]')),
     Example("whole-unsorted", "OOM304", Outcome.REGRESSED, ITEM.format(read='file["x"][()][[index, 0]]'), ITEM.format(read='file["x"][[index, 0]]')),
-    Example("elements", "OOM308", Outcome.CONFIRMED, ITEM.format(read='torch.tensor(file["x"])[index]'), ITEM.format(read='torch.from_numpy(file["x"][()])[index]'), make=MAKE.replace("folder)", "folder, 64)", 2).replace("make(folder, 64)", "make(folder)"), safety=Safety.UNSAFE),
-    Example("unclosed", "OOM307", Outcome.CONFIRMED, LOCAL, LOCAL.replace("file = h5py.File(self.path, \"r\")", 'with h5py.File(self.path, "r") as file:').replace("        row =", "            row ="), words="exception"),
-    Example("unclosed-one-expression", "OOM307", Outcome.NO_EFFECT, ITEM.format(read='h5py.File(self.path, "r")["x"][index]'), ITEM.format(read='file["x"][index]'), words="CPython"),
-    Example("unclosed-handed-on", "OOM307", Outcome.REGRESSED, LOCAL.replace("[index]\n        return row * 2", "\n        return row"), LOCAL.replace("file = h5py.File(self.path, \"r\")", 'with h5py.File(self.path, "r") as file:').replace("        row =", "            row =").replace("[index]\n        return row * 2", "\n        return row")),
-    Example("kept-files", "OOM312", Outcome.CONFIRMED, init("self.files = [h5py.File(path) for _ in range(20)]", 'self.files[0]["x"][index]'), init("self.files = [path for _ in range(20)]", 'h5py.File(self.files[0])["x"][index]'), safety=Safety.UNSAFE),
+    Example(
+        "elements",
+        "OOM308",
+        Outcome.CONFIRMED,
+        ITEM.format(read='torch.tensor(file["x"])[index]'),
+        ITEM.format(read='torch.from_numpy(file["x"][()])[index]'),
+        make=MAKE.replace("folder)", "folder, 64)", 2).replace("make(folder, 64)", "make(folder)"),
+        safety=Safety.UNSAFE,
+    ),
+    Example(
+        "unclosed",
+        "OOM307",
+        Outcome.CONFIRMED,
+        LOCAL,
+        LOCAL.replace('file = h5py.File(self.path, "r")', 'with h5py.File(self.path, "r") as file:').replace("        row =", "            row ="),
+        words="exception",
+    ),
+    Example(
+        "unclosed-one-expression",
+        "OOM307",
+        Outcome.NO_EFFECT,
+        ITEM.format(read='h5py.File(self.path, "r")["x"][index]'),
+        ITEM.format(read='file["x"][index]'),
+        words="CPython",
+    ),
+    Example(
+        "unclosed-handed-on",
+        "OOM307",
+        Outcome.REGRESSED,
+        LOCAL.replace("[index]\n        return row * 2", "\n        return row"),
+        LOCAL.replace('file = h5py.File(self.path, "r")', 'with h5py.File(self.path, "r") as file:')
+        .replace("        row =", "            row =")
+        .replace("[index]\n        return row * 2", "\n        return row"),
+    ),
+    Example(
+        "kept-files",
+        "OOM312",
+        Outcome.CONFIRMED,
+        init("self.files = [h5py.File(path) for _ in range(20)]", 'self.files[0]["x"][index]'),
+        init("self.files = [path for _ in range(20)]", 'h5py.File(self.files[0])["x"][index]'),
+        safety=Safety.UNSAFE,
+    ),
     Example("read-at-once", "OOM305", Outcome.SHOWN, init('self.rows = h5py.File(path)["x"][()]', "self.rows[index]")),
     Example("not-read-at-once", "OOM305", Outcome.NOT_SHOWN, init('self.rows = h5py.File(path)["x"][:2]', "self.rows[0]")),
     Example("in-memory-file", "OOM309", Outcome.SHOWN, init('self.file = h5py.File(path, driver="core")', 'self.file["x"][index]')),
     Example(
-        "stack", "OOM401", Outcome.CONFIRMED, init('self.rows = np.stack([np.load(f"{path}/{i}.npy") for i in range(64)])', "self.rows[index]"),
-        init('self.rows = np.empty((64, 16384), np.float32)\n        for i in range(64): self.rows[i] = np.load(f"{path}/{i}.npy")', "self.rows[index]"), FILES, words="most memory",
+        "stack",
+        "OOM401",
+        Outcome.CONFIRMED,
+        init('self.rows = np.stack([np.load(f"{path}/{i}.npy") for i in range(64)])', "self.rows[index]"),
+        init('self.rows = np.empty((64, 16384), np.float32)\n        for i in range(64): self.rows[i] = np.load(f"{path}/{i}.npy")', "self.rows[index]"),
+        FILES,
+        words="most memory",
     ),
-    Example("eager", "OOM402", Outcome.CONFIRMED, init('self.rows = [np.load(f"{path}/{i}.npy") for i in range(64)]', "self.rows[index]"), init("pass", 'np.load(f"{self.path}/{index}.npy")'), FILES),
-    Example("eager-other-file", "OOM402", Outcome.REGRESSED, init('self.rows = [np.load(f"{path}/{i}.npy") for i in range(64)]', "self.rows[index]"), init("pass", 'np.load(f"{self.path}/{(index + 1) % 64}.npy")'), FILES, words="sample 0 differs"),
-    Example("type", "OOM403", Outcome.CONFIRMED, init("self.rows = np.ones((64, 16384)).astype(np.float32)", "self.rows[index]"), init("self.rows = np.ones((64, 16384), dtype=np.float32)", "self.rows[index]"), safety=Safety.UNSAFE),
-    Example("copy", "OOM404", Outcome.CONFIRMED, init("self.rows = torch.tensor(np.ones((64, 16384), np.float32))", "self.rows[index]"), init("self.rows = torch.from_numpy(np.ones((64, 16384), np.float32))", "self.rows[index]"), safety=Safety.UNSAFE),
-    Example("lists", "OOM405", Outcome.CONFIRMED, init("self.rows = np.ones((64, 4096), np.float32).tolist()", "self.rows[index]"), init("self.rows = np.ones((64, 4096), np.float32)", "self.rows[index]"), safety=Safety.UNSAFE),
-    Example("map", "OOM406", Outcome.CONFIRMED, init("self.rows = torch.load(path)", "self.rows[index]"), init("self.rows = torch.load(path, mmap=True)", "self.rows[index]"), TENSORS, safety=Safety.UNSAFE),
+    Example(
+        "eager",
+        "OOM402",
+        Outcome.CONFIRMED,
+        init('self.rows = [np.load(f"{path}/{i}.npy") for i in range(64)]', "self.rows[index]"),
+        init("pass", 'np.load(f"{self.path}/{index}.npy")'),
+        FILES,
+    ),
+    Example(
+        "eager-other-file",
+        "OOM402",
+        Outcome.REGRESSED,
+        init('self.rows = [np.load(f"{path}/{i}.npy") for i in range(64)]', "self.rows[index]"),
+        init("pass", 'np.load(f"{self.path}/{(index + 1) % 64}.npy")'),
+        FILES,
+        words="sample 0 differs",
+    ),
+    Example(
+        "type",
+        "OOM403",
+        Outcome.CONFIRMED,
+        init("self.rows = np.ones((64, 16384)).astype(np.float32)", "self.rows[index]"),
+        init("self.rows = np.ones((64, 16384), dtype=np.float32)", "self.rows[index]"),
+        safety=Safety.UNSAFE,
+    ),
+    Example(
+        "copy",
+        "OOM404",
+        Outcome.CONFIRMED,
+        init("self.rows = torch.tensor(np.ones((64, 16384), np.float32))", "self.rows[index]"),
+        init("self.rows = torch.from_numpy(np.ones((64, 16384), np.float32))", "self.rows[index]"),
+        safety=Safety.UNSAFE,
+    ),
+    Example(
+        "lists",
+        "OOM405",
+        Outcome.CONFIRMED,
+        init("self.rows = np.ones((64, 4096), np.float32).tolist()", "self.rows[index]"),
+        init("self.rows = np.ones((64, 4096), np.float32)", "self.rows[index]"),
+        safety=Safety.UNSAFE,
+    ),
+    Example(
+        "map",
+        "OOM406",
+        Outcome.CONFIRMED,
+        init("self.rows = torch.load(path)", "self.rows[index]"),
+        init("self.rows = torch.load(path, mmap=True)", "self.rows[index]"),
+        TENSORS,
+        safety=Safety.UNSAFE,
+    ),
     Example("large-array", "OOM407", Outcome.SHOWN, init("self.rows = np.zeros((64, 65536))", "self.rows[index]")),
-    Example("cache", "OOM214", Outcome.CONFIRMED, init("self.cache = {}", 'self.cache.setdefault(index, np.load(f"{self.path}/{index}.npy"))'), init("self.cache = {}", 'np.load(f"{self.path}/{index}.npy")'), FILES),
+    Example(
+        "cache",
+        "OOM214",
+        Outcome.CONFIRMED,
+        init("self.cache = {}", 'self.cache.setdefault(index, np.load(f"{self.path}/{index}.npy"))'),
+        init("self.cache = {}", 'np.load(f"{self.path}/{index}.npy")'),
+        FILES,
+    ),
     Example("words", "OOM110", Outcome.CONFIRMED, WORDS.format(words="words"), WORDS.format(words="np.array(words)"), MANY, safety=Safety.UNSAFE),
 ]
 
@@ -217,3 +317,31 @@ def test_a_dataset_is_judged_by_what_it_does(example: Example, tmp_path: Path, w
     assert verdict.outcome is example.outcome, verdict
     assert example.words in verdict.reason
     assert verdict.readings or verdict.outcome is Outcome.REGRESSED
+
+
+FUNCTION: Final = """
+def load(path):
+    file = h5py.File(path, "r")  # here
+    rows = file["x"]
+    return rows{read}
+"""
+WITH: Final = """
+def load(path):
+    with h5py.File(path, "r") as file:
+        rows = file["x"]
+        return rows{read}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        pytest.param("[:4].sum()", "[:4].sum()", Outcome.CONFIRMED, id="closed"),
+        pytest.param("[:4].sum()", "[1:5].sum()", Outcome.REGRESSED, id="other-rows"),
+        pytest.param("", "", Outcome.REGRESSED, id="closed-too-early"),
+    ],
+)
+def test_a_function_is_judged_by_what_it_gives_back_and_leaves_open(before: str, after: str, outcome: Outcome, tmp_path: Path, workshop: Workshop) -> None:
+    example = Example("", "OOM307", outcome, FUNCTION.format(read=before), WITH.format(read=after))
+    verdict = run(workshop, tmp_path, example, factory=False)
+    assert verdict.outcome is outcome, verdict

@@ -266,7 +266,10 @@ def test_the_same_state_gives_the_same_items_anywhere(tmp_path: Path) -> None:
     two.mkdir()
     state = dataset(one, text)["state"]
     assert dataset(two, text)["state"] == state
-    code = "import sys, json\nfrom oomlint.verify.child import find\nd = find.built(sys.argv[1] + '/data.py', sys.argv[1], 'D', json.loads(sys.argv[2]))\nprint(len(d), float(d[0].sum()), float(d[7].sum()))\n"
+    code = (
+        "import sys, json\nfrom oomlint.verify.child import find\n"
+        "d = find.built(sys.argv[1] + '/data.py', sys.argv[1], 'D', json.loads(sys.argv[2]))\nprint(len(d), float(d[0].sum()), float(d[7].sum()))\n"
+    )
     texts = [
         subprocess.run(
             [sys.executable, "-c", code, str(root), json.dumps(state)],

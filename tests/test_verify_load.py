@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oomlint.verify.child import load, names
+from oomlint.verify.child import load, names, stubs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +24,10 @@ pytest.importorskip("torch")
 def project(tmp_path: Path) -> Iterator[Path]:
     """An empty project; what is loaded from it is forgotten afterwards."""
     before, path = set(sys.modules), list(sys.path)
-    parse = load.parsers.argparse.ArgumentParser.parse_known_args
+    parse = argparse.ArgumentParser.parse_known_args
     yield tmp_path
     load.uninstall(str(tmp_path))
-    load.parsers.argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]  # as it was
+    argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]  # as it was
     os.environ.pop(load.MODULES, None)
     sys.path[:] = path
     for name in set(sys.modules) - before:
@@ -128,7 +129,7 @@ def test_libraries_that_are_missing_are_stood_in_for(project: Path) -> None:
 
 def test_a_stand_in_makes_no_data_up(project: Path) -> None:
     write(project, a="import no_such_reader\ndef f():\n    return no_such_reader.read_csv('x')\n")
-    with pytest.raises(load.stubs.NotInstalledError, match=r"no_such_reader\.read_csv is needed, and no_such_reader is not installed"):
+    with pytest.raises(stubs.NotInstalledError, match=r"no_such_reader\.read_csv is needed, and no_such_reader is not installed"):
         loaded(project, "a.py").module.f()
 
 

@@ -349,3 +349,14 @@ def test_the_probe_itself_is_cheap_to_import() -> None:
         [sys.executable, "-c", "import oomlint.verify.child.digests, sys; print('torch' in sys.modules)"], capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+def test_an_operation_that_saves_its_own_output_keeps_nothing() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Sigmoid(), torch.nn.Tanh(), torch.nn.ReLU(), torch.nn.Softmax(dim=1))
+    with Growth() as growth:
+        for _ in range(12):
+            growth.step()
+            model(torch.ones(2, 4)).exp().sum().backward()
+        growth.step()
+    found = growth.deltas()
+    assert (steady(found["storages"]), steady(found["nodes"])) == (0, 0)

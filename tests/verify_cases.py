@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oomlint import engine, registry
@@ -17,6 +16,7 @@ from oomlint.verify.tree import Base, Trees
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from oomlint.verify.workshop import Workshop
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -10,11 +9,11 @@ import sys
 import threading
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from glob import escape, glob
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from oomlint import amounts
 from oomlint.config import ConfigError
+from oomlint.verify import workshop
 from oomlint.verify.bench import Options
 from oomlint.verify.jobs import Limits
 from oomlint.verify.run import Surroundings, verdicts
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from oomlint.output.verdicts_numbers import Item
     from oomlint.output.view import View
     from oomlint.verify.case import Case
-
-_ENVIRONMENTS: Final = (".venv", "venv", "env", ".env")  # folders of a project that its virtual environment usually is
-_TORCH: Final = ("lib*/python*/site-packages/torch", "Lib/site-packages/torch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +67,7 @@ def interpreter(option: str | None, setting: str | None, root: str) -> str:
         if found is None:
             raise ConfigError(f"{name}: {given!r} is not a program")
         return found
-    homes = [os.path.join(root, name) for name in _ENVIRONMENTS] + [os.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
-    for home in homes:
-        program = _program(home)
-        if home and program and _has_torch(home):
-            return program
-    if importlib.util.find_spec("torch") is not None:
-        return sys.executable
-    return next((found for name in ("python3", "python") if (found := shutil.which(name))), sys.executable)
-
-
-def _has_torch(home: str) -> bool:
-    """Whether an environment has torch, as far as can be seen without starting it: one that sees the packages of the system may have it there."""
-    if any(glob(os.path.join(escape(home), pattern)) for pattern in _TORCH):
-        return True
-    try:
-        with open(os.path.join(home, "pyvenv.cfg"), encoding="utf-8", errors="replace") as stream:
-            return any(line.replace(" ", "").strip().lower() == "include-system-site-packages=true" for line in stream)
-    except OSError:
-        return False
-
-
-def _program(home: str) -> str | None:
-    return next((path for path in (os.path.join(home, "bin", "python"), os.path.join(home, "Scripts", "python.exe")) if os.access(path, os.X_OK)), None)
+    return workshop.interpreter(root)
 
 
 def shown_python(python: str, view: View) -> str:

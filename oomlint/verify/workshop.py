@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import select
@@ -31,6 +32,8 @@ _TAIL: Final = 64 * 1024  # bytes kept of what a job prints
 _FLOOD: Final = 32 * MEBIBYTE  # bytes of output from which its beginning is thrown away
 _PATIENCE: Final = 4  # times its limit is what a job may wait for a processor, at most
 _EXACT_EVERY: Final = 5  # readings: the cheap bound is looked at every time, the exact figure now and then
+
+_ENVIRONMENTS: Final = (".venv", "venv", "env", ".env")  # folders of a project that its virtual environment usually is
 
 
 class Workshop:
@@ -343,15 +346,15 @@ class _Running:
             return file.read(_TAIL)
 
 
-def interpreter(root: str, asked: str | None = None) -> str:
-    """The Python to run a project with: the one asked for, else the first that has torch of the active environment, the project's, and ours."""
-    if asked:
-        return asked
-    places = [os.environ.get("VIRTUAL_ENV"), *(os.path.join(root, name) for name in (".venv", "venv", "env", ".env")), os.environ.get("CONDA_PREFIX")]
+def interpreter(root: str) -> str:
+    """The Python to run a project with: the first that has torch of the project's environment, the active one and ours, else the one in `PATH`."""
+    places = [*(os.path.join(root, name) for name in _ENVIRONMENTS), os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")]
     for place in places:
         if place and os.path.isfile(os.path.join(place, "bin", "python")) and _has_torch(place):
             return os.path.join(place, "bin", "python")
-    return sys.executable
+    if importlib.util.find_spec("torch") is not None:
+        return sys.executable
+    return shutil.which("python3") or sys.executable
 
 
 def _has_torch(place: str) -> bool:

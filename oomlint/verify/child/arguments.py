@@ -1,3 +1,4 @@
+# ruff: noqa: D102 -- the methods are those of what it stands in for, or of the import system
 """Arguments for the user's functions: specifications as plain JSON, guesses from names and annotations, and the values that they describe."""
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Settings(dict[str, Any]):
         self[name] = value
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
+        return super().get(name, default)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_plain_settings, (dict(self),))
@@ -77,7 +78,7 @@ class Tokenizer:
         ids = (self.encode(text) * max_length)[: max_length or 16]
         made: dict[str, Any] = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
         if return_tensors:
-            import torch
+            import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
             made = {name: torch.tensor([value]) for name, value in made.items()}
         return Settings(made, {}, lambda _: {"is": "json", "value": None})
@@ -95,6 +96,7 @@ class Same:
 
 
 def path_spec(name: str, end: str = "") -> Spec:
+    """A path of ours, named as the parameter is."""
     return {"is": "path", "name": name, "end": end}
 
 
@@ -106,7 +108,7 @@ def text_of(spec: Spec) -> str:
 
 def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType | None, guess: Callable[[str], Spec] | None = None) -> Any:
     """The value that a specification describes."""
-    import numpy as np
+    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     count: int = state.get("n", files.SAMPLES)
     match spec["is"]:
@@ -115,13 +117,13 @@ def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType
         case "path":
             return text_of(spec) if not spec.get("list") else [text_of({**spec, "name": f"{spec['name']}{i}"}) for i in range(spec["list"])]
         case "pathlib":
-            import pathlib
+            import pathlib  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
             return pathlib.Path(text_of(spec))
         case "array":
             return files.array(spec, f"argument {name}", count)
         case "tensor":
-            import torch
+            import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
             return torch.from_numpy(files.array(spec, f"argument {name}", count))
         case "list":
@@ -131,7 +133,7 @@ def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType
         case "texts":
             return [f"id{i}" for i in range(count)]
         case "value":
-            from oomlint.verify.child import clay, files_plain
+            from oomlint.verify.child import clay, files_plain  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
             if spec.get("clay") and guess is not None:
                 return clay.Clay(spec["value"], f"argument {name}", count)
@@ -148,13 +150,13 @@ def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType
         case "same":
             return Same()
         case "totensor":
-            from oomlint.verify.child import images
+            from oomlint.verify.child import images  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
             return images.ToTensor()
         case "tokenizer":
             return Tokenizer()
         case "samples":
-            import torch
+            import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
             return torch.utils.data.TensorDataset(torch.arange(count * 4, dtype=torch.float32).reshape(count, 4), torch.arange(count) % 4)
         case "instance" if module is not None:
@@ -196,7 +198,7 @@ def guesses(name: str, annotation: str, hints: Hints, *, inner: bool = False) ->
     h5, npy = path_spec(name, ".h5"), path_spec(name, ".npy")
     # By the annotation
     if re.fullmatch(r"(Optional\[)?bool\]?( \| None)?", annotation):
-        return [plain(True), plain(False)]
+        return [plain(value=True), plain(value=False)]
     if re.fullmatch(r"(Optional\[)?int\]?( \| None)?", annotation):
         return [plain(4), plain(1), plain(2), plain(8), plain(32), plain(0)]
     if re.fullmatch(r"(Optional\[)?float\]?( \| None)?", annotation):
@@ -211,7 +213,7 @@ def guesses(name: str, annotation: str, hints: Hints, *, inner: bool = False) ->
         return [{"is": "tokenizer"}]
     # By the name
     if "Callable" in annotation or re.search(r"transform|augment|preproc|collate|_fn$|func", low):
-        return [plain(None), {"is": "same"}, {"is": "totensor"}, plain(False)]
+        return [plain(None), {"is": "same"}, {"is": "totensor"}, plain(value=False)]
     if "Namespace" in annotation or re.fullmatch(
         r"args?|opts?|options|cfg|config\w*|conf|params|param|hparams|settings|flags|\w+_(cfg|config|args|opt|params)|hp", low
     ):
@@ -230,7 +232,7 @@ def guesses(name: str, annotation: str, hints: Hints, *, inner: bool = False) ->
     if low in ("train", "is_train", "training", "istrain") or re.match(
         r"(is|use|with|do|return|has|add|shuffle|normali[sz]e|random|debug|verbose|load)(_|$)|^(flip|aug|cache|download)", low
     ):
-        return [plain(True), plain(False), path] if low == "train" else [plain(True), plain(False), plain("train")]
+        return [plain(value=True), plain(value=False), path] if low == "train" else [plain(value=True), plain(value=False), plain("train")]
     if re.fullmatch(r"split\w*|mode|phase|partition|subset|\w*_set|set|stage|\w+_split|data_type|flag|image_set|set_name", low):
         words = [word for word in hints.words if re.fullmatch(r"train\w*|val\w*|test\w*|dev|TRAIN|VAL|TEST", word)]
         return [plain(word) for word in dict.fromkeys(["train", *words, "val", "test", "valid"])] + [path, plain(0)]
@@ -290,7 +292,7 @@ def guesses(name: str, annotation: str, hints: Hints, *, inner: bool = False) ->
 
 
 def _keyed(hints: Hints) -> Spec:
-    from oomlint.verify.child import files_plain
+    from oomlint.verify.child import files_plain  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     return {key: files_plain.leaf(key) for key in hints.keys[:16]}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_WORKERS: Final = re.compile(r"worker|num_proc|n_jobs|cpus|threads|nproc", re.IGNORECASE)
+_WORKERS: Final = re.compile(r"(?<!persistent_)(?<!persist_)worker|num_proc|n_jobs|cpus|threads|nproc", re.IGNORECASE)
 _BATCH: Final = re.compile(r"batch|\bbs\b|_bs$", re.IGNORECASE)
 _SEED: Final = re.compile(r"seed", re.IGNORECASE)
 

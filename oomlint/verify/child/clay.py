@@ -1,3 +1,4 @@
+# ruff: noqa: D102 -- the methods are those of what it stands in for, or of the import system
 """A value that becomes what the code uses it as: a dict, a list, text, a number. What it became is noted in its specification.
 
 It serves one trial for files of JSON, pickles and files of torch's; the next trial reads real values of the shape that was found.
@@ -28,7 +29,7 @@ RECENT: Final[list[tuple[Spec, str]]] = []  # what is not known and was asked fo
 
 def settle(error: str) -> bool:
     """After an exception that a function of C raised for clay: make what was asked for last a leaf. Gives whether there was any."""
-    from oomlint.verify.child import files_plain
+    from oomlint.verify.child import files_plain  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     for spec, key in reversed(RECENT):
         if spec["t"] == "?":
@@ -53,7 +54,7 @@ class Clay:
         return bool(self._spec["t"] == kind)
 
     def _real(self) -> Any:
-        from oomlint.verify.child import files_plain
+        from oomlint.verify.child import files_plain  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
         if self._spec["t"] == "?":
             self._spec.update(files_plain.leaf(files_plain.last(self._key)))
@@ -91,10 +92,10 @@ class Clay:
     # As a container
 
     def __getitem__(self, index: Any) -> Any:
-        import numpy as np
+        import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
         if isinstance(index, Clay):
-            index = index._real()
+            index = index._real()  # noqa: SLF001 -- of the same stand-in, or there is no public way
         if isinstance(index, str):
             return self._entry(index)
         if isinstance(index, slice):
@@ -199,12 +200,12 @@ class Clay:
 
     def _with(self, other: Any, name: str) -> Any:
         self._is("str" if isinstance(other, str) else "int" if isinstance(other, int) else "float")
-        own, other = self._real(), other._real() if isinstance(other, Clay) else other
+        own, other = self._real(), other._real() if isinstance(other, Clay) else other  # noqa: SLF001 -- of the same stand-in, or there is no public way
         plain = getattr(operator, name.removeprefix("r"))
         return plain(other, own) if name.startswith("r") else plain(own, other)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        import numpy as np
+        import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
         del copy
         self._is("array", shape=["n", 8], dtype="f4")

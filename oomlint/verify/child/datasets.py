@@ -1,4 +1,4 @@
-"""Builds a dataset of the user and reads it: in this process, or through a loader with workers.
+"""Builds a dataset of the user and reads it in this process.
 
 A subject is a JSON object: ``path``, ``root``, ``cls`` and ``state`` of a dataset that was found by search, or ``factory`` ("package.module:function")
 and ``root``. Each function makes it anew. What the user's code raises is an answer too: ``failed``.
@@ -9,17 +9,15 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
-import itertools
 import os
 import random
-import sys
 import tempfile
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import IterableDataset
 
 from oomlint.verify import trace
 from oomlint.verify.child import handles, load
@@ -30,9 +28,6 @@ if TYPE_CHECKING:
 
 SAMPLES: Final = 64  # that are compared
 STEPS: Final = 20
-BATCH: Final = 8
-MANY: Final = 64  # samples of a batch where nothing but memory is looked at
-COMPARED: Final = 256  # samples of an epoch that is compared
 LONGEST: Final = 65_536  # samples of an epoch that is only read
 
 
@@ -87,20 +82,14 @@ def prepared(subject: dict[str, Any]) -> Callable[[], Any]:
     """What makes the dataset of a search: the files are there, and the module is imported. Raises what the import raises."""
     key = f"{subject['path']} {subject['cls']}"
     if key not in _PREPARED:
-        from oomlint.verify.child import files, find  # noqa: PLC0415 -- not needed with a factory
+        from oomlint.verify.child import files  # noqa: PLC0415 -- not needed with a factory
+        from oomlint.verify.child.target import Target  # noqa: PLC0415 -- the same
 
-        state = grown(subject["state"], subject.get("bytes", 0))
+        state = subject["state"]
         files.materialise(state)
-        target = find.Target(subject["path"], subject["root"], subject["cls"], dataset=True)
+        target = Target(subject["path"], subject["root"], subject["cls"], dataset=True)
         _PREPARED[key] = lambda: target.make(state)
     return _PREPARED[key]
-
-
-def grown(state: Any, size: int) -> Any:
-    """A state with about so many bytes of data, where it can be had."""
-    from oomlint.verify.child import find  # noqa: PLC0415 -- not needed with a factory
-
-    return find.scale_to(state, size) if size else state
 
 
 def from_factory(name: str, root: str) -> Any:
@@ -108,7 +97,11 @@ def from_factory(name: str, root: str) -> Any:
     module, _, function = name.partition(":")
     load.install(root)
     call = getattr(importlib.import_module(module), function)
-    wanted = [item for item in inspect.signature(call).parameters.values() if item.default is item.empty and item.kind in {item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD}]
+    wanted = [
+        item
+        for item in inspect.signature(call).parameters.values()
+        if item.default is item.empty and item.kind in {item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD}
+    ]
     return call(fresh()) if len(wanted) == 1 else call()
 
 
@@ -203,7 +196,10 @@ def _look(subject: dict[str, Any], count: int, rows: list[int]) -> dict[str, Any
         except Exception as error:
             raise Failed("len", error) from error
         place = folder()
-        exact, loose, outlines, shown = [], [], [], []
+        exact: list[str] = []
+        loose: list[str] = []
+        outlines: list[str] = []
+        shown: list[str] = []
         number = min(count, size) if size is not None else count
         for index, sample in enumerate(samples(dataset, number)):
             settled = lasting(sample, place, index)
@@ -213,7 +209,18 @@ def _look(subject: dict[str, Any], count: int, rows: list[int]) -> dict[str, Any
             if len(shown) < 3:  # noqa: PLR2004 -- enough for a reader
                 shown.append(describe(settled))
         steps = _steps(dataset, reads)
-    return {"length": size, "samples": exact, "loose": loose, "outlines": outlines, "shown": shown, "built": built, "iterable": iterable(dataset), **steps, **_random(dataset), "rows": _run(subject, rows)}
+    return {
+        "length": size,
+        "samples": exact,
+        "loose": loose,
+        "outlines": outlines,
+        "shown": shown,
+        "built": built,
+        "iterable": iterable(dataset),
+        **steps,
+        **_random(dataset),
+        "rows": _run(subject, rows),
+    }
 
 
 def _less(now: dict[str, int], then: dict[str, int]) -> dict[str, int]:
@@ -279,7 +286,7 @@ def _memory(subject: dict[str, Any], epochs: int) -> dict[str, Any]:
     for sample in samples(made(subject), 3):
         del sample
     gc.collect()
-    _trim()
+    trim()
     plain = trace.memory(os.getpid()).anonymous
     with Held() as held:
         dataset = made(subject)
@@ -296,14 +303,14 @@ def _memory(subject: dict[str, Any], epochs: int) -> dict[str, Any]:
                 del sample
             grown.append(held.live)
     gc.collect()
-    _trim()
+    trim()
     return {
         "held": live, "peak": peak, "sample": max(most, default=0), "grown": grown, "anonymous": trace.memory(os.getpid()).anonymous - plain,
         "data": size_of(subject.get("state")), "length": length(dataset),
     }  # fmt: skip
 
 
-def _trim() -> None:
+def trim() -> None:
     """Give the system back what the allocator has kept."""
     import ctypes  # noqa: PLC0415
 
@@ -343,132 +350,3 @@ def interrupted(subject: dict[str, Any], path: str, function: str) -> dict[str, 
             pass
 
     return told(lambda: handles.interrupted(call, path, function))
-
-
-# -- through a loader -------------------------------------------------------------------------------------------------
-
-
-class Told(Dataset[Any]):
-    """Reads samples of another dataset and hands on what can be told of them: index, digests, process, handles."""
-
-    def __init__(self, inner: Any, size: int, place: str) -> None:
-        self.inner = inner
-        self.size = size
-        self.place = place
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
-        seed(1000 + index)
-        return _told(index, self.inner[index], self.place)
-
-
-class ToldStream(IterableDataset[Any]):
-    """The same for a dataset without indices."""
-
-    def __init__(self, inner: Any, place: str) -> None:
-        self.inner = inner
-        self.place = place
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        seed(1000)
-        for index, sample in enumerate(itertools.islice(iter(self.inner), COMPARED)):
-            yield _told(index, sample, self.place)
-
-
-def _told(index: int, sample: Any, place: str) -> tuple[Any, ...]:
-    settled = handles.settled(sample, place)
-    now = handles.opened()
-    return (index, digest(settled), digest(handles.settled(settled, place, loose=True)), os.getpid(), now["ids"], now["descriptors"])
-
-
-class Only(Dataset[Any]):
-    """Reads samples of another dataset, if there is one, and hands on nothing."""
-
-    def __init__(self, inner: Any, size: int) -> None:
-        self.inner = inner
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: int) -> int:
-        if self.inner is not None:
-            self.inner[index]
-        return index
-
-
-def gather(batch: list[Any]) -> list[Any]:
-    """A batch as it comes."""
-    return batch
-
-
-def _loader(inner: Any, workers: int, method: str, batch: int) -> DataLoader[Any]:
-    options: dict[str, Any] = {"multiprocessing_context": method, "persistent_workers": True} if workers else {}
-    if not isinstance(inner, IterableDataset):
-        options.update(shuffle=True, generator=torch.Generator().manual_seed(7))
-    return DataLoader(inner, batch_size=batch, num_workers=workers, collate_fn=gather, **options)
-
-
-def epochs(subject: dict[str, Any], workers: int = 2, method: str = "fork", touched: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
-    """Read two shuffled epochs through a loader: digests, and handles in the workers. ``touched`` reads two samples in this process first."""
-    return told(lambda: _epochs(subject, workers, method, touched=touched))
-
-
-def _epochs(subject: dict[str, Any], workers: int, method: str, *, touched: bool) -> dict[str, Any]:
-    dataset = made(subject)
-    if touched:
-        list(samples(dataset, 2))
-    stream = iterable(dataset)
-    inner: Any = ToldStream(dataset, folder()) if stream else Told(dataset, min(length(dataset) or 0, COMPARED), folder())
-    found: list[Any] = []
-    try:
-        loader = _loader(inner, workers, method, BATCH)
-        for _ in range(2):
-            for batch in loader:
-                found.extend(batch)
-    except Exception as error:
-        raise Failed("iterate", error) from error
-    return {"order": [item[0] for item in found], "samples": [item[1] for item in found], "loose": [item[2] for item in found], "handles": _by_process(found)}
-
-
-def tree(subject: dict[str, Any] | None, workers: int = 2, method: str = "fork", size: int = 0) -> dict[str, Any]:
-    """Memory of the process tree while workers live that have read two shuffled epochs, and on the way there.
-
-    Without a subject the dataset is empty, of ``size`` samples: what workers cost anyhow.
-    """
-    return told(lambda: _tree(subject, workers, method, size))
-
-
-def _tree(subject: dict[str, Any] | None, workers: int, method: str, size: int) -> dict[str, Any]:
-    dataset = made(subject) if subject is not None else None
-    size = min((length(dataset) or 0) if dataset is not None else size, LONGEST)
-    gc.collect()
-    _trim()
-    me = os.getpid()
-    built = trace.total([me])
-    readings: list[tuple[int, int]] = []
-    count, every = 0, max(MANY, size // 8)
-    try:
-        loader = _loader(dataset if dataset is not None and iterable(dataset) else Only(dataset, size), workers, method, MANY)
-        for _ in range(2):
-            for batch in loader:
-                count += len(batch)
-                if count // every > len(readings):
-                    readings.append((count, trace.total(trace.tree(me))))
-        gc.collect()
-        steady = trace.total(trace.tree(me))
-    except Exception as error:
-        raise Failed("iterate", error) from error
-    return {"built": built, "steady": steady, "readings": readings, "length": size}
-
-
-def _by_process(items: list[Any]) -> list[dict[str, list[int]]]:
-    """Handles open in each worker, step by step."""
-    found: dict[int, dict[str, list[int]]] = {}
-    for item in items:
-        one = found.setdefault(item[3], {"ids": [], "descriptors": []})
-        one["ids"].append(item[4])
-        one["descriptors"].append(item[5])
-    return list(found.values())

@@ -33,7 +33,7 @@ def seed(key: str) -> int:
 
 def array(spec: Spec, key: str, count: int) -> NDArray[Any]:
     """An array as specified: ``shape`` (numbers or "n"), ``dtype``, ``high`` (for integers)."""
-    import numpy as np
+    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     shape = tuple(count if side == "n" else int(side) for side in spec.get("shape", ["n", 8]))
     random = np.random.default_rng(seed(key))
@@ -140,7 +140,7 @@ def write(path: str, spec: Spec, key: str, count: int) -> None:
 
 def content(spec: Spec, key: str, count: int) -> bytes:
     """The bytes of a file that is not HDF5."""
-    import numpy as np
+    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     buffer = io.BytesIO()
     match spec["kind"]:
@@ -152,7 +152,8 @@ def content(spec: Spec, key: str, count: int) -> bytes:
             else:
                 np.save(buffer, array(spec, key, count))
         case "npz":
-            np.savez(buffer, **{name: array(item, f"{key}:{name}", count) for name, item in spec["arrays"].items()})
+            held: dict[str, Any] = {name: array(item, f"{key}:{name}", count) for name, item in spec["arrays"].items()}
+            np.savez(buffer, **held)
         case "mat":
             io_module = sys.modules["scipy.io"]
             io_module.savemat(buffer, {name: array(item, f"{key}:{name}", count) for name, item in spec["arrays"].items()})
@@ -165,11 +166,11 @@ def content(spec: Spec, key: str, count: int) -> bytes:
             # By its place among the loaded modules: torch has it anyway.
             return bytes(sys.modules["pickle"].dumps(files_plain.value(spec["value"], key, count), protocol=4)) * int(spec.get("objects", 1))
         case "torch":
-            import torch
+            import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
             torch.save(files_plain.value({"tensors": True, **spec["value"]}, key, count), buffer)
         case "image":
-            from PIL import Image
+            from PIL import Image  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
             return files_plain.picture(spec, key, Image)
         case "wav":

@@ -1,3 +1,4 @@
+# ruff: noqa: D102 -- the methods are those of what it stands in for, or of the import system
 """A recording stand-in for HDF5 files: what a node is follows from how the code uses it. The real file is written from what was recorded.
 
 Nodes that look alike ("/s001/x", "/s002/x") share one entry of the specification, "/*/x"; ``seen`` keeps the real paths.
@@ -75,7 +76,7 @@ def template(path: str, nodes: Spec, count: int) -> str:
 
 def array(entry: Spec, key: str, path: str, count: int) -> Any:
     """The data of a node."""
-    from oomlint.verify.child import files
+    from oomlint.verify.child import files  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     return files.array(entry, f"{key}::{path}", count)
 
@@ -85,7 +86,7 @@ ATTRIBUTES: Final = ("int", "str", "ints", "strs", "float")
 
 def attribute(kind: str) -> Any:
     """The value of an attribute."""
-    import numpy as np
+    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     return {"int": np.int64(4), "str": "a", "ints": np.arange(4), "strs": np.array([b"a", b"b"]), "float": np.float64(1.0)}[kind]
 
@@ -125,7 +126,7 @@ class _Kind(type):
     def __instancecheck__(cls, value: object) -> bool:
         if not isinstance(value, Node):
             return False
-        entry = value._entry
+        entry = value._entry  # noqa: SLF001 -- of the same stand-in, or there is no public way
         if entry["is"] == "?":
             entry["is"] = "dataset"
         return bool(entry["is"] == cls.wanted)
@@ -165,7 +166,7 @@ class Node:
         whole = name if name.startswith("/") else f"{self._path.rstrip('/')}/{name}"
         parts = [part for part in whole.split("/") if part]
         for count in range(1, len(parts)):
-            Node(self._book, "/" + "/".join(parts[:count]))._group()
+            Node(self._book, "/" + "/".join(parts[:count]))._group()  # noqa: SLF001 -- of the same stand-in, or there is no public way
         return Node(self._book, "/" + "/".join(parts))
 
     def _array(self) -> Any:
@@ -271,7 +272,7 @@ class Node:
         return self._array().astype(dtype)
 
     def read_direct(self, target: Any, source: Any = None, into: Any = None) -> None:
-        import numpy as np
+        import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
         if source is None and into is None:
             self._entry["shape"] = [*self._entry["shape"][:1], *target.shape[1:]]
@@ -314,7 +315,7 @@ def _expanded(like: str, nodes: Spec, count: int) -> list[str]:
 
 def write(path: str, spec: Spec, key: str, count: int) -> None:
     """The real file."""
-    import h5py
+    import h5py  # type: ignore[import-untyped,unused-ignore]  # it has no types; nor need it be there  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     nodes: Spec = spec["nodes"]
     paths = set(spec.get("seen", [])) | {"/"}

@@ -69,7 +69,7 @@ def shapes(hints: Hints) -> list[Spec]:
 
 def value(spec: Spec, key: str, count: int, place: int = 0) -> Any:
     """A value as specified. ``place`` is its number among its like: ids differ."""
-    from oomlint.verify.child import files
+    from oomlint.verify.child import files  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     if spec["t"] == "?":
         spec = {**spec, **leaf(last(key))}
@@ -83,7 +83,7 @@ def value(spec: Spec, key: str, count: int, place: int = 0) -> Any:
             inner = {"tensors": True} if spec.get("tensors") else {}
             made = {name: value({**inner, **item}, f"{key}.{name}", count, place) for name, item in spec["keys"].items()}
             if spec.get("object"):
-                from oomlint.verify.child import arguments
+                from oomlint.verify.child import arguments  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
                 return arguments.Settings(made, {}, lambda _: {"is": "json", "value": None})
             return made
@@ -92,12 +92,12 @@ def value(spec: Spec, key: str, count: int, place: int = 0) -> Any:
             names: list[Any] = list(range(size)) if spec.get("whole") else [str(spec.get("form", "{}")).format(i) for i in range(size)]
             return {name: value({**inner, **spec["of"]}, f"{key}{{}}", count, i) for i, name in enumerate(names)}
         case "array":
-            made = files.array(spec, f"{key}#{place}", count)
+            filled = files.array(spec, f"{key}#{place}", count)
             if not spec.get("tensors"):
-                return made
-            import torch
+                return filled
+            import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
-            return torch.from_numpy(made) if made.dtype.kind in "fiub" else made
+            return torch.from_numpy(filled) if filled.dtype.kind in "fiub" else filled
         case "int":
             return place % int(spec.get("high", count))
         case "float":
@@ -164,7 +164,7 @@ def column_kind(name: str) -> str:
 
 def picture(spec: Spec, key: str, library: Any) -> bytes:
     """A picture of random colours, in the format that its path asks for."""
-    import numpy as np
+    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     width, height = spec["size"]
     channels = {"L": (), "RGB": (3,), "RGBA": (4,)}[spec["mode"]]

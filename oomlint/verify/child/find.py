@@ -146,7 +146,9 @@ def printable(spec: Any) -> str:
         case "same":
             return "a transform that changes nothing"
         case other:
-            return {"range": "whole numbers from 0", "texts": "a list of texts", "value": "a list or dict", "samples": "a dataset of tensors"}.get(other, other)
+            return str(
+                {"range": "whole numbers from 0", "texts": "a list of texts", "value": "a list or dict", "samples": "a dataset of tensors"}.get(other, other)
+            )
 
 
 def _why(target: Target, result: State) -> str:

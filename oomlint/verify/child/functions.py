@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import trace
 from oomlint.verify.child import handles
-from oomlint.verify.child.datasets import Failed, folder, grown, seed, size_of, told
+from oomlint.verify.child.datasets import Failed, folder, seed, size_of, told
 from oomlint.verify.child.digests import describe, digest, generators
 
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ HDF5: Final = b"\x89HDF\r\n\x1a\n"
 
 def caller(path: str, root: str, function: str, state: Any, size: int = 0) -> Callable[[], Any]:
     """A call of the function, the generators set anew. It raises Failed where the function raises."""
-    from oomlint.verify.child import files, find  # noqa: PLC0415 -- it imports much
+    from oomlint.verify.child import files, scale  # noqa: PLC0415 -- they import much
+    from oomlint.verify.child.target import Target  # noqa: PLC0415
 
-    scaled = grown(state, size)
+    scaled = scale.scale_to(state, size) if size else state
     files.materialise(scaled)
-    target = find.Target(path, root, function, dataset=False)
+    target = Target(path, root, function, dataset=False)
 
     def call() -> Any:
         try:
@@ -174,12 +175,14 @@ def _content(path: str) -> str:
 
 def _hdf5(path: str) -> str:
     """Names, attributes and values; not the bytes, which hold times and gaps. A file that is still open for writing says so."""
-    import h5py  # noqa: PLC0415
+    import h5py  # type: ignore[import-untyped] # noqa: PLC0415 -- only where a file of its kind was written
 
     found: list[Any] = []
 
     def visit(name: str, item: Any) -> None:
-        found.append((name, type(item).__name__, sorted((key, digest(value)) for key, value in item.attrs.items()), item[()] if isinstance(item, h5py.Dataset) else None))
+        found.append(
+            (name, type(item).__name__, sorted((key, digest(value)) for key, value in item.attrs.items()), item[()] if isinstance(item, h5py.Dataset) else None)
+        )
 
     try:
         with h5py.File(path, "r") as file:

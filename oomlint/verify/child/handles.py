@@ -21,7 +21,7 @@ PROJECT: Final = "<project>"
 PLACE: Final = "<data>"  # stands in samples for the folder of the data, which has another name in each run
 
 
-class Interrupted(BaseException):  # noqa: N818 -- no error: it must get past the user's `except Exception`
+class Interrupted(BaseException):  # no Exception: it must get past the user's handlers
     """Raised in the middle of the user's code, to see what that leaves open."""
 
 
@@ -54,7 +54,7 @@ def reads() -> Iterator[list[int]]:
     """Counts the reads of HDF5 datasets: the list holds one number."""
     count = [0]
     try:
-        import h5py  # noqa: PLC0415
+        import h5py  # type: ignore[import-untyped] # noqa: PLC0415 -- the user's environment may lack it
     except ImportError:
         yield count
         return

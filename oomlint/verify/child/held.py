@@ -7,36 +7,37 @@ import gc
 import os
 import tracemalloc
 import weakref
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 
+StorageWeakRef: Final = import_module("torch.multiprocessing.reductions").StorageWeakRef
+DispatchMode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
 LARGE: Final = 2**16  # bytes
 PAGE: Final = 2**12
 LENDING: Final = ("from_numpy", "as_tensor", "tensor")
 
 
-class Held(TorchDispatchMode):
+class Held(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
     """Counts while it is entered. ``live`` is what is held now, ``peak`` the most since :meth:`begin`, both in bytes above the start."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._large: dict[int, tuple[StorageWeakRef, int]] = {}  # looked through at each note
-        self._small: dict[int, tuple[StorageWeakRef, int]] = {}  # only where somebody asks
+        self._large: dict[int, tuple[Any, int]] = {}  # looked through at each note
+        self._small: dict[int, tuple[Any, int]] = {}  # only where somebody asks
         self._borrowed: dict[int, weakref.ref[Any]] = {}  # memory of arrays by its address: tracemalloc counts it already
         self._plain = {name: getattr(torch, name) for name in LENDING}
         self._base = 0
         self._peak = 0
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> Held:  # noqa: PYI034 -- Self is of Python 3.11
         for name, plain in self._plain.items():
             setattr(torch, name, self._lending(plain))
         super().__enter__()

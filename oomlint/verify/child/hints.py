@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 KEYED: Final = frozenset(("get", "pop", "require_group"))
 LONG: Final = 24  # characters of a key
+LARGEST: Final = 1024  # of an axis
 
 
 def read(paths: Iterable[str], name: str) -> Hints:
@@ -58,7 +59,7 @@ def _key(node: ast.AST, hints: Hints) -> None:
 def _constant(node: ast.AST, hints: Hints) -> None:
     if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
         return
-    if isinstance(node.value, int) and 2 <= node.value <= 1024 and node.value not in hints.numbers:
+    if isinstance(node.value, int) and 1 < node.value <= LARGEST and node.value not in hints.numbers:
         hints.numbers.append(node.value)
     if isinstance(node.value, str) and 0 < len(node.value) <= LONG and "\n" not in node.value:
         if match := re.fullmatch(r"[\w*{}]*(\.[a-zA-Z][a-zA-Z0-9]{1,4})", node.value):

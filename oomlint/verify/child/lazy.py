@@ -226,7 +226,7 @@ class World:
 
     def _kind(self, key: str) -> str:
         """What kind of file is about to be opened: by who opens it, by the line that does, by its name."""
-        frame: FrameType | None = sys._getframe(3)
+        frame: FrameType | None = sys._getframe(3)  # noqa: SLF001 -- one stand-in or loader in several classes
         while frame is not None:
             file, function = frame.f_code.co_filename, frame.f_code.co_name
             if "numpy" in file and function in ("loadtxt", "genfromtxt"):
@@ -283,13 +283,17 @@ def enter(world: World) -> None:
         return real(path, *arguments, **keywords)
 
     os.stat = stat
-    sys.addaudithook(lambda name, arguments: _NOW[0].event(name, arguments))
+    sys.addaudithook(_told)
     for library, name in (("json", "load"), ("pickle", "load"), ("torch", "load")):
         module = sys.modules[library]
         swap(module, {name: _reading(getattr(module, name))}, world.root)
     h5py = sys.modules.get("h5py")
     if h5py is not None:
         swap(h5py, {"File": _file(h5py.File), "Group": files_h5.Group, "Dataset": files_h5.Dataset}, world.root)
+
+
+def _told(name: str, arguments: tuple[Any, ...]) -> None:
+    _NOW[0].event(name, arguments)
 
 
 def _reading(actual: Callable[..., Any]) -> Callable[..., Any]:
@@ -338,7 +342,7 @@ def _file(actual: Any) -> type:
 
         flush = close
 
-        def __enter__(self) -> File:
+        def __enter__(self) -> File:  # noqa: PYI034 -- the class is its own stand-in
             return self
 
         def __exit__(self, *_: object) -> None:
@@ -362,7 +366,7 @@ def swap(library: Any, others: dict[str, Any], root: str) -> None:
 
 def _asked(root: str) -> bool:
     """Whether the user's own code asks, directly or through `os.path` and `pathlib`."""
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 -- one stand-in or loader in several classes
     for _ in range(6):
         if frame is None:
             return False

@@ -1,3 +1,4 @@
+# ruff: noqa: D102 -- the methods are those of what it stands in for, or of the import system
 """Imports the user's files tolerantly: statement by statement, by their own dotted names, with stand-ins for libraries that are not there."""
 
 from __future__ import annotations
@@ -9,25 +10,22 @@ import importlib.machinery
 import importlib.util
 import json
 import os
-import re
 import signal
 import sys
 import threading
-import types
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from oomlint.verify.child import names, parsers, stubs
+from oomlint.verify.child import names, parsers, statements, stubs
 
 if TYPE_CHECKING:
+    import types
     from collections.abc import Iterator, Sequence
 
 SECONDS: Final = 2.0  # for the statements of one module, imports aside
 MODULES: Final = "OOMLINT_MODULES"  # environment: dotted names of the files that were loaded, for workers that are spawned
 NOTED: Final = 40  # statements left out that are remembered
-HARMLESS: Final = (list, dict, set, types.ModuleType, stubs.Stub)  # a bare call of a method of these is run: `sys.path.append`, `NAMES.extend`
-STARTING: Final = frozenset("system exit main run spawn launch show fit init_process_group sleep Fire popen call check_call Popen savefig".split())
 
 
 class LoadError(Exception):
@@ -48,7 +46,7 @@ class Loaded:
     assumed: list[str] = field(default_factory=list)  # what was put in: "argument --data is 'data'"
 
 
-class _Clock:
+class Clock:
     """Seconds that the statements of a module have left; it stands still while another module is imported."""
 
     def __init__(self, seconds: float) -> None:
@@ -95,25 +93,27 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
         del target
         if name in self.files:
-            return self._spec(name, self.files[name])
+            return self.spec(name, self.files[name])
         if path is None:
             if name in sys.stdlib_module_names and not _beside(name):
                 return None
-            folders = [item for item in sys.path if self._own(item or os.curdir)]
+            folders = [item for item in sys.path if self.own(item or os.curdir)]
         else:
-            folders = [item for item in path if self._own(item)]
+            folders = [item for item in path if self.own(item)]
         tail = name.rpartition(".")[2]
         for folder in folders:
             for file in (os.path.join(folder, tail, "__init__.py"), os.path.join(folder, f"{tail}.py")):
                 if os.path.isfile(file):
-                    return self._spec(name, os.path.abspath(file))
+                    return self.spec(name, os.path.abspath(file))
         return None
 
-    def _own(self, folder: str) -> bool:
+    def own(self, folder: str) -> bool:
+        """Whether a folder is the project's."""
         folder = os.path.abspath(folder)
         return (folder == self.root or folder.startswith(self.root + os.sep)) and "site-packages" not in folder
 
-    def _spec(self, name: str, file: str) -> importlib.machinery.ModuleSpec | None:
+    def spec(self, name: str, file: str) -> importlib.machinery.ModuleSpec | None:
+        """How a module of the project is made: from its file, or from a folder without `__init__.py`."""
         if os.path.isdir(file):  # a folder without `__init__.py`: other files of its name must not hide it
             spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
             spec.submodule_search_locations = [file]
@@ -138,29 +138,29 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         with open(file, "rb") as stream:
             source = stream.read()
         tree = ast.parse(importlib.util.decode_source(source), file)
-        self.flags[file] = _flags(tree)
-        self.optional[file] = _provided(tree)
+        self.flags[file] = statements.flags(tree)
+        self.optional[file] = statements.provided(tree)
         if isinstance(tree.body[0] if tree.body else None, ast.Expr):
             module.__doc__ = ast.get_docstring(tree, clean=False)
-        clock = _Clock(SECONDS)
+        clock = Clock(SECONDS)
         for statement in tree.body:
             self.attempt(module, statement, file, clock)
 
-    def attempt(self, module: types.ModuleType, statement: ast.stmt, file: str, clock: _Clock) -> None:
+    def attempt(self, module: types.ModuleType, statement: ast.stmt, file: str, clock: Clock) -> None:
         """Run one statement; what it raises is noted."""
         try:
             match statement:
-                case ast.If() if _main_guard(statement):
+                case ast.If() if statements.main_guard(statement):
                     return
                 case ast.If():
                     with clock.running():
-                        chosen = eval(self._compiled(ast.Expression(statement.test), file, "eval"), module.__dict__)
+                        chosen = eval(self._compiled(ast.Expression(statement.test), file, "eval"), module.__dict__)  # noqa: S307 -- the user's own program, in a child that is fenced in
                         branch = statement.body if chosen else statement.orelse
                     for inner in branch:
                         self.attempt(module, inner, file, clock)
                 case ast.For() | ast.While() | ast.AsyncFor():
                     self.note(module, statement, "a loop, not run")
-                case ast.Expr(ast.Call() as call) if not _harmless(call, module.__dict__):
+                case ast.Expr(ast.Call() as call) if not statements.harmless(call, module.__dict__):
                     self.note(module, statement, f"the call of {ast.unparse(call.func)[:60]}, not run")
                 case ast.Import() | ast.ImportFrom():
                     self._run(module, statement, file)
@@ -169,13 +169,13 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                         self._run(module, statement, file)
         except ImportError as error:
             self._one_by_one(module, statement, file, error)
-        except (Exception, SystemExit, _Late) as error:
+        except (Exception, SystemExit, _Late) as error:  # noqa: BLE001 -- the user's code raises what it likes
             if isinstance(error, NameError):
                 self.waiting.append((module, statement, file))
             self.note(module, statement, _words(error))
 
     def _run(self, module: types.ModuleType, statement: ast.stmt, file: str) -> None:
-        exec(self._compiled(ast.Module([statement], []), file, "exec"), module.__dict__)
+        exec(self._compiled(ast.Module([statement], []), file, "exec"), module.__dict__)  # noqa: S102 -- the user's own program, in a child that is fenced in
 
     def _compiled(self, node: ast.Module | ast.Expression, file: str, mode: str) -> types.CodeType:
         code: types.CodeType = compile(node, file, mode, flags=self.flags.get(file, 0), dont_inherit=True)
@@ -186,7 +186,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if isinstance(statement, (ast.ImportFrom, ast.Import)) and len(statement.names) > 1:
             for alias in statement.names:
                 single = ast.ImportFrom(statement.module, [alias], statement.level) if isinstance(statement, ast.ImportFrom) else ast.Import([alias])
-                self.attempt(module, ast.fix_missing_locations(ast.copy_location(single, statement)), file, _Clock(SECONDS))
+                self.attempt(module, ast.fix_missing_locations(ast.copy_location(single, statement)), file, Clock(SECONDS))
             return
         self.waiting.append((module, statement, file))
         self.note(module, statement, _words(error))
@@ -204,7 +204,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             noted = self.skipped.get(module.__name__, [])
             before = [item for item in noted if not item.startswith(f"line {statement.lineno}:")]
             self.skipped[module.__name__] = before
-            self.attempt(module, statement, file, _Clock(SECONDS))
+            self.attempt(module, statement, file, Clock(SECONDS))
         self.waiting.clear()
 
 
@@ -217,8 +217,8 @@ class LastResort(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
         del target
         finder = self.finder
-        frame = sys._getframe(1)
-        while frame and (frame.f_code.co_filename == __file__ or "importlib" in frame.f_code.co_filename):
+        frame = sys._getframe(1)  # noqa: SLF001 -- of the same stand-in, or there is no public way
+        while frame.f_code.co_filename == __file__ or "importlib" in frame.f_code.co_filename:
             if frame.f_code.co_filename.endswith("util.py"):
                 return None  # `importlib.util.find_spec` asks whether it is there; it is not
             if frame.f_back is None:
@@ -228,15 +228,15 @@ class LastResort(importlib.abc.MetaPathFinder):
         if top in finder.stubbed and isinstance(sys.modules.get(top), stubs.StubModule):
             return stubs.spec(name)
         file = frame.f_code.co_filename
-        if not finder._own(os.path.dirname(file)) or frame.f_lineno in finder.optional.get(file, ()):
+        if not finder.own(os.path.dirname(file)) or frame.f_lineno in finder.optional.get(file, ()):
             return None
         if path is None and (found := finder.elsewhere(name)):
             sys.path.append(_above(found, name))
-            return finder._spec(name, found)
+            return finder.spec(name, found)
         if top in sys.stdlib_module_names:
             return None
         whole = name if path is not None else top
-        if path is not None and not any(finder._own(item) for item in path):
+        if path is not None and not any(finder.own(item) for item in path):
             return None  # a part of an installed library that its version does not have
         if whole not in finder.stubbed:
             finder.stubbed.append(whole)
@@ -259,53 +259,6 @@ def _words(error: BaseException) -> str:
     if isinstance(error, _Late):
         return f"takes more than {SECONDS:g} s"
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
-
-
-def _flags(tree: ast.Module) -> int:
-    flags = 0
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-            future = importlib.import_module("__future__")
-            for alias in node.names:
-                flags |= getattr(getattr(future, alias.name, None), "compiler_flag", 0)
-    return flags
-
-
-def _main_guard(statement: ast.If) -> bool:
-    text = ast.unparse(statement.test)
-    return "__name__" in text and "__main__" in text and isinstance(statement.test, ast.Compare)
-
-
-def _provided(tree: ast.Module) -> set[int]:
-    """Rows of imports in a `try` that has something else to offer where they fail."""
-    rows: set[int] = set()
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Try):
-            continue
-        offers = any(
-            isinstance(inner, (ast.Assign, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef))
-            for handler in node.handlers
-            if handler.type is None or re.search(r"\b(ImportError|ModuleNotFoundError|Exception)\b", ast.unparse(handler.type))
-            for item in handler.body
-            for inner in ast.walk(item)
-        )
-        if offers:
-            rows.update(inner.lineno for item in node.body for inner in ast.walk(item) if isinstance(inner, (ast.Import, ast.ImportFrom)))
-    return rows
-
-
-def _harmless(call: ast.Call, scope: dict[str, Any]) -> bool:
-    """Whether a bare call at top level only prepares something."""
-    if not isinstance(call.func, ast.Attribute) or call.func.attr in STARTING:
-        return False
-    base: ast.expr = call.func
-    while isinstance(base, (ast.Attribute, ast.Subscript, ast.Call)):
-        base = base.func if isinstance(base, ast.Call) else base.value
-    if not isinstance(base, ast.Name):
-        return False
-    value = scope.get(base.id)
-    origin = type(value).__module__.partition(".")[0]
-    return isinstance(value, HARMLESS) or origin in ("argparse", "logging")
 
 
 # Public
@@ -365,7 +318,7 @@ def load(path: str, root: str) -> Loaded:
         _parsed(path)
         module = importlib.import_module(name)
         finder.again()
-        from oomlint.verify.child import script
+        from oomlint.verify.child import script  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
         script.fill(module, path, finder)
     except LoadError:
@@ -382,8 +335,8 @@ def _parsed(path: str) -> None:
         with open(path, "rb") as stream:
             ast.parse(importlib.util.decode_source(stream.read()), path)
     except (SyntaxError, ValueError) as error:
-        row = getattr(error, "lineno", None)
-        raise LoadError(f"it is no Python 3: {'line %d: ' % row if row else ''}{getattr(error, 'msg', None) or error}") from error
+        where = f"line {row}: " if (row := getattr(error, "lineno", None)) else ""
+        raise LoadError(f"it is no Python 3: {where}{getattr(error, 'msg', None) or error}") from error
     except OSError as error:
         raise LoadError(f"it cannot be read: {error.strerror}") from error
 
@@ -399,6 +352,6 @@ def _skipped(finder: Finder, name: str) -> list[str]:
 
 def main_names(path: str) -> list[str]:
     """The names that the main block of a script assigns."""
-    from oomlint.verify.child import script
+    from oomlint.verify.child import script  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     return script.main_names(path)

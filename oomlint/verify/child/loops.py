@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import itertools
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from oomlint.verify.child import digests, loops_patch, loops_search, probe, slices, values_late, values_things
+from oomlint.verify.child import digests, loops_patch, loops_search, probe, slices, slices_names, values_late, values_things
 from oomlint.verify.child.load import LoadError
 from oomlint.verify.child.loops_guide import descriptors, words
 from oomlint.verify.child.loops_run import Outcome, Program, run
@@ -105,7 +106,14 @@ def measure(
         "failures": [*guide.failures.values()],
         "left_out": [*guide.left_out],
         "shown": outcome.piece.text,
+        "missing": _missing(program, state, outcome),
     }
+
+
+def _missing(program: Program, state: dict[str, Any], outcome: Outcome) -> int:
+    """Statements that the state leaves out and that this program does not have: they run here, and failed there."""
+    constructors = {slices_names.key_of(item) for node in ast.walk(program.tree) if isinstance(node, ast.FunctionDef) for item in node.body}
+    return sum(key not in constructors for key in outcome.piece.missing if key in state["skips"])
 
 
 def warm(text: str) -> None:

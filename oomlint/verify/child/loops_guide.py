@@ -110,7 +110,9 @@ class Guide:
         if isinstance(items, values_late.Late) and object.__getattribute__(items, "_real") is None:
             items = values_late.become(items, lambda: {"kind": "loader"})
         if items is None or self.stand_in:
-            items = self.book.value("loop", "loader")
+            if "loop" not in self.book.specs:
+                self.book.learn("loop", {"kind": "loader"})
+            items = self.book.value("loop")
             if text.startswith("enumerate("):
                 items = enumerate(items)
         if isinstance(items, range) and len(items) < self.steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 import __future__
 
+import argparse
 import ast
 import inspect
 import os
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from oomlint.verify.child import loops_guide, loops_patch, slices, values_late, values_names
+from oomlint.verify.child import loops_guide, loops_patch, slices, slices_names, values_late, values_names
 from oomlint.verify.child.load import Loaded, LoadError, install, load
 from oomlint.verify.child.loops_guide import Guide, nothing
 from oomlint.verify.child.values import Book
@@ -38,6 +39,7 @@ class Program:
         with open(self.path, encoding="utf-8") as stream:
             self.text = stream.read()
         self.tree = ast.parse(self.text, self.path)
+        self._pieces: dict[tuple[Any, ...], slices.Piece] = {}
         self.flags = 0
         for node in self.tree.body:
             if isinstance(node, ast.ImportFrom) and node.module == "__future__":
@@ -58,14 +60,64 @@ class Program:
         sys.modules[module.__name__] = module
         return Loaded(module)
 
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """Defaults of the command line that the file itself declares."""
+        found: dict[str, Any] = {}
+        for node in ast.walk(self.tree):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"):
+                continue
+            names = [item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+            given = {item.arg: item.value.value for item in node.keywords if isinstance(item.value, ast.Constant)}
+            name = str(given.get("dest") or max(names, key=len, default="")).lstrip("-").replace("-", "_")
+            if given.get("action") in ("store_true", "store_false"):
+                found[name] = given["action"] == "store_false"
+            elif "default" in given:
+                found[name] = _typed(given["default"], node)
+        return found
+
     def piece(self, state: State) -> slices.Piece:
         """What is to run. Raises SliceError."""
-        return slices.Cutter(self.tree, self.row, state.get("skips", ()), force=state.get("force", False)).cut()
+        what = (*sorted(state.get("skips", ())), state.get("force", False))
+        if what not in self._pieces:
+            piece = slices.Cutter(self.tree, self.row, state.get("skips", ()), force=state.get("force", False)).cut()
+            piece.compiled = slices.compiled(piece.code, self.path, self.flags)
+            self._pieces[what] = piece
+        return self._pieces[what]
+
+    @cached_property
+    def choices(self) -> dict[str, list[str]]:
+        """Texts that a name or an attribute is compared with anywhere in the file."""
+        found: dict[str, list[str]] = {}
+        for node in ast.walk(self.tree):
+            if not (isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute))):
+                continue
+            texts = found.setdefault(node.left.id if isinstance(node.left, ast.Name) else node.left.attr, [])
+            for item in node.comparators:
+                for inner in item.elts if isinstance(item, (ast.List, ast.Tuple, ast.Set)) else [item]:
+                    if isinstance(inner, ast.Constant) and isinstance(inner.value, str) and inner.value not in texts:
+                        texts.append(inner.value)
+        return found
+
+    def prepare(self, state: State) -> None:
+        """Do once, before processes are forked, what all of them would have to do."""
+        self.piece(state)
+        self.options  # noqa: B018 -- kept with its first use
+        self.choices  # noqa: B018 -- likewise
 
     def key(self, row: int) -> str:
         """Of the statement in the loop's function that a row stands in."""
-        chain = slices.around(self.tree, row)
-        return slices.key_of(chain[-1]) if chain and isinstance(chain[-1], ast.stmt) else ""
+        chain = slices_names.around(self.tree, row)
+        return slices_names.key_of(chain[-1]) if chain and isinstance(chain[-1], ast.stmt) else ""
+
+
+def _typed(default: Any, node: ast.Call) -> Any:
+    """A default as the parser hands it out."""
+    kind = next((ast.unparse(item.value) for item in node.keywords if item.arg == "type"), "")
+    try:
+        return {"int": int, "float": float}[kind](default) if isinstance(default, str) and kind in ("int", "float") else default
+    except ValueError:
+        return default
 
 
 @dataclass(slots=True)
@@ -100,7 +152,7 @@ def run(
     """Run the piece once. Raises SliceError and LoadError."""
     piece = program.piece(state)
     module = program.loaded.module
-    book = Book(state.get("specs", {}), batch=batch, steps=steps, workers=workers)
+    book = Book(state.get("specs", {}), batch=batch, steps=steps, workers=workers, options=program.options)
     guide = Guide(book, steps=steps, epochs=epochs, reading=reading, pulse=pulse, stand_in=state.get("loader", False))
     counts = counts or loops_patch.Counts()
     outcome = Outcome(guide, book, piece, counts)
@@ -114,7 +166,7 @@ def run(
             if piece.name:
                 _call(program, piece, state, outcome, names)
             else:
-                exec(slices.compiled(piece.code, program.path, program.flags), names)  # noqa: S102 -- the user's own program, in a child that is fenced in
+                exec(piece.compiled, names)  # noqa: S102 -- the user's own program, in a child that is fenced in
                 guide.final({name: value for name, value in names.items() if name in piece.watched})
         except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever the user's program raises
             outcome.error = error
@@ -137,7 +189,7 @@ def _seed() -> None:
 
 
 def _call(program: Program, piece: slices.Piece, state: State, outcome: Outcome, names: dict[str, Any]) -> None:
-    exec(slices.compiled(piece.code, program.path, program.flags), names)  # noqa: S102 -- as above
+    exec(piece.compiled, names)  # noqa: S102 -- as above
     book, guide = outcome.book, outcome.guide
     cls: Any = _inner(names, piece.cls) if piece.cls else None
     function = names[f"{slices.HIDDEN}make"](cls if isinstance(cls, type) else object)
@@ -160,6 +212,8 @@ def _call(program: Program, piece: slices.Piece, state: State, outcome: Outcome,
                 return turn
             if piece.kind == "calls" and name in BATCH:
                 return book.make(name, "batch")
+            if name not in book.specs and values_names.CONFIG.search(name) and isinstance(names.get(name), argparse.Namespace):
+                return names[name]  # as the main block sets it
             return book.value(name)
         return defaults[name]
 

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child import digests, slices
+from oomlint.verify.child import digests, slices_names
 from oomlint.verify.child.loops_guide import words
 from oomlint.verify.child.loops_moves import Failed, moves
 from oomlint.verify.child.loops_run import run
@@ -51,6 +51,7 @@ def trial(program: Program, state: State, steps: int = STEPS, limit: float = LIM
     """Run the piece in a process of its own, and report."""
     reader, writer = os.pipe()
     beat, pulse = os.pipe()
+    program.prepare(state)
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
@@ -136,6 +137,7 @@ def _report(program: Program, state: State, steps: int, pulse: Callable[[str], N
         "steps": guide.taken,
         "finished": guide.finished,
         "marks": guide.marks,
+        "own": sum(code.co_filename == program.path and code.co_name in (outcome.piece.name, "<module>") for code, _ in rows.seen),
         "rows": len(rows.seen),
         "learned": {path: spec for path, spec in book.learned.items() if state["specs"].get(path) != spec},
         "touched": book.touched[-40:],
@@ -158,11 +160,11 @@ def _error(program: Program, outcome: Outcome) -> dict[str, Any]:
     """The exception, and what stands where it was raised."""
     error = outcome.error
     own = [row for file, row in outcome.frames if os.path.join(program.root, file) == program.path]
-    chain = slices.around(program.tree, own[0]) if own else []
+    chain = slices_names.around(program.tree, own[0]) if own else []
     statement = chain[-1] if chain else None
-    names = sorted(slices.loaded(_own(statement))) if statement is not None else []
-    text = slices.head(statement) if isinstance(statement, ast.stmt) else ""
-    row_in = isinstance(statement, ast.stmt) and slices.first_row(statement) <= program.row <= (statement.end_lineno or 0)
+    names = _names(_own(statement)) if statement is not None else []
+    text = slices_names.head(statement) if isinstance(statement, ast.stmt) else ""
+    row_in = isinstance(statement, ast.stmt) and slices_names.first_row(statement) <= program.row <= (statement.end_lineno or 0)
     return {
         "kind": type(error).__name__,
         "message": str(error)[:600],
@@ -172,11 +174,17 @@ def _error(program: Program, outcome: Outcome) -> dict[str, Any]:
         "names": names,
         "touched": outcome.book.touched[-40:],
         "defaults": [item.arg for item in _with_defaults(outcome)],
-        "choices": _choices(program),
+        "choices": program.choices,
         "head": isinstance(statement, (ast.For, ast.While)),
         "deep": len(outcome.frames) > 1,
-        "makers": _makers(program, outcome, names, own[0] if own else 0),
-        "dispensable": bool(text) and not row_in and not any(word in ast.unparse(statement) for word in ESSENTIAL) if statement is not None else False,
+        "makers": _makers(program, outcome, names),
+        "cost": time.process_time(),
+        "dispensable": bool(text)
+        and not row_in
+        and not isinstance(statement, (ast.Raise, ast.Return, ast.Break, ast.Continue))
+        and not any(word in ast.unparse(statement) for word in ESSENTIAL)
+        if statement is not None
+        else False,
     }
 
 
@@ -193,19 +201,6 @@ def _own(statement: ast.AST) -> ast.AST:
             return statement
 
 
-def _choices(program: Program) -> dict[str, list[str]]:
-    """Texts that a name or an attribute is compared with anywhere in the file."""
-    found: dict[str, list[str]] = {}
-    for node in ast.walk(program.tree):
-        if isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute)):
-            name = node.left.id if isinstance(node.left, ast.Name) else node.left.attr
-            for item in node.comparators:
-                for inner in item.elts if isinstance(item, (ast.List, ast.Tuple, ast.Set)) else [item]:
-                    if isinstance(inner, ast.Constant) and isinstance(inner.value, str) and inner.value not in found.setdefault(name, []):
-                        found[name].append(inner.value)
-    return found
-
-
 def _with_defaults(outcome: Outcome) -> list[ast.arg]:
     arguments = outcome.piece.arguments
     if arguments is None:
@@ -217,19 +212,32 @@ def _with_defaults(outcome: Outcome) -> list[ast.arg]:
     ]
 
 
-def _makers(program: Program, outcome: Outcome, names: list[str], row: int) -> list[str]:
-    """Keys of the statements before the loop that made what the failing statement uses."""
-    wanted = set(names)
-    found: list[str] = []
+def _names(node: ast.AST) -> list[str]:
+    """What a statement reads, attributes of ``self`` by their own names; in the order of the text."""
+    attributes = [
+        f"self.{item.attr}" for item in ast.walk(node) if isinstance(item, ast.Attribute) and isinstance(item.value, ast.Name) and item.value.id == "self"
+    ]
+    return [*dict.fromkeys(attributes), *sorted(slices_names.loaded(node) - {"self"})]
+
+
+def _makers(program: Program, outcome: Outcome, names: list[str]) -> list[list[str]]:
+    """For each name that the failing statement uses: the statements before the loop, and of the constructor, that make it."""
+    makers = dict(outcome.piece.makers)
+    cls = outcome.piece.cls.rpartition(".")[2]
     for node in ast.walk(program.tree):
-        if not isinstance(node, (ast.Assign, ast.AnnAssign, ast.With)) or not node.lineno < row:
-            continue
-        targets = {ast.unparse(item) for item in (node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else [])}
-        attributes = {target.removeprefix("self.") for target in targets if target.startswith("self.")}
-        key = slices.key_of(node)
-        if (targets & wanted and key in outcome.piece.keys) or (attributes and "self" in wanted):
-            found.append(key)
-    return list(dict.fromkeys(reversed(found)))[:6]
+        if isinstance(node, ast.ClassDef) and node.name == cls:
+            for function in node.body:
+                if isinstance(function, ast.FunctionDef) and function.name == "__init__":
+                    for statement in function.body:
+                        for name in slices_names.bound(statement):
+                            makers.setdefault(name, []).append(slices_names.key_of(statement))
+    groups = [list(dict.fromkeys(makers[name])) for name in names if name in makers]
+    return sorted(groups, key=lambda keys: not any(_computes(outcome, key) for key in keys))
+
+
+def _computes(outcome: Outcome, key: str) -> bool:
+    """Whether a statement calls something: what it makes is likelier to be at fault than a number."""
+    return "(" in outcome.piece.keys.get(key, (0, "("))[1]
 
 
 def search(program: Program, state: State, seconds: float, trials: int) -> Found:
@@ -322,7 +330,7 @@ def good(report: dict[str, Any]) -> bool:
 
 def _score(report: dict[str, Any]) -> tuple[Any, ...]:
     """Smaller is further."""
-    return (-min(report.get("steps", -1), ENOUGH), -report.get("rows", 0), len(report.get("failures", ())))
+    return (-min(report.get("steps", -1), ENOUGH), -report.get("own", 0), -report.get("rows", 0), len(report.get("failures", ())))
 
 
 def _signature(report: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ def moves(state: State, result: State, options: dict[str, list[Any]], hints: Hin
     error = result.get("error") or ""
     for label, made in _exact(state, result, error):
         yield label, made, True
-    for label, made in (*rows_say(state, result, hints, error), *steered(state, result, options, hints, error), *spoken(state, result, options, hints)):
+    for label, made in (*rows_say(state, result, hints, error), *steered(state, result, hints, error), *spoken(state, result, options, hints)):
         yield label, made, False
     for label, made in general(state, result, options, hints):
         yield label, made, False
@@ -52,9 +52,27 @@ def _exact(state: State, result: State, error: str) -> Iterator[Pair]:
                 yield f"{key} has whole numbers as keys", changed(state, ["files", key, "value", *place], whole=True)
     if match := re.search(r"(\S+)::(\S+) used as group and dataset", error):
         yield f"{match.group(2)} is a group", changed(state, ["files", match.group(1), "nodes", match.group(2)], **{"is": "group"})
+    if re.search(
+        r"for /: '(str|NoneType)'|'str' object has no attribute '(r?glob|exists|iterdir|joinpath|open|stem|parent|name|is_dir|is_file|mkdir)",
+        error,
+    ):
+        yield from _paths(state, result)
     if "Ran out of input" in error:
         for key in recent(state, log, "pickle")[:1]:
             yield f"{key} holds one object more", changed(state, ["files", key], objects=state["files"][key].get("objects", 1) + 1)
+
+
+def _paths(state: State, result: State) -> Iterator[Pair]:
+    """Paths as objects instead of text: those that the row speaks of, else all."""
+    for only in (True, False):
+        made = copy.deepcopy(state)
+        new = False
+        for owner in ("arguments", "owner"):
+            for name, spec in made.get(owner, {}).items():
+                if spec["is"] == "path" and not spec.get("list") and (not only or name in result.get("names", [])):
+                    spec["is"], new = "pathlib", True
+        if new:
+            yield "paths are objects", made
 
 
 def _outside(state: State, path: str, result: State) -> Iterator[Pair]:
@@ -82,14 +100,14 @@ def _key(state: State, log: list[list[str]], name: str) -> Iterator[Pair]:
                 yield f"{key} has a column {name}", changed(state, ["files", key], header=[*spec["header"], name])
         elif "value" in spec:
             for place in [*inside(spec["value"], "dict"), *inside(spec["value"], "map")]:
-                at = ["files", key, "value", *place]
-                here = at(state, at)
+                stands = ["files", key, "value", *place]
+                here = at(state, stands)
                 if here["t"] == "dict" and name not in here["keys"]:
                     leaf: Any = files_plain.leaf(name) if place or len(spec["value"]["keys"]) == 0 else next(iter(here["keys"].values()))
                     for number, item in enumerate((leaf, {"t": "list", "n": "n", "of": files_plain.leaf(name)}, {"t": "map", "n": "n", "of": {"t": "int"}})):
-                        yield f"{key} has {name} ({number})", changed(state, [*at, "keys"], **{name: item})
+                        yield f"{key} has {name} ({number})", changed(state, [*stands, "keys"], **{name: item})
                 elif here["t"] == "map":
-                    yield f"{key} is a dict with {name}", replaced(state, at, {"t": "dict", "keys": {name: here["of"]}})
+                    yield f"{key} is a dict with {name}", replaced(state, stands, {"t": "dict", "keys": {name: here["of"]}})
     for owner in ("arguments", "owner"):
         for argument, spec in state.get(owner, {}).items():
             if spec["is"] == "value":
@@ -110,7 +128,8 @@ def rows_say(state: State, result: State, hints: Hints, error: str) -> Iterator[
             if len(at(state, place)["shape"]) != rank:
                 yield f"{place} has {rank} axes as in the row", changed(state, place, shape=ranked(at(state, place)["shape"], rank))
     if not re.search(
-        r"has no attribute|subscriptable|iterable|indices must|not callable|unhashable|KeyError|unpack|concatenate|unsupported operand|index out of range|must be|expected|argument",
+        r"has no attribute|subscriptable|iterable|indices must|not callable|unhashable|KeyError|"
+        r"unpack|concatenate|unsupported operand|index out of range|must be|expected|argument",
         error,
     ):
         return

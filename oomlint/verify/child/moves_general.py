@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 State = dict[str, Any]
 Pair = tuple[str, State]  # what is changed, and the state
+FIRST: Final = 4  # values for an argument that are tried early
 CELLS: Final = ("int", "float", "str", "row", "words")
 
 
 def general(state: State, result: State, options: dict[str, list[Any]], hints: Hints) -> Iterator[Pair]:
+    """One thing after the other, the likeliest first."""
     log: list[list[str]] = result.get("log", [])
     yield from _listings(state, log, hints, "\n".join(result.get("rows", [])) + str(result.get("error")))
     slots = arrays(state, log)
@@ -95,21 +97,21 @@ def _listings(state: State, log: list[list[str]], hints: Hints, said: str) -> It
     for key in recent(state, log, "h5"):
         nodes = state["files"][key]["nodes"]
         for like, entry in nodes.items():
-            at = ["files", key, "nodes", like]
+            stands = ["files", key, "nodes", like]
             if "listed" in entry:
                 used = _children(state["files"][key], like, state["n"])
                 if used and used != entry.get("keys"):
-                    yield f"{like} lists what is used", changed(state, at, keys=used)
+                    yield f"{like} lists what is used", changed(state, stands, keys=used)
                 words = [word for word in hints.words if re.fullmatch(r"[A-Za-z_]{1,12}", word)]
                 for word in words[:6]:
-                    yield f"{like} lists {word}0, {word}1", changed(state, at, keys={"form": f"{word}{{}}", "count": "n"})
+                    yield f"{like} lists {word}0, {word}1", changed(state, stands, keys={"form": f"{word}{{}}", "count": "n"})
                 for word in [word for word in hints.words if re.fullmatch(r"[0-9A-Za-z]+[_\-]", word)][:3]:
-                    yield f"{like} lists {word}", changed(state, at, keys={"form": word + "{}", "count": "n"})
-                yield f"{like} lists 0_0, 1_0", changed(state, at, keys={"form": "{}_0", "count": "n"})
+                    yield f"{like} lists {word}", changed(state, stands, keys={"form": word + "{}", "count": "n"})
+                yield f"{like} lists 0_0, 1_0", changed(state, stands, keys={"form": "{}_0", "count": "n"})
             for name, kind in entry["attrs"].items():
                 for other in files_h5.ATTRIBUTES:
                     if other != kind and name in said:
-                        yield f"{like}@{name} is {other}", changed(state, [*at, "attrs"], **{name: other})
+                        yield f"{like}@{name} is {other}", changed(state, [*stands, "attrs"], **{name: other})
 
 
 def _children(spec: Any, like: str, count: int) -> list[str]:
@@ -121,7 +123,8 @@ def _children(spec: Any, like: str, count: int) -> list[str]:
 
 
 def settings(state: State, place: list[Any], hints: Hints, only: str = "") -> Iterator[Pair]:
-    from oomlint.verify.child import arguments
+    """Other values for the entries of a configuration."""
+    from oomlint.verify.child import arguments  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     for name, spec in reversed(list(at(state, place)["has"].items())):
         if only not in ("", name):
@@ -134,6 +137,7 @@ def settings(state: State, place: list[Any], hints: Hints, only: str = "") -> It
 
 
 def folders(state: State, log: list[list[str]], hints: Hints) -> Iterator[Pair]:
+    """Other names in folders."""
     for key in recent(state, log, "folder", "pattern"):
         for names in files_plain.names(hints):
             if state["files"][key].get("names") != names:
@@ -141,10 +145,11 @@ def folders(state: State, log: list[list[str]], hints: Hints) -> Iterator[Pair]:
 
 
 def others(state: State, options: dict[str, list[Any]], *, fresh: bool) -> Iterator[Pair]:
+    """Other arguments."""
     for owner in ("arguments", "owner"):
         for name in state.get(owner, {}):
             for place, spec in enumerate(options.get(f"{owner}.{name}", [])):
-                if spec != state[owner][name] and (not fresh or place < 4):
+                if spec != state[owner][name] and (not fresh or place < FIRST):
                     made = replaced(state, [owner, name], spec)
                     made["files"] = {}
                     yield f"{name} is {spec}", made

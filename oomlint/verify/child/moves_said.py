@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 
 
 State = dict[str, Any]
+LARGEST: Final = 4096  # of an axis
 Pair = tuple[str, State]  # what is changed, and the state
 TEXTUAL: Final = re.compile(r"str|bytes|concatenat|decode|startswith|endswith|replace|split|unhashable|lower|strip|encode|PathLike|join", re.IGNORECASE)
 
 
-def steered(state: State, result: State, options: dict[str, list[Any]], hints: Hints, error: str) -> Iterator[Pair]:
+def steered(state: State, result: State, hints: Hints, error: str) -> Iterator[Pair]:
+    """What the words of an exception may mean."""
     log: list[list[str]] = result.get("log", [])
     numbers = [int(text) for text in re.findall(r"(?<![\w.])(\d{1,4})(?![\w.])", error.partition(": ")[2])]
     slots = arrays(state, log)
+    waiting: list[Pair] = []
     if match := re.search(r"unpack \(expected (?:at least )?(\d+)", error):
         yield from width_of(state, log, slots, int(match.group(1)))
     said = [word for word in hints.words if len(word) > 1 and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", error)]
@@ -47,12 +50,14 @@ def steered(state: State, result: State, options: dict[str, list[Any]], hints: H
                     for extra in ({"tensors": True}, {}):
                         yield f"{name} holds arrays by name", replaced(state, [owner, name], {"is": "value", "value": {**extra, **keyed}})
     if re.search(
-        r"could not convert string to float|real number is required|invalid literal for int|isnumeric|unsupported operand type.*'str'|must be real number, not str|must be str|not 'str'|str' object cannot be interpreted",
+        r"could not convert string to float|real number is required|invalid literal for int|isnumeric|"
+        r"unsupported operand type.*'str'|must be real number, not str|must be str|not 'str'|str' object cannot be interpreted",
         error,
     ):
         yield from _numeric(state, log)
     if re.search(
-        r"unhashable type: '(list|dict)|(list|string|tuple) ind(ices|ex) must be|object is not (subscriptable|iterable|callable)|has no attribute '(items|keys|values|append|get|split|strip|shape|numpy|size|lower|index|iloc|dim|astype|tolist)|not a mapping",
+        r"unhashable type: '(list|dict)|(list|string|tuple) ind(ices|ex) must be|object is not (subscriptable|iterable|callable)|"
+        r"has no attribute '(items|keys|values|append|get|split|strip|shape|numpy|size|lower|index|iloc|dim|astype|tolist)|not a mapping",
         error,
     ):
         for key in recent(state, log, *STRUCTURED)[:2]:
@@ -62,7 +67,8 @@ def steered(state: State, result: State, options: dict[str, list[Any]], hints: H
         for place in slots[:4]:
             yield f"{place} holds bytes", changed(state, place, dtype="S", shape=["n"])
     if re.search(
-        r"expected scalar type Long|must be of integer|only integer|one of.*integer|tensors used as indices|Expected .*(Long|Int)|LongTensor|'numpy.float|float object|integer argument|'float' object|cannot safely cast|bincount|truth value",
+        r"expected scalar type Long|must be of integer|only integer|one of.*integer|tensors used as indices|Expected .*(Long|Int)|"
+        r"LongTensor|'numpy.float|float object|integer argument|'float' object|cannot safely cast|bincount|truth value",
         error,
     ):
         for place in slots[:6]:
@@ -72,20 +78,28 @@ def steered(state: State, result: State, options: dict[str, list[Any]], hints: H
         for place in slots[:6]:
             yield f"{place} holds fractions", changed(state, place, dtype="f4")
     if re.search(
-        r"too many ind(ices|exing)|dimension|dims?\b|shape|axis|axes|broadcast|size of tensor|permute|transpose|reshape|stack expects|multiplied|2D|3D|ndim|rank",
+        r"too many ind(ices|exing)|dimension|dims?\b|shape|axis|axes|broadcast|"
+        r"size of tensor|permute|transpose|reshape|stack expects|multiplied|[0-5]D|ndim|rank",
         error,
     ):
+        for count in (2, 3, 4):
+            for rank in (1, 3) if len(slots) >= count else ():
+                made = state
+                for place in slots[:count]:
+                    made = changed(made, place, shape=ranked(at(made, place)["shape"], max(rank, at(made, place).get("rank", 0))))
+                waiting.append((f"the last {count} arrays have {rank} axes", made))
         for place in slots[:5]:
             shape = at(state, place)["shape"]
             for rank in (3, 2, 1, 4):
                 if rank != len(shape) and rank >= at(state, place).get("rank", 0):
                     yield f"{place} has {rank} axes", changed(state, place, shape=ranked(shape, rank))
             for number in dict.fromkeys(numbers):
-                if 1 <= number <= 4096:
+                if 1 <= number <= LARGEST:
                     for axis in range(1, len(shape)):
                         yield f"{place} axis {axis} is {number}", changed(state, place, shape=[*shape[:axis], number, *shape[axis + 1 :]])
                     if shape:
                         yield f"{place} begins with {number}", changed(state, place, shape=[number, *shape[1:]])
+        yield from waiting
         for name, spec in state["arguments"].items():
             if spec["is"] == "json" and isinstance(spec["value"], int) and not isinstance(spec["value"], bool):
                 for number in dict.fromkeys(numbers):
@@ -104,7 +118,8 @@ def steered(state: State, result: State, options: dict[str, list[Any]], hints: H
         yield from width_of(state, log, [], 2)
         yield from width_of(state, log, [], 4)
     if re.search(
-        r"dictionary update|only integers, slices|has no attribute '(item|files|keys|items|values|get)'|unhashable|iteration over a 0-d|can only convert an array of size 1",
+        r"dictionary update|only integers, slices|has no attribute '(item|files|keys|items|values|get)'|"
+        r"unhashable|iteration over a 0-d|can only convert an array of size 1",
         error,
     ):
         for key in recent(state, log, "npy")[:2]:
@@ -112,7 +127,8 @@ def steered(state: State, result: State, options: dict[str, list[Any]], hints: H
             for number, shape in enumerate(files_plain.shapes(hints)[:8]):
                 yield f"{key} holds an object of shape {number}", replaced(state, ["files", key], {"kind": "npy", "value": shape})
     if re.search(
-        r"Expecting value|Unpickling|pickle|BadZipFile|magic|codec can't decode|UnicodeDecode|EOFError|cannot identify|invalid load key|NotADirectory|IsADirectory|RuntimeError: PytorchStream",
+        r"Expecting value|Unpickling|pickle|BadZipFile|magic|codec can't decode|UnicodeDecode|EOFError|"
+        r"cannot identify|invalid load key|NotADirectory|IsADirectory|RuntimeError: PytorchStream",
         error,
     ):
         for key in [key for key, _ in reversed(log) if key in state["files"]][:2]:
@@ -127,6 +143,7 @@ def steered(state: State, result: State, options: dict[str, list[Any]], hints: H
 
 
 def width_of(state: State, log: list[list[str]], slots: list[list[Any]], width: int) -> Iterator[Pair]:
+    """Rows of so many things."""
     for key in recent(state, log, "text")[:2]:
         columns = state["files"][key]["columns"]
         for mark in dict.fromkeys((state["files"][key].get("delimiter", " "), ",", " ", "\t")):
@@ -155,8 +172,8 @@ def _numeric(state: State, log: list[list[str]]) -> Iterator[Pair]:
         columns = state["files"][key]["columns"]
         for kind in ("int", "float"):
             yield f"{key} holds {kind}", changed(state, ["files", key], columns=[kind] * len(columns))
-            for place in range(len(columns)):
-                yield f"{key} column {place} is {kind}", changed(state, ["files", key], columns=[*columns[:place], kind, *columns[place + 1 :]])
+            for number in range(len(columns)):
+                yield f"{key} column {number} is {kind}", changed(state, ["files", key], columns=[*columns[:number], kind, *columns[number + 1 :]])
         for mark in (",", " ", "\t"):
             if mark != state["files"][key].get("delimiter"):
                 yield f"{key} is parted by {mark!r}", changed(state, ["files", key], delimiter=mark)

@@ -18,12 +18,12 @@ class CommandLineError(Exception):
 def install(notes: list[str]) -> None:
     """Fill required arguments in from now on; what is put in is written to ``notes``."""
     _NOTES.append(notes)
-    argparse.ArgumentParser.parse_known_args = _parse  # type: ignore[method-assign,assignment]  # a stand-in on purpose
+    argparse.ArgumentParser.parse_known_args = _parse  # type: ignore[method-assign]  # a stand-in on purpose
 
 
 def _parse(self: argparse.ArgumentParser, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
     for action in self._actions:
-        if isinstance(action, argparse._SubParsersAction):
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 -- of the same stand-in, or there is no public way
             action.required = False
         elif action.required and args is None:
             _satisfy(action)
@@ -61,15 +61,12 @@ def _value(action: argparse.Action) -> object:
         return 0.5
     if action.type is bool:
         return True
-    if re.search(r"path|dir|root|folder|file", name):
-        text = name if re.search(r"dir|root|folder", name) else f"{name}{os.extsep}txt"
-    else:
-        text = name
+    text = f"{name}{os.extsep}txt" if re.search(r"path|file", name) and not re.search(r"dir|root|folder", name) else name
     if action.type in (None, str):
         return text
     for candidate in (text, "4", "0.5"):
         try:
             return action.type(candidate) if callable(action.type) else candidate
-        except Exception:
+        except Exception:  # noqa: BLE001, S112 -- another value may fit
             continue
     return text

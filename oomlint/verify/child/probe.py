@@ -176,7 +176,9 @@ class Growth:
         def pack(value: torch.Tensor) -> torch.Tensor:
             if not (value.is_leaf and value.requires_grad):
                 tracker.save(value)
-            return value
+            # What an operation saves of its own output would hold the operation, which holds what it saves: a cycle that no collector sees. torch puts
+            # the graph back when it unpacks.
+            return value if value.is_leaf else value.detach()
 
         hooks: AbstractContextManager[None] = torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value)
         return hooks

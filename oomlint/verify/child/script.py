@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib.util
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
     import types
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 def fill(module: types.ModuleType, path: str, finder: Finder) -> list[str]:
     """Run the simple statements of the main block that set globals which functions need. Gives the names that are set."""
-    from oomlint.verify.child import load
+    from oomlint.verify.child import load  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     with open(path, "rb") as stream:
         tree = ast.parse(importlib.util.decode_source(stream.read()), path)
     missing = {name for name in _read(tree) if name not in module.__dict__ and not hasattr(builtins, name)}
     set_now: list[str] = []
     for block in _blocks(tree, missing):
-        clock = load._Clock(load.SECONDS)
+        clock = load.Clock(load.SECONDS)
         for statement in _slice(block, missing):
             finder.attempt(module, statement, path, clock)
         found = sorted(name for name in missing if name in module.__dict__)
@@ -45,7 +45,7 @@ def main_names(path: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _guard(node: ast.stmt) -> bool:
+def _guard(node: ast.stmt) -> TypeGuard[ast.If]:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and "__main__" in ast.unparse(node.test)
 
 

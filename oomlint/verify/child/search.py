@@ -1,3 +1,4 @@
+# ruff: noqa: D102 -- the methods are those of what it stands in for, or of the import system
 """Runs trials in processes of their own, and climbs from trial to trial."""
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _inside(function: Callable[[], Any], end: int, begin: int) -> None:
             os.dup2(silent, descriptor)
         try:
             answer = function()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 -- the user's code raises what it likes
             answer = {"crash": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
         data = json.dumps(answer, default=str).encode() + b"\n"
         while data:
@@ -142,7 +143,7 @@ def _serve(function: Callable[[State], Result], questions: int, answers: int) ->
             for line in stream:
                 try:
                     answer = function(json.loads(line))
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001 -- the user's code raises what it likes
                     answer = {"crash": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
                 data = json.dumps(answer, default=str).encode() + b"\n"
                 while data:

@@ -1,6 +1,7 @@
 """The first file that runs under the interpreter of the checked project. Whatever its version, it must get as far as saying that it is too old.
 
-``serve.py server DESCRIPTOR PLACE sandboxed|unsandboxed`` forks jobs; ``serve.py job FILE`` is one job in a fresh interpreter, already confined. Nothing newer than Python 3.6.
+``serve.py server DESCRIPTOR PLACE sandboxed|unsandboxed`` forks jobs; ``serve.py job FILE`` is one job in a fresh interpreter, already confined.
+Nothing newer than Python 3.6.
 """
 
 import json

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ast
 import copy
-import hashlib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.verify.child.slices_names import around, bound, filled_names, head, key_of, loaded, stored, within
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     Function = ast.FunctionDef | ast.AsyncFunctionDef
     Loop = ast.For | ast.AsyncFor | ast.While
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 GUIDE: Final = "__oomlint__"  # the name under which the code finds its guide
 HIDDEN: Final = "_oomlint_"  # what names begin with that the code has got from here
 KEPT_DECORATORS: Final = re.compile(r"^@?(torch\.(no_grad|inference_mode|enable_grad|set_grad_enabled|autograd)|no_grad|inference_mode|contextmanager)\b")
-FILLING: Final = frozenset("append extend update add insert setdefault appendleft".split())
 BATCHY: Final = re.compile(
     r"(loader|_dl\b|\bdl\b|_iter\b|batches|dataset|iterator|pbar|prefetch|\bbar\b|data_iter|generator\b|progress|_gen\b|\bdata\b|_data\b)", re.IGNORECASE
 )
@@ -43,84 +43,13 @@ class Piece:
     keys: dict[str, tuple[int, str]] = field(default_factory=dict)  # of statements that may be left out: row and text
     loads: list[str] = field(default_factory=list)  # global names that the function asks for
     text: str = ""  # the head of the loop
+    missing: list[str] = field(default_factory=list)  # keys to be left out that no statement has: a fix has changed it
+    compiled: Any = None
+    makers: dict[str, list[str]] = field(default_factory=dict)  # by name ("model", "self.model"): keys of the statements beside the loop that bind it
 
 
 class SliceError(Exception):
     """There is nothing here that can be run; one line says why."""
-
-
-def key_of(statement: ast.stmt) -> str:
-    """What tells a statement from others, whatever row it stands in: of a compound one the head alone."""
-    text = ast.unparse(statement)
-    if isinstance(statement, (ast.For, ast.While, ast.If, ast.With, ast.AsyncFor, ast.AsyncWith)):
-        text = head(statement)
-    elif isinstance(statement, ast.Try):
-        text = "try: " + head(statement.body[0])
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
-
-
-def head(statement: ast.stmt) -> str:
-    """The first line of a statement."""
-    return ast.unparse(statement).split("\n", 1)[0].strip()
-
-
-def stored(node: ast.AST) -> list[str]:
-    """Names that a statement binds, those of nested functions left out."""
-    found: dict[str, None] = {}
-    for inner in within(node):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-            found[inner.id] = None
-        elif isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found[inner.name] = None
-        elif isinstance(inner, ast.alias):
-            found[(inner.asname or inner.name).partition(".")[0]] = None
-    found.pop("*", None)
-    return list(found)
-
-
-def loaded(node: ast.AST) -> set[str]:
-    """Names that a statement reads, in functions inside of it as well."""
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
-
-
-def within(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and all below it in the same scope."""
-    waiting = [node]
-    while waiting:
-        item = waiting.pop(0)
-        yield item
-        if item is node or not isinstance(
-            item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-        ):
-            waiting.extend(ast.iter_child_nodes(item))
-
-
-def around(tree: ast.AST, row: int) -> list[ast.AST]:
-    """The statements that a row stands in, outermost first."""
-    found: list[ast.AST] = []
-    node = tree
-    while True:
-        inner = next((item for block in blocks(node) for item in block if first_row(item) <= row <= (item.end_lineno or item.lineno)), None)
-        if inner is None:
-            return found
-        found.append(inner)
-        node = inner
-
-
-def first_row(item: ast.stmt) -> int:
-    """The row that a statement begins at, decorators included."""
-    decorators: list[ast.expr] = getattr(item, "decorator_list", [])
-    return min(item.lineno, *(decorator.lineno for decorator in decorators)) if decorators else item.lineno
-
-
-def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """The lists of statements right below a node."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(node, name, None)
-        if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
-            yield block
-    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-        yield part.body
 
 
 def chosen(chain: list[ast.AST]) -> Loop | None:
@@ -148,6 +77,8 @@ class Cutter:
         self.skips = frozenset(skips)
         self.force = force
         self.keys: dict[str, tuple[int, str]] = {}
+        self.makers: dict[str, list[str]] = {}
+        self.matched: set[str] = set()
         self.loop: Loop | None = None
         self.chain: list[ast.AST] = []
 
@@ -191,6 +122,8 @@ class Cutter:
             piece = Piece(code, function.name, ".".join(classes) if inner else "", kind, function.args, static)
         piece.watched = self._watched(body)
         piece.keys = self.keys
+        piece.missing = sorted(self.skips - self.matched)
+        piece.makers = self.makers
         piece.loads = sorted(loaded(function)) if function else []
         piece.text = head(self.loop) if self.loop else f"def {piece.name}"
         ast.fix_missing_locations(piece.code)
@@ -265,6 +198,7 @@ class Cutter:
             on_way = bool(spine) and statement is spine[0]
             key = key_of(statement)
             if key in self.skips and not on_way:
+                self.matched.add(key)
                 new.extend(self._left_out(statement))
                 continue
             made = copy.copy(statement)
@@ -293,10 +227,13 @@ class Cutter:
             return [statement]
         key = key_of(statement)
         self.keys.setdefault(key, (statement.lineno, head(statement)))
+        for name in bound(statement):
+            self.makers.setdefault(name, []).append(key)
         if key in self.skips:
+            self.matched.add(key)
             return self._left_out(statement)
         failed = ast.Expr(_call("failed", ast.Constant(key), ast.Constant(statement.lineno), _name("error")))
-        handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), f"{HIDDEN}error", [failed, *_instead(statement)])
+        handler = ast.ExceptHandler(_failures(), f"{HIDDEN}error", [failed, *_instead(statement)])
         at = ast.Expr(_call("at", ast.Constant(key)))
         return [ast.copy_location(ast.Try([at, statement], [handler], [], []), statement)]
 
@@ -309,7 +246,7 @@ class Cutter:
         key = key_of(statement)
         target = ast.Name(f"{HIDDEN}{name}", ast.Store())
         failed = ast.Assign([target], _call("failed", ast.Constant(key), ast.Constant(statement.lineno), _name("error")))
-        handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), f"{HIDDEN}error", [failed])
+        handler = ast.ExceptHandler(_failures(), f"{HIDDEN}error", [failed])
         return [ast.copy_location(ast.Try([ast.Expr(_call("at", ast.Constant(key))), ast.Assign([target], value)], [handler], [], []), statement)]
 
     # -- what is needed ----------------------------------------------------------------------------------------------------
@@ -363,28 +300,6 @@ class Cutter:
                 if isinstance(inner, (ast.Assign, ast.AugAssign)) and inner.lineno > (self.loop.end_lineno or 0) and loaded(inner) & set(names):
                     names.extend(stored(inner))
         return list(dict.fromkeys(names))
-
-
-def filled_names(node: ast.AST) -> list[str]:
-    """Names of what a statement appends to, adds to or sets items of."""
-    found: list[str] = []
-    for inner in ast.walk(node):
-        base: ast.expr | None = None
-        if isinstance(inner, ast.AugAssign):
-            base = inner.target
-        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in FILLING:
-            base = inner.func.value
-        elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
-            base = inner.value
-        elif (
-            isinstance(inner, ast.Assign) and len(inner.targets) == 1 and isinstance(inner.targets[0], ast.Name) and inner.targets[0].id in loaded(inner.value)
-        ):
-            base = inner.targets[0]
-        while isinstance(base, (ast.Attribute, ast.Subscript)):
-            base = base.value
-        if isinstance(base, ast.Name) and base.id != "self":
-            found.append(base.id)
-    return list(dict.fromkeys(found))
 
 
 def tolerant_function(function: ast.FunctionDef, cls: str, skips: Collection[str]) -> ast.Module:
@@ -445,6 +360,11 @@ def _with_body(handler: ast.ExceptHandler, body: list[ast.stmt]) -> ast.ExceptHa
     made = copy.copy(handler)
     made.body = body
     return made
+
+
+def _failures() -> ast.Tuple:
+    """What a statement beside the loop may raise; programs end themselves where data are missing."""
+    return ast.Tuple([ast.Name("Exception", ast.Load()), ast.Name("SystemExit", ast.Load())], ast.Load())
 
 
 def _call(method: str, *args: ast.expr) -> ast.Call:

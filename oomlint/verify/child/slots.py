@@ -13,6 +13,7 @@ STRUCTURED: Final = ("json", "pickle", "torch", "jsonl")
 
 
 def at(state: State, place: list[Any]) -> Any:
+    """The specification at a place."""
     for key in place:
         state = state[key]
     return state
@@ -84,6 +85,7 @@ def arrays(state: State, log: list[list[str]]) -> list[list[Any]]:
 
 
 def inside(value: Any, kind: str) -> list[list[Any]]:
+    """Where in a value something of a kind stands."""
     if value["t"] == kind:
         return [[]]
     if value["t"] in ("list", "map"):
@@ -106,6 +108,7 @@ def recent(state: State, log: list[list[str]], *kinds: str) -> list[str]:
 
 
 def ranked(shape: list[Any], rank: int) -> list[Any]:
+    """A shape with so many axes."""
     return [*shape[:rank], *([8] * (rank - len(shape)))] if shape else ["n", *([8] * (rank - 1))][:rank]
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: D102 -- the methods are those of what it stands in for, or of the import system
 """Stand-ins for libraries that are not installed: they hand their first argument through, and refuse to make data up."""
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Stub:
     def __iter__(self) -> Iterator[Any]:
         return iter(())
 
-    def __enter__(self) -> Stub:
+    def __enter__(self) -> Stub:  # noqa: PYI034 -- the class is its own stand-in
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -110,8 +111,8 @@ class Plain:
 
 
 def _base(tail: str) -> type:
-    from torch import nn
-    from torch.utils import data
+    from torch import nn  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
+    from torch.utils import data  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     if tail == "LightningModule":
         return type("LightningModule", (Lightning, nn.Module), {})
@@ -133,7 +134,7 @@ def _base(tail: str) -> type:
 class StubModule(types.ModuleType):
     """A library, or a part of one, that is not there."""
 
-    __path__: list[str] = []
+    __path__: list[str] = []  # noqa: RUF012 -- the import system wants a list on the module
     __version__ = "0.0.0"
 
     def __getattr__(self, name: str) -> Any:
@@ -149,12 +150,12 @@ def named(name: str) -> Any:
     if parts[0] == "tqdm" and tail in ("tqdm", "trange", "tqdm_notebook"):
         return _Progress if tail != "trange" else lambda *args, **_: _Progress(range(*args))
     if "transforms" in parts or parts[0] in ("albumentations", "torchvision"):
-        from oomlint.verify.child import images
+        from oomlint.verify.child import images  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
         if (known := images.TRANSFORMS.get(tail)) is not None:
             return known
     if parts[0] == "cv2":
-        from oomlint.verify.child import images
+        from oomlint.verify.child import images  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
         if (known := images.CV2.get(tail)) is not None:
             return known
@@ -177,7 +178,7 @@ class _Progress:
     def __len__(self) -> int:
         return len(self.iterable)
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> _Progress:  # noqa: PYI034 -- the class is its own stand-in
         return self
 
     def __exit__(self, *_: object) -> None:

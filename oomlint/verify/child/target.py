@@ -103,7 +103,7 @@ class Target:
 def honest(value: Any, depth: int = 3) -> None:
     """Raise where a result is made of stand-ins for libraries."""
     if isinstance(value, stubs.Stub):
-        stubs.missing(value._name)
+        stubs.missing(value._name)  # noqa: SLF001 -- of the same stand-in, or there is no public way
     if depth and isinstance(value, (list, tuple)):
         for item in value[:8]:
             honest(item, depth - 1)
@@ -114,7 +114,7 @@ def honest(value: Any, depth: int = 3) -> None:
 
 def read(dataset: Any, progress: State) -> None:
     """Read a dataset as a loader does; ``progress`` says how far it went."""
-    from torch.utils.data import IterableDataset, default_collate
+    from torch.utils.data import IterableDataset, default_collate  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     if isinstance(dataset, IterableDataset):
         items = list(itertools.islice(iter(dataset), READ))
@@ -122,7 +122,7 @@ def read(dataset: Any, progress: State) -> None:
         if not items:
             raise ValueError("it yields nothing")
     else:
-        length = int(len(dataset))
+        length = len(dataset)
         if length < 1:
             raise ValueError("empty dataset: its length is 0")
         progress |= {"stage": 2, "length": length}
@@ -141,7 +141,7 @@ def read(dataset: Any, progress: State) -> None:
     collate = next((found for name in ("collate_fn", "collate", "collater") if callable(found := getattr(dataset, name, None))), default_collate)
     try:
         collate([items[0], items[-1]])
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 -- the user's code raises what it likes
         progress["error"] = f"{type(error).__name__}: {error}"[:300]
     else:
         progress["stage"] = WORKS + 1
@@ -176,7 +176,7 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
     sys.settrace(trace)
     try:
         target.run(state, progress, guessing=not real)
-    except BaseException as raised:
+    except BaseException as raised:  # noqa: BLE001 -- the user's code raises what it likes
         error = raised
     finally:
         sys.settrace(None)
@@ -205,11 +205,11 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
 
 def _seeds() -> None:
     """The same generators in every trial."""
-    import numpy as np
-    import torch
+    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
+    import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     random.seed(0)
-    np.random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 -- the user's code may use the old generator
     torch.manual_seed(0)
 
 

@@ -28,12 +28,13 @@ CLASSES = 8  # size of the last dimension of what models give, and of features
 class Book:
     """The stand-ins of one run."""
 
-    def __init__(self, specs: Mapping[str, Spec], *, batch: int, steps: int, workers: int = 0) -> None:
+    def __init__(self, specs: Mapping[str, Spec], *, batch: int, steps: int, workers: int = 0, options: Mapping[str, Any] | None = None) -> None:
         self.specs: dict[str, Spec] = {path: dict(spec) for path, spec in specs.items()}
         self.learned: dict[str, Spec] = {}
         self.batch = batch
         self.steps = steps
         self.workers = workers
+        self.options = options or {}  # defaults of the program's command line, by name
         self.modules: list[torch.nn.Module] = []  # all that an optimizer may have to step
         self.touched: list[str] = []  # paths in the order of their last use
         self._values: dict[str, Any] = {}
@@ -71,11 +72,12 @@ class Book:
         if path in self.specs:
             return self.specs[path]
         name = self.name(path)
-        if role in ("batch", "output"):
+        if role in ("batch", "output", "leaf"):
             return None
-        if role == "leaf":
-            return None
-        found = values_names.of_name(name, role) if name else None
+        if role == "config" and name in self.options and name not in values_names.SMALL and "batch" not in name:
+            found: Spec | None = {"kind": "const", "value": self.options[name]}
+        else:
+            found = values_names.of_name(name, role) if name else None
         if found:
             self.learn(path, found)
         return found

@@ -64,7 +64,10 @@ class Late:
         return iter(become(self, lambda: by_iteration(self, count, names)))
 
     def __len__(self) -> int:
-        return len(become(self, lambda: as_leaf(self) if about(self)[2] in PARTS else {"kind": "list", "n": 4}))
+        if object.__getattribute__(self, "_real") is None and about(self)[2] not in PARTS:
+            book = about(self)[0]
+            return book.batch * book.steps  # a dataset's, most of the time; it may still become anything
+        return len(become(self, lambda: as_leaf(self)))
 
     def __getitem__(self, key: Any) -> Any:
         return become(self, lambda: by_key(self, key))[settled(key)]
@@ -220,6 +223,8 @@ def as_operand(item: Late, other: Any) -> Spec:
         if isinstance(other, torch.Tensor):
             return as_leaf(item, _like(item, other))
         return as_leaf(item, [] if about(item)[2] == "output" else None)
+    if isinstance(other, torch.Tensor) and other.dim() and other.is_floating_point() and values_names.scalar(about(item)[0].name(about(item)[1])) is None:
+        return as_leaf(item, _like(item, other))
     return as_text(item) if isinstance(other, str) else as_number(item)
 
 
@@ -323,7 +328,7 @@ def _argument(item: Any, function: str, others: list[torch.Tensor]) -> Any:
     book, path, role, _ = about(item)
     losing = function.endswith(("_loss", "cross_entropy", "_with_logits")) or function in ("cat", "stack", "cdist", "conv2d", "linear", "embedding")
     if role not in PARTS and (function in FACTORIES or not losing):
-        return become(item, lambda: as_number(item))
+        return become(item, lambda: as_operand(item, others[0]) if others and function not in FACTORIES else as_number(item))
     if not others:
         return become(item, lambda: as_leaf(item))
     other = others[0]

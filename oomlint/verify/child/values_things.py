@@ -69,7 +69,8 @@ class Thing:
         return iter(())
 
     def __len__(self) -> int:
-        return 0
+        book = self.__dict__["_stand_in"][0]
+        return int(book.batch * book.steps)
 
     def __bool__(self) -> bool:
         return True

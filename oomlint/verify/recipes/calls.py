@@ -61,7 +61,7 @@ def _still_runs(bench: Bench, judged: Judged) -> Judged:
         failed = next((run["error"] for run in runs if run.get("error")), None)
         if not runs:
             return Judged(Outcome.INCONCLUSIVE, f"the loader's call could not be run without workers{f': {failure}' if failure else ''}", judged.readings)
-        if failed and (failed["type"] in {"ValueError", "AssertionError"} and "worker" in failed["message"] or "timeout" in failed["message"]):
+        if failed and ((failed["type"] in {"ValueError", "AssertionError"} and "worker" in failed["message"]) or "timeout" in failed["message"]):
             return Judged(Outcome.REGRESSED, f"without workers the call fails: `{failed['type']}: {failed['message'][:140]}`", judged.readings)
         if failed:
             return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: `{failed['type']}: {failed['message'][:140]}`", judged.readings)

@@ -18,6 +18,7 @@ OWN: Final = {
     "OOM104": "multiprocessing_context",
     "OOM105": "prefetch_factor",
 }
+_UNTRIED: Final = "the value that the finding speaks of could not be brought about in the cut-out call"
 _GRAVE: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.CONFIRMED, Outcome.SHOWN, Outcome.NO_EFFECT, Outcome.NOT_SHOWN)
 
 
@@ -97,6 +98,8 @@ def exceptions(code: str, before: Sequence[Run], after: Sequence[Run] | None) ->
         return Judged(Outcome.INCONCLUSIVE, "the call could not be reached with the values that were tried", readings)
     if count.unknown:
         return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {count.unknown[0]}", readings)
+    if not _tried(code, before):
+        return Judged(Outcome.INCONCLUSIVE, _UNTRIED, readings)
     return Judged(Outcome.NO_EFFECT, f"the call does not fail before the fix, with {' and '.join(_few(count.same))}", readings)
 
 
@@ -111,7 +114,15 @@ def _shown(code: str, before: Sequence[Run]) -> Judged:
     reached = [run for run in before if run["reached"]]
     if not reached:
         return Judged(Outcome.INCONCLUSIVE, "the call could not be reached with the values that were tried", readings)
+    if not _tried(code, before):
+        return Judged(Outcome.INCONCLUSIVE, _UNTRIED, readings)
     return Judged(Outcome.NOT_SHOWN, f"the call does not fail, with {' and '.join(_few([where(run) for run in reached]))}", readings)
+
+
+def _tried(code: str, before: Sequence[Run]) -> bool:
+    """Whether what the finding speaks of was among the values that were run."""
+    name, value = ("prefetch_factor", 0) if code == "OOM105" else ("num_workers", 0)
+    return any(run["reached"] and run.get("settings", {}).get(name) == value for run in before)
 
 
 def _counted(code: str, before: Sequence[Run], after: Sequence[Run]) -> _Count:

@@ -109,13 +109,13 @@ def _measured(bench: Bench, part: Part, asked: _Asked, repeat: int) -> tuple[lis
     return found, ""
 
 
-def _base(bench: Bench, workers: int, method: str, length: int) -> float | None:
+def _base(bench: Bench, workers: int, method: str, length: int, *, fresh: bool = False) -> float | None:
     """What workers over an empty dataset add: once for all findings of a run."""
-    key = ("calls: empty workers", method if workers else "", workers, length, bench.ready)
+    key = ("calls: empty workers", method if workers else "", workers, length, fresh, bench.ready)
     known = bench.project.memo.get(key)
     if known is None:
         arguments = {"kind": "nothing", "size": 0, "workers": workers, "method": method, "count": length}
-        done = bench.run(Part.BEFORE, "call_memory:measure", arguments, seconds=_SECONDS, memory=_MEMORY)
+        done = bench.run(Part.BEFORE, "call_memory:measure", arguments, seconds=_SECONDS, fresh=fresh, memory=_MEMORY)
         if not isinstance(done.answer, dict) or done.answer["error"]:
             return None
         known = bench.project.memo[key] = float(done.answer["added"])
@@ -264,8 +264,9 @@ def _fewer(bench: Bench, case: Case, kind: str) -> Judged:
 
 def _own(bench: Bench, method: str, readings: list[Reading]) -> Judged:
     """Where the data is shared: what the workers themselves take."""
-    base = _base(bench, WORKERS, method, _SAMPLES) or 0.0
-    less = _base(bench, 0, method, _SAMPLES) or 0.0
+    # A job shares pages with the server that it is forked from, and more processes take a larger share of them: not with an interpreter of its own.
+    base = _base(bench, WORKERS, method, _SAMPLES, fresh=True) or 0.0
+    less = _base(bench, 0, method, _SAMPLES, fresh=True) or 0.0
     saving = worker_memory([base], [less], 0, WORKERS)
     mended = bench.case.mended
     readings.append(Reading("taken by the workers themselves", "bytes", (base,), (less,) if mended else (), f"{WORKERS} workers, {method}, no data"))

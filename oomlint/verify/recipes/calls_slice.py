@@ -6,12 +6,12 @@ Control flow stays where it decides whether the call is reached; what cannot be 
 from __future__ import annotations
 
 import ast
-import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.loaders import PARAMETERS
+from oomlint.verify.recipes import calls_names
 from oomlint.verify.targets import scopes, spot
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ROUNDS: Final = 12  # of following names to their definitions
-_BUILTIN_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _EXITS: Final = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _KEPT: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -97,14 +96,14 @@ class _Cutter:
         self.chain = self._chain()
         self.wanted: set[str] = set()  # names whose definitions are part of the slice
         self.kept: set[ast.stmt] = set()
-        self.texts = {text for item in (*site.call.args[1:], *site.call.keywords) for text in _texts(item)}
+        self.texts = {text for item in (*site.call.args[1:], *site.call.keywords) for text in calls_names.texts(item)}
 
     def cut(self) -> Cut:
         call = self._call()
-        self.wanted = _reads(call)
+        self.wanted = calls_names.reads(call)
         for _ in range(_ROUNDS):
             for statement in self.kept:
-                self.texts |= _texts(statement)
+                self.texts |= calls_names.texts(statement)
             size = len(self.wanted), len(self.kept)
             self._collect()
             if size == (len(self.wanted), len(self.kept)):
@@ -113,7 +112,7 @@ class _Cutter:
         body.append(ast.Return(call))
         function = next((node for node in self.chain if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
         parameters = self._parameters()
-        reads = _all_names(body)
+        reads = calls_names.all_names(body)
         unknown = tuple(sorted(name for name in reads if name in parameters))
         arguments = ast.arguments(posonlyargs=[], args=[ast.arg(name) for name in unknown], kwonlyargs=[], kw_defaults=[], defaults=[])
         name = function.name if function is not None else "main"
@@ -132,13 +131,13 @@ class _Cutter:
 
     def _call(self) -> ast.Call:
         call = self.site.call
-        callee: ast.expr = ast.Constant(None) if self.inherited else _lazy(call.func)
+        callee: ast.expr = ast.Constant(None) if self.inherited else calls_names.lazy(call.func)
         func: ast.expr = call.func if self.plain else ast.Call(ast.Name("__callee__", ast.Load()), [callee], [])
         keywords: list[ast.keyword] = []
         positions: list[ast.expr] = []
         for place, arg in enumerate(call.args):
             if isinstance(arg, ast.Starred):
-                positions.append(ast.Starred(ast.Call(ast.Name("__positions__", ast.Load()), [_lazy(arg.value)], []), ast.Load()))
+                positions.append(ast.Starred(ast.Call(ast.Name("__positions__", ast.Load()), [calls_names.lazy(arg.value)], []), ast.Load()))
             elif place == 0 and not self.plain:
                 positions.append(ast.Name("__dataset__", ast.Load()))
             else:
@@ -146,7 +145,7 @@ class _Cutter:
         for item in call.keywords:
             if item.arg is None:
                 text = ast.unparse(item.value)
-                value: ast.expr = ast.Call(ast.Name("__unpacked__", ast.Load()), [ast.Constant(text), _lazy(self._put(item.value))], [])
+                value: ast.expr = ast.Call(ast.Name("__unpacked__", ast.Load()), [ast.Constant(text), calls_names.lazy(self._put(item.value))], [])
             elif item.arg == "dataset" and not self.plain:
                 value = ast.Name("__dataset__", ast.Load())
             else:
@@ -155,11 +154,11 @@ class _Cutter:
         return ast.Call(func, positions, keywords)
 
     def _argument(self, name: str, value: ast.expr) -> ast.expr:
-        return ast.Call(ast.Name("__argument__", ast.Load()), [ast.Constant(name), _lazy(self._put(value))], [])
+        return ast.Call(ast.Name("__argument__", ast.Load()), [ast.Constant(name), calls_names.lazy(self._put(value))], [])
 
     def _put(self, node: ast.expr) -> ast.expr:
         """The expression with the dataset stood in for and the leaves asked for by name."""
-        made = _Putter(self.dataset, self.leaves).visit(_copied(node))
+        made = calls_names.Putter(self.dataset, self.leaves).visit(calls_names.copied(node))
         assert isinstance(made, ast.expr)  # noqa: S101 -- an expression stays one
         return made
 
@@ -199,48 +198,48 @@ class _Cutter:
                 self._consider(statement)
         for node in self.chain:
             for part in getattr(node, "generators", ()):
-                if _stored(part.target) & self.wanted:
-                    self.wanted |= _reads(part.iter)
+                if calls_names.stored(part.target) & self.wanted:
+                    self.wanted |= calls_names.reads(part.iter)
 
     def _condition_names(self, statement: ast.stmt) -> set[str]:
         """Names that decide whether control goes on towards the call: what is known to matter, or is a plain value."""
         if isinstance(statement, ast.If):
-            return _reads(statement.test) if self._matters(statement.test) else set()
-        if isinstance(statement, (ast.For, ast.AsyncFor)) and _stored(statement.target) & self.wanted:
-            return _reads(statement.iter)
+            return calls_names.reads(statement.test) if self._matters(statement.test) else set()
+        if isinstance(statement, (ast.For, ast.AsyncFor)) and calls_names.stored(statement.target) & self.wanted:
+            return calls_names.reads(statement.iter)
         return set()
 
     def _matters(self, test: ast.expr) -> bool:
         """Whether a condition is about something that the call's arguments are made of. Of any other it is assumed that the call is reached."""
-        return not _is_main(test) and bool(_texts(test) & self.texts)
+        return not calls_names.is_main(test) and bool(calls_names.texts(test) & self.texts)
 
     def _consider(self, statement: ast.stmt) -> bool:
         """Keep a statement that defines what is wanted, or leaves the function where what is wanted says so."""
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            if _stored(statement) & self.wanted:
+            if calls_names.stored(statement) & self.wanted:
                 self.kept.add(statement)
             return statement in self.kept
         if isinstance(statement, _KEPT):
             if statement.name in self.wanted and not isinstance(self.parents[statement], ast.Module):
                 self.kept.add(statement)
-                self.wanted |= _reads(statement)
+                self.wanted |= calls_names.reads(statement)
             return statement in self.kept
         if isinstance(statement, ast.Assert):
             keep = self._matters(statement.test)
         elif isinstance(statement, _EXITS):
             keep = False  # with the condition that it stands under
         elif isinstance(statement, (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.AsyncFor, ast.AsyncWith)):
-            inner = [item for block in _blocks(statement) for item in block]
+            inner = [item for block in calls_names.blocks(statement) for item in block]
             kept = [item for item in reversed(inner) if self._consider(item)]
-            leaves = isinstance(statement, ast.If) and any(isinstance(item, _EXITS) or _ends(item) for item in inner)
+            leaves = isinstance(statement, ast.If) and any(isinstance(item, _EXITS) or calls_names.ends(item) for item in inner)
             decides = leaves and isinstance(statement, ast.If) and self._matters(statement.test)
             keep = bool(kept) or decides
             if keep:
-                self.wanted |= _header(statement)
+                self.wanted |= calls_names.header(statement)
         else:
-            keep = bool(_changed(statement) & self.wanted)
+            keep = bool(calls_names.changed(statement) & self.wanted)
             if keep:
-                self.wanted |= _reads(statement)
+                self.wanted |= calls_names.reads(statement)
         if keep:
             self.kept.add(statement)
         return keep
@@ -254,53 +253,61 @@ class _Cutter:
                 body += self._guarded(statement)
         for node in reversed(self.chain):
             for part in getattr(node, "generators", ()):
-                if _stored(part.target) & self.wanted:
+                if calls_names.stored(part.target) & self.wanted:
                     body += self._first(part.target, part.iter)
             if isinstance(node, ast.Lambda):
-                body += [_unknown(arg.arg) for arg in ast.walk(node.args) if isinstance(arg, ast.arg)]
+                body += [calls_names.unknown(arg.arg) for arg in ast.walk(node.args) if isinstance(arg, ast.arg)]
         return body
 
     def _entered(self, statement: ast.stmt) -> list[ast.stmt]:
         """What happens on the way into a statement that the call stands in."""
         if isinstance(statement, ast.If) and self._matters(statement.test):
             inside = next((item for item in statement.body if item in self.chain), None)
-            test = ast.Call(ast.Name("__holds__", ast.Load()), [_lazy(self._put(statement.test)), ast.Constant(inside is not None)], [])
+            test = ast.Call(ast.Name("__holds__", ast.Load()), [self._test(statement.test), ast.Constant(inside is not None)], [])
             wanted: ast.expr = ast.UnaryOp(ast.Not(), test) if inside is not None else test
             return [ast.If(wanted, [ast.Return(ast.Name("__elsewhere__", ast.Load()))], [])]
-        if isinstance(statement, (ast.For, ast.AsyncFor)) and _stored(statement.target) & self.wanted:
+        if isinstance(statement, (ast.For, ast.AsyncFor)) and calls_names.stored(statement.target) & self.wanted:
             return self._first(statement.target, statement.iter)
         if isinstance(statement, (ast.With, ast.AsyncWith)):
-            return [_unknown(name) for item in statement.items if item.optional_vars for name in sorted(_stored(item.optional_vars) & self.wanted)]
+            bound = [item.optional_vars for item in statement.items if item.optional_vars is not None]
+            return [calls_names.unknown(name) for target in bound for name in sorted(calls_names.stored(target) & self.wanted)]
         return []
 
     def _first(self, target: ast.expr, iterable: ast.expr) -> list[ast.stmt]:
-        names = sorted(_stored(target))
-        loop = ast.For(_copied(target), self._put(iterable), [ast.Break()], [ast.Raise(ast.Name("LookupError", ast.Load()))])
-        return [_tried([loop], names)]
+        names = sorted(calls_names.stored(target))
+        loop = ast.For(calls_names.copied(target), self._put(iterable), [ast.Break()], [ast.Raise(ast.Name("LookupError", ast.Load()))])
+        return [calls_names.tried([loop], names)]
 
     def _guarded(self, statement: ast.stmt) -> list[ast.stmt]:
         """A kept statement without what does not belong to the slice; where it fails, what it defines is unknown."""
         if isinstance(statement, _KEPT):
-            inner = _Putter(self.dataset, self.leaves).visit(_copied(statement))
+            inner = calls_names.Putter(self.dataset, self.leaves).visit(calls_names.copied(statement))
             return [inner] if isinstance(inner, ast.stmt) else []
         pruned = self._pruned(statement)
-        return [] if pruned is None else [pruned if isinstance(pruned, ast.If) else _tried([pruned], sorted(_stored(statement)))]
+        return [] if pruned is None else [pruned if isinstance(pruned, ast.If) else calls_names.tried([pruned], sorted(calls_names.stored(statement)))]
 
     def _pruned(self, statement: ast.stmt) -> ast.stmt | None:
-        if isinstance(statement, _EXITS) or _ends(statement):
+        if isinstance(statement, _EXITS) or calls_names.ends(statement):
             return ast.Return(ast.Name("__elsewhere__", ast.Load()))
         if statement not in self.kept:
             return None
         if isinstance(statement, ast.Assert):
-            test = ast.Call(ast.Name("__holds__", ast.Load()), [_lazy(self._put(statement.test)), ast.Constant(value=True)], [])
+            test = ast.Call(ast.Name("__holds__", ast.Load()), [self._test(statement.test), ast.Constant(value=True)], [])
             return ast.If(ast.UnaryOp(ast.Not(), test), [ast.Return(ast.Name("__elsewhere__", ast.Load()))], [])
         if isinstance(statement, ast.If):
-            test = ast.Call(ast.Name("__holds__", ast.Load()), [_lazy(self._put(statement.test)), ast.Constant(value=False)], [])
+            test = ast.Call(ast.Name("__holds__", ast.Load()), [self._test(statement.test), ast.Constant(value=False)], [])
             body = self._block(statement.body)
             return ast.If(test, body or [ast.Pass()], self._block(statement.orelse))
-        made = _Putter(self.dataset, self.leaves).visit(_copied(statement))
+        made = calls_names.Putter(self.dataset, self.leaves).visit(calls_names.copied(statement))
         assert isinstance(made, ast.stmt)  # noqa: S101 -- a statement stays one
         return made
+
+    def _test(self, test: ast.expr) -> ast.expr:
+        """A condition, to be asked for by the child; unknown where the system decides it."""
+        if not calls_names.asks_the_system(test):
+            return calls_names.lazy(self._put(test))
+        unknown = ast.Call(ast.Name("__opaque__", ast.Load()), [ast.Constant(ast.unparse(test))], [])
+        return calls_names.lazy(unknown)
 
     def _block(self, block: list[ast.stmt]) -> list[ast.stmt]:
         found: list[ast.stmt] = []
@@ -308,7 +315,7 @@ class _Cutter:
             pruned = self._pruned(item)
             if pruned is not None:
                 simple = isinstance(pruned, (ast.If, ast.Return))
-                found.append(pruned if simple else _tried([pruned], sorted(_stored(item))))
+                found.append(pruned if simple else calls_names.tried([pruned], sorted(calls_names.stored(item))))
         return found
 
     # -- names -----------------------------------------------------------------------------------------------------------
@@ -320,8 +327,8 @@ class _Cutter:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 found |= {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
                 shared = {name for item in ast.walk(node) if isinstance(item, (ast.Global, ast.Nonlocal)) for name in item.names}
-                imported = {name for item in ast.walk(node) if isinstance(item, (ast.Import, ast.ImportFrom)) for name in _stored(item)}
-                inner = {name for item in ast.walk(node) if isinstance(item, (ast.Name, ast.NamedExpr)) for name in _stored(item)}
+                imported = {name for item in ast.walk(node) if isinstance(item, (ast.Import, ast.ImportFrom)) for name in calls_names.stored(item)}
+                inner = {name for item in ast.walk(node) if isinstance(item, (ast.Name, ast.NamedExpr)) for name in calls_names.stored(item)}
                 found |= inner - shared - imported
         for statement in self.kept:
             if isinstance(statement, _KEPT):
@@ -336,118 +343,3 @@ class _Cutter:
                 static = any(ast.unparse(item) == "staticmethod" for item in node.decorator_list)
                 return (dotted, positions[0].arg) if positions and not static else ("", "")
         return "", ""
-
-
-class _Putter(ast.NodeTransformer):
-    """Puts the stand-in for the dataset's expression, and asks for leaves by name."""
-
-    def __init__(self, dataset: str, leaves: frozenset[str]) -> None:
-        self.dataset = dataset
-        self.leaves = leaves
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load) and not isinstance(node, ast.Constant):
-            text = ast.unparse(node)
-            if text == self.dataset:
-                return ast.Name("__dataset__", ast.Load())
-            if text in self.leaves:
-                return ast.Call(ast.Name("__leaf__", ast.Load()), [ast.Constant(text), _lazy(_copied(node))], [])
-        seen: ast.AST = super().visit(node)
-        return seen
-
-
-def _copied(node: ast.AST) -> Any:
-    return copy.deepcopy(node)
-
-
-def _lazy(node: ast.AST) -> ast.Lambda:
-    assert isinstance(node, ast.expr)  # noqa: S101 -- only expressions are made lazy
-    return ast.Lambda(ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[]), node)
-
-
-def _unknown(name: str) -> ast.stmt:
-    return ast.Assign([ast.Name(name, ast.Store())], ast.Call(ast.Name("__opaque__", ast.Load()), [ast.Constant(name)], []))
-
-
-def _tried(body: list[ast.stmt], names: list[str]) -> ast.stmt:
-    handler = ast.ExceptHandler(
-        ast.Tuple([ast.Name("Exception", ast.Load()), ast.Name("SystemExit", ast.Load())], ast.Load()), None, [_unknown(name) for name in names] or [ast.Pass()]
-    )
-    return ast.Try(body, [handler], [], [])
-
-
-def _reads(node: ast.AST) -> set[str]:
-    return {item.id for item in ast.walk(node) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load) and not item.id.startswith("__")}
-
-
-def _texts(node: ast.AST) -> set[str]:
-    """Names and dotted names that are read, as they are written."""
-    found: set[str] = set()
-    waiting = [node]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, (ast.Name, ast.Attribute, ast.Subscript)) and _root(item):
-            found.add(ast.unparse(item))
-        elif isinstance(item, ast.Call):
-            waiting += [*item.args, *item.keywords]
-            if not isinstance(item.func, ast.Name):
-                waiting += list(ast.iter_child_nodes(item.func))
-        else:
-            waiting += list(ast.iter_child_nodes(item))
-    return found
-
-
-def _all_names(body: list[ast.stmt]) -> set[str]:
-    return {item.id for statement in body for item in ast.walk(statement) if isinstance(item, ast.Name) and not item.id.startswith("__")}
-
-
-def _stored(node: ast.AST) -> set[str]:
-    """Plain names that are bound, functions that are defined inside left aside."""
-    found: set[str] = set()
-    waiting = [node]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
-            found.add(item.id)
-        elif isinstance(item, (ast.Import, ast.ImportFrom)):
-            found |= {alias.asname or alias.name.partition(".")[0] for alias in item.names}
-        if isinstance(item, _BUILTIN_SCOPES):
-            continue
-        waiting.extend(ast.iter_child_nodes(item))
-    return found
-
-
-def _changed(statement: ast.stmt) -> set[str]:
-    """Names that a plain statement binds or changes: also ``x[...] = y``, ``x.a = y`` and ``x.update(...)``."""
-    found = _stored(statement)
-    for item in ast.walk(statement):
-        if isinstance(item, (ast.Subscript, ast.Attribute)) and isinstance(item.ctx, (ast.Store, ast.Del)):
-            found |= _root(item)
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute):
-        found |= _root(statement.value.func)
-    return found
-
-
-def _root(node: ast.expr) -> set[str]:
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return {node.id} if isinstance(node, ast.Name) else set()
-
-
-def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
-    found = [block for name in ("body", "orelse", "finalbody") if (block := getattr(statement, name, None))]
-    return found + [handler.body for handler in getattr(statement, "handlers", ())]
-
-
-def _header(statement: ast.stmt) -> set[str]:
-    parts = [getattr(statement, name, None) for name in ("test", "iter")] + [item.context_expr for item in getattr(statement, "items", ())]
-    return {name for part in parts if part is not None for name in _reads(part)}
-
-
-def _ends(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and ast.unparse(statement.value.func) in {"sys.exit", "exit", "os._exit"}
-
-
-def _is_main(test: ast.expr) -> bool:
-    text = ast.unparse(test)
-    return "__name__" in text and "__main__" in text

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 OPTIONS: Final = (*PARAMETERS[1:], "prefetch_factor", "persistent_workers", "pin_memory_device", "in_order")
 WORKERS: Final = 2
+_LEFT_OUT: Final = object()  # a keyword that a mapping does not have
 _MOST: Final = 12  # combinations of values that are handed to the child
 _MOST_LOADERS: Final = 4
 
@@ -176,10 +177,12 @@ def _mapping(target: Target, frames: list[Frame], least: int) -> tuple[str, list
         alternatives = [alt for frame in frames for alt in loaders.argument(loader, name, frame)]
         known = [alt for alt in alternatives if isinstance(alt.value, Const)]
         if name == "num_workers":
-            given[name] = _values(alternatives, name, least)
+            left_out = [_LEFT_OUT] if least == 0 and any(isinstance(alt.value, Absent) for alt in alternatives) else []
+            some = [alt for alt in alternatives if not isinstance(alt.value, Absent)]
+            given[name] = [*(_values(some, name, least) if some or not left_out else []), *left_out]
         elif known:
             given[name] = _values(known, name, least)[:2]
-    rows = [dict(zip(given, row, strict=True)) for row in product(*given.values())][:4]
+    rows = [{name: value for name, value in zip(given, row, strict=True) if value is not _LEFT_OUT} for row in product(*given.values())][:4]
     return text, rows
 
 

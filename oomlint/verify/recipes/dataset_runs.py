@@ -40,31 +40,45 @@ class Runs:
     fidelity: Fidelity = Fidelity.SYNTHETIC
     assumed: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    scaled: int = 0  # bytes
     rows: list[int] = field(default_factory=list)  # of the finding's statement, in the program before
+    watched: str = ""  # the file that they stand in
     _known: dict[str, Any] = field(default_factory=dict)
 
     def arguments(self, part: Part) -> dict[str, Any]:
         """What the child has to know."""
         root = self.bench.folder(part)
         if self.subject is None:
-            return {"root": root, "factory": self.bench.options.factory, "watched": self.bench.path(part)}
-        watched = self.bench.path(part)
-        return {"path": self.bench.path(part, self.subject.path), "root": root, "cls": self.subject.name, "state": self.state, "bytes": self.scaled, "watched": watched}
+            return {"root": root, "factory": self.bench.options.factory, "watched": self.bench.path(part, self.watched or None)}
+        watched = self.bench.path(part, self.watched or None)
+        return {
+            "path": self.bench.path(part, self.subject.path),
+            "root": root,
+            "cls": self.subject.name,
+            "state": self.state,
+            "watched": watched,
+        }
 
     def ask(self, part: Part, call: str, repetition: int = 0, *, seconds: float = 20.0, alone: bool = False, **named: Any) -> dict[str, Any]:
         """Measure something. Raises Broken where the user's code raises, Stopped where there is no answer. ``alone`` runs it without the dataset."""
-        key = json.dumps([part, call, repetition, self.scaled, alone, named], sort_keys=True)
+        key = json.dumps([part, call, repetition, alone, named], sort_keys=True)
         if key not in self._known:
             subject = None if alone else self.arguments(part)
-            done = self.bench.run(part, f"datasets:{call}", {"subject": subject, **named}, seconds=seconds)
-            self._known[key] = done.answer if done.answer is not None else Stopped(f"{part.value} the fix: {done.failure}" if self.bench.case.mended else done.failure)
+            done = self.bench.run(part, call if ":" in call else f"datasets:{call}", {"subject": subject, **named}, seconds=seconds)
+            self._known[key] = (
+                done.answer if done.answer is not None else Stopped(f"{part.value} the fix: {done.failure}" if self.bench.case.mended else done.failure)
+            )
         answer: dict[str, Any] | Stopped = self._known[key]
         if isinstance(answer, Stopped):
             raise answer
         if answer["failed"]:
             raise Broken(part, answer["failed"])
         return answer
+
+    def grow(self, state: Any) -> None:
+        """Go on with other data."""
+        if state is not self.state:
+            self.state = state
+            self._known.clear()
 
     def look(self, part: Part, repetition: int = 0, *, seconds: float = 20.0) -> dict[str, Any]:
         """What reading the first samples in the main process tells."""
@@ -80,7 +94,7 @@ def found(bench: Bench, subject: Subject) -> Runs | str:
     """A dataset that can be built, or why it cannot."""
     path, root = bench.path(Part.BEFORE, subject.path), bench.folder(Part.BEFORE)
     reason = ""
-    for known in ([listed(subject.known), {}] if subject.known else [{}]):
+    for known in [listed(subject.known), {}] if subject.known else [{}]:
         arguments = {"path": path, "root": root, "cls": subject.name, "known": known, "seconds": SECONDS, "trials": TRIALS}
         done = bench.run(Part.BEFORE, "find:dataset", arguments, seconds=2 * SECONDS + 5)
         answer = done.answer
@@ -90,6 +104,21 @@ def found(bench: Bench, subject: Subject) -> Runs | str:
             return Runs(bench, subject, answer["state"], fidelity, list(answer.get("assumed", ())), left_out)
         reason = reason or (str(answer.get("reason", "")) if answer else done.failure)
     return f"`{subject.name}` could not be made: {reason}"
+
+
+def scaled(runs: Runs, state: Any, size: int) -> Any:
+    """A state with about so many bytes of data; ``None`` where the program does not bear it."""
+    if runs.subject is None:
+        return None
+    arguments = {
+        "path": runs.bench.path(Part.BEFORE, runs.subject.path),
+        "root": runs.bench.folder(Part.BEFORE),
+        "cls": runs.subject.name,
+        "state": state,
+        "size": size,
+    }
+    answer = runs.bench.run(Part.BEFORE, "find:scaled", arguments, seconds=2 * SECONDS).answer
+    return answer["state"] if answer and answer.get("found") else None
 
 
 def by_factory(bench: Bench) -> Runs:

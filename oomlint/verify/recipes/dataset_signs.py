@@ -21,7 +21,7 @@ LEAST: Final = 2**16  # bytes: less is no sign of anything
 HALF: Final = 0.5
 TWICE: Final = 1.6  # the most over what stays: 2 with a copy, 1 without
 PART: Final = 0.2
-MOST_WORKERS: Final = 4
+MOST_WORKERS: Final = 2
 METHODS: Final = ("spawn", "forkserver")
 FEW: Final = 20
 
@@ -101,13 +101,15 @@ def built(signs: Signs) -> None:
     if code in {"OOM305", "OOM406", "OOM402"} and data:
         whole = whole and reads >= HALF * data
     shown = {"OOM403": helds[0] >= max(LEAST, 3 * data), "OOM405": helds[0] >= max(LEAST, 3 * data), "OOM401": False, "OOM404": False}.get(code, whole)
-    if code in {"OOM309"}:
+    if code == "OOM309":
         helds = [float(max(item["anonymous"], item["held"])) for item in memories]
         shown = helds[0] >= max(LEAST, HALF * data)
     signs.quantity("memory held once it is built", helds, shown=shown or falls(helds), gone=falls(helds))
     peaks = [float(item["peak"]) for item in memories]
     twice = peaks[0] >= TWICE * max(memories[0]["held"], LEAST)
-    signs.quantity("most memory while it is built", peaks, shown=(twice and code in {"OOM401", "OOM403", "OOM404"}) or falls(peaks, PART), gone=falls(peaks, PART))
+    signs.quantity(
+        "most memory while it is built", peaks, shown=(twice and code in {"OOM401", "OOM403", "OOM404"}) or falls(peaks, PART), gone=falls(peaks, PART)
+    )
     if code in {"OOM406", "OOM402"}:
         anonymous = [float(max(item["anonymous"], 0)) for item in memories]
         signs.quantity("memory of the process that is in no file", anonymous, shown=falls(anonymous, least=2**20), gone=falls(anonymous, least=2**20))
@@ -142,7 +144,7 @@ def opened_on_import(signs: Signs) -> None:
 def interrupted(signs: Signs) -> None:
     """What an exception in the middle leaves open, as long as it is kept."""
     bench = signs.runs.bench
-    inside = subjects.functions(bench)
+    inside = subjects.functions(bench, every=True)
     if not inside:
         return
     name = inside[0].name.rpartition(".")[2]
@@ -184,16 +186,26 @@ def copies(signs: Signs) -> None:
     repeat = 1 if method == "spawn" else max(runs.bench.options.repeat, 1)
     held = [float(runs.ask(part, "memory")["held"]) for part in signs.parts]
     size = int(runs.look(Part.BEFORE)["length"] or 0)
-    empty = median(_added(runs.ask(Part.BEFORE, "tree", number, alone=True, workers=count, method=method, size=size, seconds=40)) for number in range(repeat))
+    empty = median(
+        _added(runs.ask(Part.BEFORE, "epochs:tree", number, alone=True, workers=count, method=method, size=size, seconds=40)) for number in range(repeat)
+    )
     extras, line = [], []
     for part in signs.parts:
-        answers = [runs.ask(part, "tree", number, workers=count, method=method, seconds=40) for number in range(repeat)]
+        answers = [runs.ask(part, "epochs:tree", number, workers=count, method=method, seconds=40) for number in range(repeat)]
         extras.append([_added(answer) - empty for answer in answers])
         line.append(tuple((float(step), float(total - answers[0]["built"])) for step, total in answers[0]["readings"]))
     saving = criteria.worker_memory(extras[0], extras[1] if len(extras) > 1 else [0.0] * repeat, held[0], count)
-    reading = Reading("memory that workers add", "bytes", tuple(extras[0]), tuple(extras[1]) if len(extras) > 1 else (), f"{count} workers, {method}, 2 shuffled epochs, {human(held[0])} held")
+    reading = Reading(
+        "memory that workers add",
+        "bytes",
+        tuple(extras[0]),
+        tuple(extras[1]) if len(extras) > 1 else (),
+        f"{count} workers, {method}, 2 shuffled epochs, {human(held[0])} held",
+    )
     words = saving.words if len(extras) > 1 else f"{count} workers add {human(saving.before)} to {human(held[0])} of data, under {method}"
-    signs.found.append(Sign(saving.enough, saving.enough, words, reading, Timeline("memory that workers add", "bytes", "step", *line), worse=len(extras) > 1 and saving.more))
+    signs.found.append(
+        Sign(saving.enough, saving.enough, words, reading, Timeline("memory that workers add", "bytes", "step", *line), worse=len(extras) > 1 and saving.more)
+    )
 
 
 def _added(answer: dict[str, Any]) -> float:
@@ -209,7 +221,7 @@ def counts(signs: Signs) -> None:
     used = [min(number if number is not None else MOST_WORKERS, MOST_WORKERS) for number in numbers]
     for method, repeat in (("fork", max(runs.bench.options.repeat, 1)), ("spawn", 1)):
         values = [
-            [_added(runs.ask(part, "tree", number, workers=count, method=method if count else "fork", seconds=60)) for number in range(repeat)]
+            [_added(runs.ask(part, "epochs:tree", number, workers=count, method=method if count else "fork", seconds=60)) for number in range(repeat)]
             for part, count in zip(signs.parts, used, strict=True)
         ]
         saving = criteria.worker_memory(values[0], values[1] if len(values) > 1 else [0.0] * repeat, 0, used[0])
@@ -217,8 +229,8 @@ def counts(signs: Signs) -> None:
         reading = Reading("memory that workers add", "bytes", tuple(values[0]), tuple(values[1]) if len(values) > 1 else (), under)
         words = f"{used[0]} workers add {human(saving.before)}" + (f" before, {used[1]} workers {human(saving.after)} after" if len(used) > 1 else "")
         signs.found.append(Sign(saving.enough, saving.enough, f"{words}, under {method}", reading))
-        if not saving.enough:
-            break
+        if saving.enough:
+            break  # spawned workers take more, not less
     if used[0] != numbers[0]:
         runs.assumed.append(f"{used[0]} workers instead of {numbers[0] if numbers[0] is not None else 'a number that is not known'}")
 
@@ -229,13 +241,15 @@ def sent(signs: Signs) -> None:
         errors = []
         for part in signs.parts:
             try:
-                signs.runs.ask(part, "epochs", workers=1, method=method, seconds=60)
+                signs.runs.ask(part, "epochs:compared", workers=1, method=method, seconds=60)
                 errors.append("")
             except Broken as error:
                 errors.append(str(error))
         reading = Reading(f"{method} fails", "errors", (float(bool(errors[0])),), tuple(float(bool(item)) for item in errors[1:]), f"1 worker, {method}")
         text = f"{method}: {errors[0] or 'works'}" + (f" before, {errors[1] or 'works'} after" if len(errors) > 1 else "")
-        signs.found.append(Sign(bool(errors[0]), len(errors) > 1 and not errors[1], text, reading, strict=True, worse=len(errors) > 1 and bool(errors[1]) and not errors[0]))
+        signs.found.append(
+            Sign(bool(errors[0]), len(errors) > 1 and not errors[1], text, reading, strict=True, worse=len(errors) > 1 and bool(errors[1]) and not errors[0])
+        )
 
 
 SIGNS: Final[dict[str, tuple[Callable[[Signs], None], ...]]] = {
@@ -266,4 +280,15 @@ SIGNS: Final[dict[str, tuple[Callable[[Signs], None], ...]]] = {
     "OOM407": (built,),
 }
 AT_ROW: Final = frozenset(SIGNS) - {"OOM110", "OOM111", "OOM112", "OOM113", "OOM114", "OOM302"}  # found where it happens, not at a loader
-LARGE: Final = frozenset(SIGNS) - {"OOM111", "OOM308", "OOM113", "OOM301", "OOM302", "OOM303", "OOM306", "OOM307", "OOM311", "OOM312"}  # measured with more data
+LARGE: Final = frozenset(SIGNS) - {
+    "OOM111",
+    "OOM308",
+    "OOM113",
+    "OOM301",
+    "OOM302",
+    "OOM303",
+    "OOM306",
+    "OOM307",
+    "OOM311",
+    "OOM312",
+}  # measured with more data

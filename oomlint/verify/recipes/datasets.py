@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.recipes import subjects
-from oomlint.verify.recipes.dataset_runs import SCALED, Broken, Runs, Stopped, by_factory, found
+from oomlint.verify.recipes.dataset_runs import SCALED, Broken, Runs, Stopped, by_factory, found, scaled
 from oomlint.verify.recipes.dataset_signs import AT_ROW, LARGE, LEAST, SIGNS, Signs, pickling
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 CODES: Final[frozenset[str]] = frozenset(SIGNS)
 MOST: Final = 3  # datasets that are tried
+MANY: Final = 20_000  # samples: so many small ones take their time to build
 SLOW: Final = 8.0  # seconds: with as much data it takes too long
-LONG: Final = 20.0
 CLOSED: Final = "CPython closes the file when the last reference to it goes"
 
 
@@ -58,7 +59,7 @@ def _broken(runs: Runs, error: Broken) -> Verdict:
         for repetition in (0, 1):
             runs.look(Part.BEFORE, repetition)
         if error.told["stage"] == "iterate":
-            runs.ask(Part.BEFORE, "epochs", workers=2)
+            runs.ask(Part.BEFORE, "epochs:compared", workers=2)
     except (Stopped, Broken) as other:
         return _verdict(runs, Outcome.INCONCLUSIVE, f"the fixed program fails ({error}), and so does the program before: {other}")
     return _verdict(runs, Outcome.REGRESSED, f"after the fix: {error}")
@@ -67,11 +68,13 @@ def _broken(runs: Runs, error: Broken) -> Verdict:
 def _judged(runs: Runs) -> Verdict:
     bench = runs.bench
     code = bench.case.code
-    runs.rows = subjects.statement(bench, bench.case.finding.place) if code in AT_ROW else []
+    place = subjects.witness(bench, runs.subject, at_row=code in AT_ROW)
+    if place is not None:
+        runs.rows, runs.watched = subjects.statement(bench, place), place.path
     _scale(runs)
     look = runs.look(Part.BEFORE)
-    if runs.rows and not look["rows"]:
-        raise Stopped(f"row {bench.case.finding.place.row} is not run with the data that were made for it")
+    if place is not None and runs.rows and not look["rows"]:
+        raise Stopped(f"row {place.row} of {os.path.basename(place.path)} is not run with the data that were made for it")
     if not look["samples"]:
         raise Stopped("the dataset has no samples with the data that were made for it")
     signs = Signs(runs)
@@ -88,14 +91,19 @@ def _scale(runs: Runs) -> None:
     """Take more data where memory is measured, as far as the program bears it."""
     if runs.bench.case.code not in LARGE or runs.state is None:
         return
-    for scaled in (SCALED, SCALED // 8, 0):
-        runs.scaled = scaled
+    small = runs.state
+    for size in (SCALED, SCALED // 8):
+        state = scaled(runs, small, size)
+        if state is None:
+            continue
+        runs.grow(state)
         try:
-            look = runs.look(Part.BEFORE, seconds=SLOW if scaled else LONG)
+            look = runs.look(Part.BEFORE, seconds=SLOW)
         except (Broken, Stopped):
             continue
-        if look["samples"]:
+        if look["samples"] and ((look["length"] or 0) <= MANY or size < SCALED):
             return
+    runs.grow(small)
 
 
 # -- the behaviour -----------------------------------------------------------------------------------------------------
@@ -119,7 +127,10 @@ def _difference(runs: Runs) -> str:
 def _excused(runs: Runs, first: dict[str, Any], after: dict[str, Any]) -> str:
     """A difference in the samples that the fix has told of in advance is none."""
     index = next((number for number, pair in enumerate(zip(first["samples"], after["samples"], strict=False)) if pair[0] != pair[1]), 0)
-    shown = [look["shown"][index] if index < len(look["shown"]) else look["outlines"][index] if index < len(look["outlines"]) else "nothing" for look in (first, after)]
+    shown = [
+        look["shown"][index] if index < len(look["shown"]) else look["outlines"][index] if index < len(look["outlines"]) else "nothing"
+        for look in (first, after)
+    ]
     words = f"sample {index} differs: {shown[0]} before, {shown[1]} after" if shown[0] != shown[1] else f"sample {index} differs in its values ({shown[0]})"
     fix = runs.bench.case.finding.fix
     if fix is None or fix.safety is not Safety.UNSAFE:
@@ -136,14 +147,14 @@ def _excused(runs: Runs, first: dict[str, Any], after: dict[str, Any]) -> str:
 def _through_workers(runs: Runs) -> str:
     """In which way whole epochs through two forked workers differ; what cannot be compared is left out."""
     try:
-        before = runs.ask(Part.BEFORE, "epochs", workers=2)
+        before = runs.ask(Part.BEFORE, "epochs:compared", workers=2)
     except (Broken, Stopped) as error:
         runs.left_out.append(f"two forked workers: {error}")
         return ""
-    after = runs.ask(Part.AFTER, "epochs", workers=2)
+    after = runs.ask(Part.AFTER, "epochs:compared", workers=2)
     if before["order"] == after["order"] and (before["samples"] == after["samples"] or before["loose"] == after["loose"]):
         return ""
-    again = runs.ask(Part.BEFORE, "epochs", 1, workers=2)
+    again = runs.ask(Part.BEFORE, "epochs:compared", 1, workers=2)
     if (before["order"], before["samples"]) != (again["order"], again["samples"]):
         runs.left_out.append("two forked workers: the samples differ between two runs of the same program")
         return ""
@@ -152,9 +163,9 @@ def _through_workers(runs: Runs) -> str:
 
 def _spawned(runs: Runs) -> str:
     """Whether what can be pickled after the fix also works in workers that are spawned, touched and untouched."""
-    main = runs.ask(Part.AFTER, "epochs", workers=0)
+    main = runs.ask(Part.AFTER, "epochs:compared", workers=0)
     try:
-        spawned = runs.ask(Part.AFTER, "epochs", workers=1, method="spawn", touched=True, seconds=60)
+        spawned = runs.ask(Part.AFTER, "epochs:compared", workers=1, method="spawn", touched=True, seconds=60)
     except Broken as error:
         return f"in a worker that is spawned: {error}"
     except Stopped as stop:
@@ -188,7 +199,11 @@ def _weighed(runs: Runs, signs: Signs) -> Verdict:
     if seen:
         rest = next((item for item in seen if item.strict and not item.gone), seen[0])
         return _verdict(runs, Outcome.NO_EFFECT, f"still there: {rest.words}", signs)
-    first = f"{CLOSED}: nothing was open after {len(runs.ask(Part.BEFORE, 'look')['ids'])} samples" if code == "OOM307" else f"not seen before the fix: {signs.found[0].words}"
+    first = (
+        f"{CLOSED}: nothing was open after {len(runs.ask(Part.BEFORE, 'look')['ids'])} samples"
+        if code == "OOM307"
+        else f"not seen before the fix: {signs.found[0].words}"
+    )
     return _verdict(runs, Outcome.NO_EFFECT, f"{first}; the samples are the same", signs)
 
 

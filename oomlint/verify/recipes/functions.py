@@ -80,8 +80,15 @@ def verify(bench: Bench) -> Verdict:
 
 def _found(bench: Bench, subject: Subject) -> _Runs | str:
     reason = ""
-    for known in ([listed(subject.known), {}] if subject.known else [{}]):
-        arguments = {"path": bench.path(Part.BEFORE, subject.path), "root": bench.folder(Part.BEFORE), "function": subject.name, "known": known, "seconds": SECONDS, "trials": TRIALS}
+    for known in [listed(subject.known), {}] if subject.known else [{}]:
+        arguments = {
+            "path": bench.path(Part.BEFORE, subject.path),
+            "root": bench.folder(Part.BEFORE),
+            "function": subject.name,
+            "known": known,
+            "seconds": SECONDS,
+            "trials": TRIALS,
+        }
         done = bench.run(Part.BEFORE, "find:function", arguments, seconds=2 * SECONDS + 5)
         answer = done.answer
         if answer and answer.get("found"):
@@ -133,7 +140,12 @@ def _difference(runs: _Runs) -> str:
     """In which way it behaves otherwise after the fix; empty where it does not."""
     first, second = runs.ask(Part.BEFORE, "measure"), runs.ask(Part.BEFORE, "measure", 1)
     after = runs.ask(Part.AFTER, "measure")
-    for key, words in (("result", "what it gives back"), ("files", "what it writes"), ("printed", "what it prints"), ("generators", "the state of the generators afterwards")):
+    for key, words in (
+        ("result", "what it gives back"),
+        ("files", "what it writes"),
+        ("printed", "what it prints"),
+        ("generators", "the state of the generators afterwards"),
+    ):
         if first[key] != second[key]:
             raise Stopped(f"{words} differs between two runs of the same program")
         if first[key] == after[key]:
@@ -169,7 +181,9 @@ def _handles(runs: _Runs) -> list[Sign]:
             rates = [found.before.a_step, *([found.after.a_step] if found.after else [])]
             reading = Reading(f"{name} that a call leaves open", name, (rates[0],), tuple(rates[1:]), under)
             line = Timeline(f"{name} open, {under}", name, "step", *(tuple(enumerate(map(float, answer[key]))) for answer in answers))
-            signs.append(Sign(found.shown, found.ended, f"{found.words}, {under}", reading, line, strict=True, worse=len(rates) > 1 and rates[1] > max(rates[0], 0)))
+            signs.append(
+                Sign(found.shown, found.ended, f"{found.words}, {under}", reading, line, strict=True, worse=len(rates) > 1 and rates[1] > max(rates[0], 0))
+            )
     answers = [runs.ask(part, "interrupted") for part in runs.parts]
     if answers[0]["raised"]:
         counts = [float(item["ids"]) for item in answers]

@@ -48,12 +48,12 @@ def datasets(bench: Bench) -> list[Subject]:
     return list(found.values())
 
 
-def functions(bench: Bench) -> list[Subject]:
-    """Functions that a finding stands in, the innermost first that can be called from outside."""
+def functions(bench: Bench, *, every: bool = False) -> list[Subject]:
+    """Functions that a finding stands in, the innermost first that can be called from outside; ``every``: also those that a dataset runs of itself."""
     found: dict[tuple[str, str], Subject] = {}
     for place in _places(bench, related=False):
         for module, scope in _around(bench, place):
-            if scope.is_function and scope.name and not _local(scope) and not _of_dataset(bench, module, scope):
+            if scope.is_function and scope.name and not _local(scope) and (every or not _of_dataset(bench, module, scope)):
                 key = (module.path, scope.qualname)
                 found.setdefault(key, Subject(*key, _passed(bench, module, scope, evaluator_of(bench.project).calls.frames(module, scope))))
     return list(found.values())
@@ -61,7 +61,12 @@ def functions(bench: Bench) -> list[Subject]:
 
 def _of_dataset(bench: Bench, module: Module, scope: Scope) -> bool:
     """Whether it runs when a dataset is made or read: that is looked at as a whole."""
-    return scope.name.startswith("__") and scope.parent is not None and scope.parent.is_class and constructions_of(bench.project).is_dataset(ClassRef(module, scope.parent))
+    return (
+        scope.name.startswith("__")
+        and scope.parent is not None
+        and scope.parent.is_class
+        and constructions_of(bench.project).is_dataset(ClassRef(module, scope.parent))
+    )
 
 
 # -- places ------------------------------------------------------------------------------------------------------------
@@ -217,7 +222,9 @@ def _passed(bench: Bench, module: Module, scope: Scope, frames: list[Frame]) -> 
         for frame in frames[:4]:
             if frame.bound is None:
                 continue
-            values = [one for one in evaluator.parameter(parameter.name.value, (), frame) if isinstance(one.value, Const) and not one.reach and is_usual(one.picks)]
+            values = [
+                one for one in evaluator.parameter(parameter.name.value, (), frame) if isinstance(one.value, Const) and not one.reach and is_usual(one.picks)
+            ]
             value = values[0].value.value if values and isinstance(values[0].value, Const) else None
             # `None` and texts with it come of options that somebody has to give.
             if value is not None and isinstance(value, PLAIN) and "None" not in str(value):
@@ -227,6 +234,20 @@ def _passed(bench: Bench, module: Module, scope: Scope, frames: list[Frame]) -> 
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def witness(bench: Bench, subject: Subject | None, *, at_row: bool) -> Place | None:
+    """The place that has to be run before anything can be said: the finding's own, or for one at a loader the first that it names in the dataset's file."""
+    finding = bench.case.finding
+    if at_row or subject is None:
+        return finding.place if at_row else None
+    if (finding.place.path, finding.place.cell) == (subject.path, 0) and _inside(bench, finding.place, subject):
+        return finding.place
+    return next((place for place in finding.related if place.path == subject.path and _inside(bench, place, subject)), None)
+
+
+def _inside(bench: Bench, place: Place, subject: Subject) -> bool:
+    return any(scope.is_class and scope.qualname == subject.name for _, scope in _around(bench, place))
 
 
 def statement(bench: Bench, place: Place) -> list[int]:
@@ -255,7 +276,11 @@ def workers(bench: Bench, part: Part) -> int | None:
             return int(edit.content)
         if part is Part.BEFORE:
             lines = bench.case.source(part, edit.place.path).text.splitlines()
-            text = lines[edit.place.row - 1][edit.place.column - 1 : edit.place.end_column - 1] if edit.place.row == edit.place.end_row and not edit.place.cell else ""
+            text = (
+                lines[edit.place.row - 1][edit.place.column - 1 : edit.place.end_column - 1]
+                if edit.place.row == edit.place.end_row and not edit.place.cell
+                else ""
+            )
             if text.strip().isdecimal():
                 return int(text)
     return None

@@ -1,0 +1,149 @@
+"""Reads a dataset of the user through a loader with workers. Subjects are those of :mod:`oomlint.verify.child.datasets`."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from oomlint.verify import trace
+from oomlint.verify.child import handles
+from oomlint.verify.child.datasets import LONGEST, Failed, folder, iterable, length, made, samples, seed, told, trim
+from oomlint.verify.child.digests import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BATCH: Final = 8
+MANY: Final = 64  # samples of a batch where nothing but memory is looked at
+COMPARED: Final = 256  # samples of an epoch that is compared
+
+
+class Told(Dataset[Any]):
+    """Reads samples of another dataset and hands on what can be told of them: index, digests, process, handles."""
+
+    def __init__(self, inner: Any, size: int, place: str) -> None:
+        self.inner = inner
+        self.size = size
+        self.place = place
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        seed(1000 + index)
+        return _told(index, self.inner[index], self.place)
+
+
+class ToldStream(IterableDataset[Any]):
+    """The same for a dataset without indices."""
+
+    def __init__(self, inner: Any, place: str) -> None:
+        self.inner = inner
+        self.place = place
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        seed(1000)
+        for index, sample in enumerate(itertools.islice(iter(self.inner), COMPARED)):
+            yield _told(index, sample, self.place)
+
+
+def _told(index: int, sample: Any, place: str) -> tuple[Any, ...]:
+    settled = handles.settled(sample, place)
+    now = handles.opened()
+    return (index, digest(settled), digest(handles.settled(settled, place, loose=True)), os.getpid(), now["ids"], now["descriptors"])
+
+
+class Only(Dataset[Any]):
+    """Reads samples of another dataset, if there is one, and hands on nothing."""
+
+    def __init__(self, inner: Any, size: int) -> None:
+        self.inner = inner
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> int:
+        if self.inner is not None:
+            self.inner[index]
+        return index
+
+
+def gather(batch: list[Any]) -> list[Any]:
+    """A batch as it comes."""
+    return batch
+
+
+def _loader(inner: Any, workers: int, method: str, batch: int) -> DataLoader[Any]:
+    options: dict[str, Any] = {"multiprocessing_context": method, "persistent_workers": True} if workers else {}
+    if not isinstance(inner, IterableDataset):
+        options.update(shuffle=True, generator=torch.Generator().manual_seed(7))
+    return DataLoader(inner, batch_size=batch, num_workers=workers, collate_fn=gather, **options)
+
+
+def compared(subject: dict[str, Any], workers: int = 2, method: str = "fork", touched: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
+    """Read two shuffled epochs through a loader: digests, and handles in the workers. ``touched`` reads two samples in this process first."""
+    return told(lambda: _compared(subject, workers, method, touched=touched))
+
+
+def _compared(subject: dict[str, Any], workers: int, method: str, *, touched: bool) -> dict[str, Any]:
+    dataset = made(subject)
+    if touched:
+        list(samples(dataset, 2))
+    stream = iterable(dataset)
+    inner: Any = ToldStream(dataset, folder()) if stream else Told(dataset, min(length(dataset) or 0, COMPARED), folder())
+    found: list[Any] = []
+    try:
+        loader = _loader(inner, workers, method, BATCH)
+        for _ in range(2):
+            for batch in loader:
+                found.extend(batch)
+    except Exception as error:
+        raise Failed("iterate", error) from error
+    return {"order": [item[0] for item in found], "samples": [item[1] for item in found], "loose": [item[2] for item in found], "handles": _by_process(found)}
+
+
+def tree(subject: dict[str, Any] | None, workers: int = 2, method: str = "fork", size: int = 0) -> dict[str, Any]:
+    """Memory of the process tree while workers live that have read two shuffled epochs, and on the way there.
+
+    Without a subject the dataset is empty, of ``size`` samples: what workers cost anyhow.
+    """
+    return told(lambda: _tree(subject, workers, method, size))
+
+
+def _tree(subject: dict[str, Any] | None, workers: int, method: str, size: int) -> dict[str, Any]:
+    dataset = made(subject) if subject is not None else None
+    size = min((length(dataset) or 0) if dataset is not None else size, LONGEST)
+    gc.collect()
+    trim()
+    me = os.getpid()
+    built = trace.total([me])
+    readings: list[tuple[int, int]] = []
+    count, every = 0, max(MANY, size // 8)
+    try:
+        loader = _loader(dataset if dataset is not None and iterable(dataset) else Only(dataset, size), workers, method, MANY)
+        for _ in range(2):
+            for batch in loader:
+                count += len(batch)
+                if count // every > len(readings):
+                    readings.append((count, trace.total(trace.tree(me))))
+        gc.collect()
+        steady = trace.total(trace.tree(me))
+    except Exception as error:
+        raise Failed("iterate", error) from error
+    return {"built": built, "steady": steady, "readings": readings, "length": size}
+
+
+def _by_process(items: list[Any]) -> list[dict[str, list[int]]]:
+    """Handles open in each worker, step by step."""
+    found: dict[int, dict[str, list[int]]] = {}
+    for item in items:
+        one = found.setdefault(item[3], {"ids": [], "descriptors": []})
+        one["ids"].append(item[4])
+        one["descriptors"].append(item[5])
+    return list(found.values())

@@ -1,0 +1,114 @@
+"""Statements of a program: what tells one from another, the names that it binds and reads, and where it stands."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILLING: Final = frozenset("append extend update add insert setdefault appendleft".split())
+
+
+def key_of(statement: ast.stmt) -> str:
+    """What tells a statement from others, whatever row it stands in: of a compound one the head alone."""
+    text = ast.unparse(statement)
+    if isinstance(statement, (ast.For, ast.While, ast.If, ast.With, ast.AsyncFor, ast.AsyncWith)):
+        text = head(statement)
+    elif isinstance(statement, ast.Try):
+        text = "try: " + head(statement.body[0])
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
+
+
+def head(statement: ast.stmt) -> str:
+    """The first line of a statement."""
+    return ast.unparse(statement).split("\n", 1)[0].strip()
+
+
+def stored(node: ast.AST) -> list[str]:
+    """Names that a statement binds, those of nested functions left out."""
+    found: dict[str, None] = {}
+    for inner in within(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            found[inner.id] = None
+        elif isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found[inner.name] = None
+        elif isinstance(inner, ast.alias):
+            found[(inner.asname or inner.name).partition(".")[0]] = None
+    found.pop("*", None)
+    return list(found)
+
+
+def bound(statement: ast.stmt) -> list[str]:
+    """Names and attributes that a statement sets: "model", "self.model"."""
+    attributes = [ast.unparse(item) for item in within(statement) if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store)]
+    return [*stored(statement), *dict.fromkeys(attributes)]
+
+
+def loaded(node: ast.AST) -> set[str]:
+    """Names that a statement reads, in functions inside of it as well."""
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
+
+
+def within(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it in the same scope."""
+    waiting = [node]
+    while waiting:
+        item = waiting.pop(0)
+        yield item
+        if item is node or not isinstance(
+            item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+        ):
+            waiting.extend(ast.iter_child_nodes(item))
+
+
+def around(tree: ast.AST, row: int) -> list[ast.AST]:
+    """The statements that a row stands in, outermost first."""
+    found: list[ast.AST] = []
+    node = tree
+    while True:
+        inner = next((item for block in blocks(node) for item in block if first_row(item) <= row <= (item.end_lineno or item.lineno)), None)
+        if inner is None:
+            return found
+        found.append(inner)
+        node = inner
+
+
+def first_row(item: ast.stmt) -> int:
+    """The row that a statement begins at, decorators included."""
+    decorators: list[ast.expr] = getattr(item, "decorator_list", [])
+    return min(item.lineno, *(decorator.lineno for decorator in decorators)) if decorators else item.lineno
+
+
+def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The lists of statements right below a node."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+            yield block
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield part.body
+
+
+def filled_names(node: ast.AST) -> list[str]:
+    """Names of what a statement appends to, adds to or sets items of."""
+    found: list[str] = []
+    for inner in ast.walk(node):
+        base: ast.expr | None = None
+        if isinstance(inner, ast.AugAssign):
+            base = inner.target
+        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in FILLING:
+            base = inner.func.value
+        elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
+            base = inner.value
+        elif (
+            isinstance(inner, ast.Assign) and len(inner.targets) == 1 and isinstance(inner.targets[0], ast.Name) and inner.targets[0].id in loaded(inner.value)
+        ):
+            base = inner.targets[0]
+        while isinstance(base, (ast.Attribute, ast.Subscript)):
+            base = base.value
+        if isinstance(base, ast.Name) and base.id != "self":
+            found.append(base.id)
+    return list(dict.fromkeys(found))
