@@ -187,7 +187,7 @@ def test_a_method_whose_constructor_needs_what_is_not_there(tmp_path: Path) -> N
         "Trainer.fit",
     )
     assert min(growth(result, "nodes")) > 0
-    assert any(line.startswith("`self`") and "losses list of 12" in line for line in result["result"])
+    assert any(line.startswith("self.losses: ") and "list of 12" in line for line in result["result"])
 
 
 def test_the_cells_of_a_notebook(tmp_path: Path) -> None:

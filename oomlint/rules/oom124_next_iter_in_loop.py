@@ -36,47 +36,19 @@ class NextIterInLoop(Rule):
     ## Example
 
     ```python
-    from pathlib import Path
-
-    import torch
-    from torch.utils.data import DataLoader, Dataset
+    from torch.utils.data import DataLoader
 
 
-    class Clips(Dataset):
-        def __init__(self, root):
-            self.root = Path(root)
-
-        def __len__(self):
-            return 10_000
-
-        def __getitem__(self, index):
-            return torch.load(self.root / f"{index}.pt")
-
-
-    loader = DataLoader(Clips("clips"), batch_size=8, shuffle=True, num_workers=2)
-    for step in range(1_000):
-        batch = next(iter(loader))
-        print(step, batch.mean())
+    def train(model, dataset, steps):
+        loader = DataLoader(dataset, batch_size=8, shuffle=True, num_workers=2)
+        for step in range(steps):
+            model.step(next(iter(loader)))
     ```
 
     ## Use instead
 
     ```python
-    from pathlib import Path
-
-    import torch
-    from torch.utils.data import DataLoader, Dataset
-
-
-    class Clips(Dataset):
-        def __init__(self, root):
-            self.root = Path(root)
-
-        def __len__(self):
-            return 10_000
-
-        def __getitem__(self, index):
-            return torch.load(self.root / f"{index}.pt")
+    from torch.utils.data import DataLoader
 
 
     def endless(loader):
@@ -84,9 +56,10 @@ class NextIterInLoop(Rule):
             yield from loader
 
 
-    loader = DataLoader(Clips("clips"), batch_size=8, shuffle=True, num_workers=2)
-    for step, batch in zip(range(1_000), endless(loader)):
-        print(step, batch.mean())
+    def train(model, dataset, steps):
+        loader = DataLoader(dataset, batch_size=8, shuffle=True, num_workers=2)
+        for _, batch in zip(range(steps), endless(loader)):
+            model.step(batch)
     ```
 
     ## Fix safety

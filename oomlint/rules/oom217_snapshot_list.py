@@ -41,23 +41,6 @@ class SnapshotList(Rule):
     ```python
     import copy
 
-    from torch.nn.functional import cross_entropy
-
-
-    def train(model, optimizer, train_loader, epochs):
-        history = []
-        for epoch in range(epochs):
-            for images, labels in train_loader:
-                optimizer.zero_grad()
-                cross_entropy(model(images), labels).backward()
-                optimizer.step()
-            history.append(copy.deepcopy(model.state_dict()))
-        return history
-    ```
-
-    ## Use instead
-
-    ```python
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -69,9 +52,24 @@ class SnapshotList(Rule):
                 optimizer.zero_grad()
                 cross_entropy(model(images), labels).backward()
                 optimizer.step()
+            history.append(copy.deepcopy(model.state_dict()))
+        torch.save(history, "history.pt")
+    ```
+
+    ## Use instead
+
+    ```python
+    import torch
+    from torch.nn.functional import cross_entropy
+
+
+    def train(model, optimizer, train_loader, epochs):
+        for epoch in range(epochs):
+            for images, labels in train_loader:
+                optimizer.zero_grad()
+                cross_entropy(model(images), labels).backward()
+                optimizer.step()
             torch.save(model.state_dict(), f"epoch_{epoch}.pt")
-            history.append(f"epoch_{epoch}.pt")
-        return history
     ```
 
     ## Fix safety

@@ -6,7 +6,7 @@ import ast
 import importlib
 import os
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from oomlint.finding import Safety
 from oomlint.model.project import Project
 from oomlint.registry import catalogue
 from oomlint.source import SourceError, apply_edits, read_source
+from oomlint.verify import crew
 from oomlint.verify.bench import Bench
 from oomlint.verify.case import Case, Outcome, Part, Verdict
 from oomlint.verify.jobs import Job
@@ -25,7 +26,7 @@ from oomlint.verify.tree import Base, Trees
 from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from types import ModuleType
 
     from oomlint.config import Settings
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
 
 _ARGUMENTS: Final = frozenset({"OOM101", "OOM102", "OOM103", "OOM104", "OOM105"})  # of one call: each raises before the next is looked at
 _GRAPHS: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM205", "OOM213"})  # of one function: each keeps the graph that the next keeps
+_MOST_PROCESSES: Final = 4  # each has a server with torch, and two workers of a loader now and then
 _PREPARATION: Final = 60.0  # seconds for what makes the project's data
 _DECISIVE: Final = frozenset({Outcome.CONFIRMED, Outcome.REGRESSED, Outcome.SHOWN})
-_RECIPES: Final = ("command", "datasets", "functions", "loops", "calls")  # the most faithful first
+_RECIPES: Final = ("command", "datasets", "functions", "loops", "calls", "workers")  # the most faithful first
 
 
 class Store(Protocol):
@@ -93,17 +95,45 @@ def verdicts(
 
     Nothing is started where the store knows all verdicts.
     """
-    with ExitStack() as stack:
-        projects = _Projects(surroundings, stack)
-        for case in cases:
-            if begin is not None:
-                begin(case)
-            verdict = _trivial(case) or (store.get(case) if store else None)
-            if verdict is None:
-                verdict = projects.of(case).verify(case)
+    listed = list(cases)
+    known = [_trivial(case) or (store.get(case) if store else None) for case in listed]
+    unknown = [case for case, verdict in zip(listed, known, strict=True) if verdict is None]
+    found: dict[int, Verdict] = {}
+    with closing(_judged(unknown, surroundings, begin or _nothing)) as judged:
+        number = 0
+        for case, old in zip(listed, known, strict=True):
+            if old is not None:
+                yield case, old
+                continue
+            while number not in found:
+                index, verdict = next(judged)
+                found[index] = verdict
                 if store is not None:
-                    store.put(case, verdict)
-            yield case, verdict
+                    store.put(unknown[index], verdict)
+            yield case, found.pop(number)
+            number += 1
+
+
+def _judged(cases: Sequence[Case], surroundings: Surroundings, begin: Callable[[Case], None]) -> Generator[tuple[int, Verdict]]:
+    """Verdicts with the indices of their cases, as they come: from several processes where there is work for them."""
+
+    def make(stack: ExitStack) -> Callable[[Case], Verdict]:
+        projects = _Projects(surroundings, stack)
+        return lambda case: projects.of(case).verify(case)
+
+    number = min(len(cases), crew.processors(), _MOST_PROCESSES)
+    if number > 1 and surroundings.keep is None and crew.possible():
+        yield from crew.work(cases, make, number, begin)
+        return
+    with ExitStack() as stack:
+        verify = make(stack)
+        for index, case in enumerate(cases):
+            begin(case)
+            yield index, verify(case)
+
+
+def _nothing(_case: Case) -> None:
+    pass
 
 
 class _Projects:

@@ -31,6 +31,8 @@ _END_SECONDS: Final = 15.0  # a server that has not removed a job by then is rem
 _TAIL: Final = 64 * 1024  # bytes kept of what a job prints
 _FLOOD: Final = 32 * MEBIBYTE  # bytes of output from which its beginning is thrown away
 _PATIENCE: Final = 4  # times its limit is what a job may wait for a processor, at most
+_LITTLE: Final = 0.4  # of the cap
+_RELAXED: Final = 3  # times as long
 _EXACT_EVERY: Final = 5  # readings: the cheap bound is looked at every time, the exact figure now and then
 
 _ENVIRONMENTS: Final = (".venv", "venv", "env", ".env")  # folders of a project that its virtual environment usually is
@@ -220,6 +222,7 @@ class _Running:
         self.place = place
         self._peak = 0
         self._readings = 0
+        self._bound = 0  # bytes, at most, at the latest reading
         self._moments: list[Moment] = []
         self._kept = {"out": b"", "err": b""}
         self._start = time.monotonic()
@@ -254,7 +257,7 @@ class _Running:
         self._start = time.monotonic()
         deadline = self._start + limits.seconds
         ended = Ended.EXIT
-        while (message := server.receive(trace.INTERVAL)) is None:
+        while (message := server.receive(self._pause())) is None:
             if ended is not Ended.EXIT:
                 if time.monotonic() > deadline:
                     raise _Gone
@@ -265,6 +268,10 @@ class _Running:
                 server.send({"end": pid})
         status = int(message["status"])
         return self.done(Ended.SIGNAL if ended is Ended.EXIT and status < 0 else ended, status, int(message["left"]))
+
+    def _pause(self) -> float:
+        """Seconds until the next reading. What takes little is looked at less often: it cannot get to the cap in that time."""
+        return trace.INTERVAL if self.job.timeline or self._bound > self.job.limits.memory * _LITTLE else _RELAXED * trace.INTERVAL
 
     def _late(self, pid: int) -> bool:
         """Whether it has had its time. On a busy machine the time that it waited for a processor is not its own: a verdict must not depend on others."""
@@ -288,9 +295,10 @@ class _Running:
                 now = trace.sample(pid)
                 self._moments.append(Moment(time.monotonic() - self._start, now.memory, now.processes, now.descriptors))
                 memory = now.memory
-            elif self._readings % _EXACT_EVERY and trace.resident(pids) <= limits.memory:
-                return Ended.EXIT
             else:
+                self._bound = trace.resident(pids)
+                if self._readings % _EXACT_EVERY and self._bound <= limits.memory:
+                    return Ended.EXIT
                 memory = trace.total(pids)
         except trace.NotHere:
             return Ended.EXIT

@@ -12,7 +12,7 @@ from oomlint.verify import trace
 from oomlint.verify.child import call_run, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 BATCH: Final = 64
 _TEXT: Final = "x" * 92  # strings of a length that paths and sentences have
@@ -32,6 +32,30 @@ class Held:
 
     def __getitem__(self, index: int) -> float:
         return float(index) if self.data is None else 1000.0 * index + _touched(self.data[index])
+
+
+class Shuffled:
+    """Indices in an order of their own in each epoch. It makes no objects that would count as memory: what is measured does not depend on the length."""
+
+    def __init__(self, length: int) -> None:
+        import torch  # noqa: PLC0415 -- the parent imports no torch
+
+        self.length = length
+        self.epoch = 0
+        self.orders: Any = [torch.empty(length, dtype=torch.int32) for _ in range(call_run.EPOCHS)]
+        generator = torch.Generator()
+        generator.manual_seed(call_run.SEED)
+        for order in self.orders:
+            order.copy_(torch.randperm(length, generator=generator, dtype=torch.int32))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[int]:
+        order = self.orders[self.epoch]
+        self.epoch += 1
+        for index in range(self.length):
+            yield int(order[index])
 
 
 def collate(samples: list[float]) -> Any:
@@ -108,8 +132,7 @@ def measure(kind: str, size: int, workers: int, method: str | None, path: str = 
     ``expression`` makes of ``__data__`` what the dataset holds; names in it are those of the program at ``path``. ``count`` samples instead of ``size`` bytes.
     With the kind "nothing" the dataset is empty.
     """
-    import torch  # noqa: PLC0415 -- the parent imports no torch
-    from torch.utils import data  # noqa: PLC0415 -- likewise
+    from torch.utils import data  # noqa: PLC0415 -- the parent imports no torch
 
     made = None if kind == "nothing" else _MAKERS[kind](size)
     held = made[:count] if count and made is not None else made
@@ -120,10 +143,11 @@ def measure(kind: str, size: int, workers: int, method: str | None, path: str = 
     del made
     call_run.seeded()
     context: dict[str, Any] = {"multiprocessing_context": method} if workers and method else {}
-    generator = torch.Generator()
-    generator.manual_seed(call_run.SEED)
     dataset: Any = Held(held, length)
-    loader = data.DataLoader(dataset, BATCH, shuffle=True, num_workers=workers, generator=generator, collate_fn=collate, **context)
+    # Workers that are kept are started once: to start them is most of the time under spawn.
+    loader: Any = data.DataLoader(
+        dataset, BATCH, sampler=Shuffled(length), num_workers=workers, persistent_workers=workers > 0, collate_fn=collate, **context
+    )
     size = _size(held)
     del held
     gc.collect()

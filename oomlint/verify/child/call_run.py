@@ -79,6 +79,7 @@ class Stage:
         self.keywords: dict[str, Any] = {}
         self.functions: dict[str, Any] = {}
         self.entered = False
+        self.calls = ""  # a file in which calls of `worker_init_fn` are counted
         self.notes: list[str] = []
         self.made: Any = None
 
@@ -87,7 +88,6 @@ class Stage:
         found = {name: self._known(name, value) for name, value in keywords.items()}
         found["dataset"] = self.samples
         workers = found.get("num_workers", 0)
-        self._batches(found)
         self.functions = {name: found.get(name) for name in ("collate_fn", "worker_init_fn")}
         self.keywords = found
         for name in ("collate_fn", "worker_init_fn"):
@@ -95,6 +95,9 @@ class Stage:
                 self.notes.append(f"{name}: the default in its place, since it needs the real samples")
                 found[name] = None
         self.given = {name: plain(value) for name, value in found.items() if name != "dataset"}
+        self._batches(found)
+        if self.calls and found.get("worker_init_fn") is not None:
+            found["worker_init_fn"] = Counted(found["worker_init_fn"], self.calls)
         if found.get("pin_memory"):
             found["pin_memory"] = False
         if not isinstance(workers, int):
@@ -150,6 +153,20 @@ class Stage:
             case "pin_memory_device":
                 return ""
         return None
+
+
+class Counted:
+    """A function that leaves a mark in a file each time that it is called, in whatever process."""
+
+    def __init__(self, function: Any, path: str) -> None:
+        self.function = function
+        self.path = path
+
+    def __call__(self, *args: Any) -> Any:
+        """Mark and call."""
+        with open(self.path, "ab") as file:
+            file.write(b".")
+        return self.function(*args)
 
 
 def staged(stage: Stage, call: Callable[[], Any]) -> Any:
@@ -256,8 +273,9 @@ def stop(iterator: Any) -> None:
         ending()
 
 
-def few_processors() -> None:
-    """Two processors, wherever this runs: worker counts that are worked out from them are the same everywhere."""
-    os.cpu_count = lambda: WORKERS
-    if hasattr(os, "sched_getaffinity"):
-        os.sched_getaffinity = lambda _pid: set(range(WORKERS))
+def processors(host: int = WORKERS, allowed: int = WORKERS) -> None:
+    """So many processors, wherever this runs: worker counts that are worked out from them are the same everywhere."""
+    os.cpu_count = lambda: host
+    for name, few in (("sched_getaffinity", lambda _pid: set(range(allowed))), ("process_cpu_count", lambda: allowed)):
+        if hasattr(os, name):
+            setattr(os, name, few)

@@ -20,7 +20,7 @@ def measure(path: str, root: str, plan: Mapping[str, Any], own: str) -> dict[str
     if importlib.util.find_spec("transformers") is None:
         return {"missing": "transformers", "runs": []}
     loaded = load.load(path, root)
-    call_run.few_processors()
+    call_run.processors()  # before the program asks
     waiting: list[dict[str, Any]] = [dict(values) for values in plan["values"]]
     runs: list[dict[str, Any]] = []
     while waiting and len(runs) < calls.MOST:

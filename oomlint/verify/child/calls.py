@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import functools
+import os
+import tempfile
 from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
@@ -20,15 +22,18 @@ ELSEWHERE: Final = object()  # what the cut-out function gives back where contro
 _FUNCTIONS: Final = ("collate_fn", "worker_init_fn")
 
 
-def measure(path: str, root: str, plan: Mapping[str, Any], own: str, counts: list[int], methods: list[str | None]) -> dict[str, Any]:
+def measure(
+    path: str, root: str, plan: Mapping[str, Any], own: str, counts: list[int], methods: list[str | None], processors: tuple[int, int] = (2, 2)
+) -> dict[str, Any]:
     """Run the call in all its configurations, two epochs each.
 
     ``plan`` is what oomlint.verify.recipes.calls_slice makes of the call, ``own`` the option that the finding speaks of, ``counts`` the numbers of workers to
-    try where the code does not say one, ``methods`` the start methods (``None``: the code's own).
+    try where the code does not say one, ``methods`` the start methods (``None``: the code's own), ``processors`` those of the machine and those of them that
+    this process may use.
     """
+    call_run.processors(*processors)  # before the program asks
     loaded = load.load(path, root)
-    call_run.few_processors()
-    bench = _Bench(loaded.module, plan, own, counts)
+    bench = Bench(loaded.module, plan, own, counts)
     waiting: list[dict[str, Any]] = [dict(values) for values in plan["values"]]
     answers: list[dict[str, Any]] = []
     while waiting and len(answers) < MOST:
@@ -54,21 +59,25 @@ def evaluated(module: ModuleType, plan: Mapping[str, Any], own: str, known: dict
     """What the cut-out call gives, whatever it makes. Raises Need, and what the user's program raises."""
     known = dict(known)
     stage = call_run.Stage(own, [2, 0], call_run.Samples("number"), None, replace=False, known=known)
-    return call_run.staged(stage, _Bench(module, plan, own, [2, 0]).function(known, stage))
+    return call_run.staged(stage, Bench(module, plan, own, [2, 0]).function(known, stage))
 
 
-class _Bench:
+class Bench:
     def __init__(self, module: ModuleType, plan: Mapping[str, Any], own: str, counts: list[int]) -> None:
         self.module = module
         self.plan = plan
         self.own = own
         self.counts = counts
         self.code = compile(plan["source"], module.__file__ or "<call>", "exec")
+        self.calls = ""
+        if own == "worker_init_fn":
+            handle, self.calls = tempfile.mkstemp()
+            os.close(handle)
         self.notes: list[str] = []
 
     def configuration(self, known: dict[str, Any], methods: list[str | None]) -> list[dict[str, Any]]:
         """One run for each start method; a single one where there are no workers. Raises Need."""
-        kind, replace = self._kind(known)
+        kind, replace = self.kind(known)
         answers = []
         for method in methods:
             answer = self._run(known, method, kind, replace=replace)
@@ -77,9 +86,9 @@ class _Bench:
                 break
         return answers
 
-    def _kind(self, known: dict[str, Any]) -> tuple[str, bool]:
+    def kind(self, known: dict[str, Any]) -> tuple[str, bool]:
         """Samples that the user's collate function takes, and whether it has to be replaced because it takes none."""
-        stage, value = self._made(known, None, "number", replace=False, quiet=True)
+        stage, value = self.made(known, None, "number", replace=False, quiet=True)
         given = getattr(stage.made, "collate_fn", None)
         if given is None:  # the constructor itself refused: the function is what it was given
             given = stage.functions.get("collate_fn")
@@ -95,10 +104,11 @@ class _Bench:
             return kind, False
         return "number", True
 
-    def _made(self, known: dict[str, Any], method: str | None, kind: str, *, replace: bool, quiet: bool = False) -> tuple[call_run.Stage, Any]:
+    def made(self, known: dict[str, Any], method: str | None, kind: str, *, replace: bool, quiet: bool = False) -> tuple[call_run.Stage, Any]:
         """Run the cut-out function. What the constructor raises is handed on unless ``quiet``."""
         known = dict(known)
         stage = call_run.Stage(self.own, self.counts, call_run.Samples(kind), method, replace=replace, known=known)
+        stage.calls = self.calls
         self.notes = stage.notes
         call_run.seeded()
         function = self.function(known, stage)
@@ -112,7 +122,7 @@ class _Bench:
     def _run(self, known: dict[str, Any], method: str | None, kind: str, *, replace: bool) -> dict[str, Any]:
         stage = None
         try:
-            stage, loader = self._made(known, method, kind, replace=replace)
+            stage, loader = self.made(known, method, kind, replace=replace)
         except Exception as error:  # noqa: BLE001 -- what it raises is the answer
             return {"reached": True, "built": False, "error": call_run.words(error), "notes": self.notes}
         if loader is ELSEWHERE:
@@ -122,7 +132,13 @@ class _Bench:
             return {"reached": True, "built": False, "error": {"type": "", "message": "the call makes no loader"}, "notes": self.notes}
         answer: dict[str, Any] = {"reached": True, "built": True, "given": stage.given, "notes": list(dict.fromkeys(self.notes))}
         answer["functions"] = {name: _sent(stage.functions[name]) for name in _FUNCTIONS if stage.functions.get(name) is not None}
-        return answer | call_run.observed(loader)
+        before = self._called()
+        answer |= call_run.observed(loader)
+        return answer | {"calls": self._called() - before}
+
+    def _called(self) -> int:
+        """How often `worker_init_fn` was called so far."""
+        return os.path.getsize(self.calls) if self.calls else 0
 
     def function(self, known: dict[str, Any], stage: call_run.Stage) -> Callable[[], Any]:
         """The cut-out function, ready to be called."""

@@ -290,7 +290,7 @@ def _memory(subject: dict[str, Any], epochs: int) -> dict[str, Any]:
     plain = trace.memory(os.getpid()).anonymous
     with Held() as held:
         dataset = made(subject)
-        peak, live = held.peak, held.live
+        peak, live, tensors = held.peak, held.live, held.tensors
         grown = []
         held.begin()
         most = []
@@ -304,8 +304,9 @@ def _memory(subject: dict[str, Any], epochs: int) -> dict[str, Any]:
             grown.append(held.live)
     gc.collect()
     trim()
+    anonymous = trace.memory(os.getpid()).anonymous - plain
     return {
-        "held": live, "peak": peak, "sample": max(most, default=0), "grown": grown, "anonymous": trace.memory(os.getpid()).anonymous - plain,
+        "held": live, "tensors": tensors, "peak": peak, "sample": max(most, default=0), "grown": grown, "anonymous": anonymous,
         "data": size_of(subject.get("state")), "length": length(dataset),
     }  # fmt: skip
 

@@ -36,7 +36,9 @@ class Told(Dataset[Any]):
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         seed(1000 + index)
-        return _told(index, self.inner[index], self.place)
+        told_of = _told(index, self.inner[index], self.place)
+        # What a copy in a worker has lost shows in its length too.
+        return (index, f"{told_of[1]} of {len(self.inner)}", f"{told_of[2]} of {len(self.inner)}", *told_of[3:])
 
 
 class ToldStream(IterableDataset[Any]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import gc
 import os
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 StorageWeakRef: Final = import_module("torch.multiprocessing.reductions").StorageWeakRef
 DispatchMode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
 LARGE: Final = 2**16  # bytes
-PAGE: Final = 2**12
 LENDING: Final = ("from_numpy", "as_tensor", "tensor")
 
 
@@ -76,7 +76,7 @@ class Held(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
         kept = self._large if size >= LARGE else self._small
         known = kept.get(address)
         lent = self._borrowed.get(address)
-        if address and (lent is None or lent() is None) and (known is None or known[0].expired()) and not (size >= PAGE and _mapped(address)):
+        if address and (lent is None or lent() is None) and (known is None or known[0].expired()) and not (size >= LARGE and _mapped([address])):
             kept[address] = (StorageWeakRef(storage), size)
             if kept is self._large:
                 self._note()
@@ -101,11 +101,17 @@ class Held(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
         tracemalloc.reset_peak()
 
     @property
-    def live(self) -> int:
-        """Bytes held now."""
+    def tensors(self) -> int:
+        """Bytes of tensors that are held now."""
         gc.collect()
         self._small = {address: item for address, item in self._small.items() if not item[0].expired()}
-        return self._now() + sum(size for _, size in self._small.values()) - self._base
+        mapped = _mapped(list(self._small))
+        return self._tensors() + sum(size for address, (_, size) in self._small.items() if address not in mapped)
+
+    @property
+    def live(self) -> int:
+        """Bytes held now."""
+        return self.tensors + tracemalloc.get_traced_memory()[0] - self._base
 
     @property
     def peak(self) -> int:
@@ -114,14 +120,16 @@ class Held(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
         return self._peak
 
 
-def _mapped(address: int) -> bool:
-    """Whether it lies in a map of a file on a disk."""
-    if not os.path.exists("/proc/self/maps"):
-        return False
+def _mapped(addresses: list[int]) -> set[int]:
+    """Those that lie in the map of a file on a disk."""
+    if not addresses or not os.path.exists("/proc/self/maps"):
+        return set()
+    found = set()
+    waiting = sorted(addresses)
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as stream:
         for line in stream:
             parts = line.split(maxsplit=5)
-            first, last = (int(item, 16) for item in parts[0].split("-"))
-            if first <= address < last:
-                return parts[4] != "0" and not parts[-1].startswith("/dev/shm")  # noqa: S108 -- there lies what is shared with workers
-    return False
+            if parts[4] != "0" and not parts[-1].startswith("/dev/shm"):  # noqa: S108 -- there lies what is shared with workers
+                first, last = (int(item, 16) for item in parts[0].split("-"))
+                found.update(waiting[bisect.bisect_left(waiting, first) : bisect.bisect_left(waiting, last)])
+    return found

@@ -7,6 +7,8 @@ import contextlib
 import io
 import itertools
 import math
+import os
+import tempfile
 from array import array
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +36,10 @@ def find(
     seconds: float = 4.0,
     trials: int = 200,
 ) -> dict[str, Any]:
-    """Search for a state with which the loop around a row goes over its batches. ``function``: the outermost one around the row, empty for none."""
+    """Search for a state with which the loop around a row goes over its batches. ``function``: the outermost one around the row, empty for none.
+
+    Where it runs into a graph that an earlier step has freed, whatever goes in, none is found; the answer tells the state with which it does.
+    """
     try:
         program = Program(path, root, function, row)
         program.piece({})
@@ -42,16 +47,17 @@ def find(
         warm(program.text)
     except (SyntaxError, slices.SliceError, LoadError, OSError, UnicodeDecodeError) as error:
         return {"found": False, "reason": words(error).partition(": ")[2] or words(error)}
-    state = {"specs": _given(known), "globals": [], "skips": [], "open": [], "force": False, "loader": False}
+    state: dict[str, Any] = {"specs": _given(known), "globals": [], "skips": [], "open": [], "force": False, "loader": False}
     found = loops_search.search(program, state, seconds, trials)
-    if found.state is None:
+    state, report = found.state or found.failing or {}, found.report
+    if not state:
         return {"found": False, "reason": found.reason, "trials": found.trials}
-    report = found.report
-    assumed = [*loaded.assumed, *report["branches"], *_words(found.state, report)]
+    assumed = [*loaded.assumed, *report["branches"], *_words(state, report)]
     return {
-        "found": True,
-        "state": found.state,
-        "whole": bool(function) and not report["left_out"] and not report["failures"] and not report["branches"] and not found.state["loader"],
+        "found": found.state is not None,
+        "reason": found.reason,
+        "state": state,
+        "whole": bool(function) and not report["left_out"] and not report["failures"] and not report["branches"] and not state["loader"],
         "assumed": list(dict.fromkeys(assumed)),
         "stubbed": list(loaded.stubbed),
         "skipped": [*loaded.skipped, *report["failures"], *report["left_out"]],
@@ -73,8 +79,12 @@ def measure(
     simulate_device: bool = False,  # noqa: FBT001, FBT002 -- from JSON, by its name
     workers: int = 0,
     epochs: int = 1,
+    release: bool = False,  # noqa: FBT001, FBT002 -- as above
 ) -> dict[str, Any]:
-    """Run the loop with the stand-ins that were found, and count what is alive before each step and after the last one."""
+    """Run the loop with the stand-ins that were found, and count what is alive before each step and after the last one.
+
+    ``release``: no backward pass keeps its graph, whatever it is asked for.
+    """
     try:
         program = Program(path, root, function, row)
         program.piece(state)
@@ -85,9 +95,12 @@ def measure(
     if loops_search.trial(program, state, loops_search.STEPS).get("hung"):
         return {"ok": False, "exception": "TimeoutError: a short run takes too long", "steps": 0}
     meter = Meter(steps * epochs + 1)
-    printed = io.StringIO()
-    with _device(simulate_device), contextlib.redirect_stdout(printed), meter.growth:
-        outcome = run(program, state, steps=steps, batch=batch, workers=workers, epochs=epochs, device=simulate_device, reading=meter.read, counts=meter.counts)
+    with Printed() as printed:
+        with _device(simulate_device), _releasing(release), contextlib.redirect_stdout(printed), meter.growth:
+            outcome = run(
+                program, state, steps=steps, batch=batch, workers=workers, epochs=epochs, device=simulate_device, reading=meter.read, counts=meter.counts
+            )
+        text = printed.text()
     generators = digests.generators()
     result, numbers = results(outcome)
     guide = outcome.guide
@@ -101,7 +114,7 @@ def measure(
         "result": result,
         "numbers": [value for values in numbers.values() for value in values][:NUMBERS],
         "numbers_by": numbers,
-        "printed": {"digest": digests.digest(printed.getvalue()), "text": printed.getvalue()[-PRINTED:]},
+        "printed": {"digest": digests.digest(text), "text": text[-PRINTED:]},
         "generators": generators,
         "failures": [*guide.failures.values()],
         "left_out": [*guide.left_out],
@@ -128,6 +141,46 @@ def _device(simulate: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 -- t
     from oomlint.verify.child import pretend  # noqa: PLC0415 -- it replaces functions of torch
 
     return pretend.Pretend()
+
+
+class Printed(io.TextIOBase):
+    """Takes what the program prints into a file: in memory it would grow with each step. What workers print comes in no order and is dropped."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile("w+b", buffering=0)  # noqa: SIM115 -- closed with the object
+        self._process = os.getpid()
+
+    def write(self, text: str) -> int:
+        """Of this process alone."""
+        if os.getpid() == self._process:
+            self._file.write(text.encode("utf-8", "replace"))
+        return len(text)
+
+    def text(self) -> str:
+        """All of it."""
+        self._file.seek(0)
+        return self._file.read().decode("utf-8")
+
+    def close(self) -> None:
+        """And the file is gone."""
+        self._file.close()
+
+
+@contextlib.contextmanager
+def _releasing(release: bool) -> Iterator[None]:  # noqa: FBT001 -- as above
+    """Have backward passes free their graphs."""
+    backward = torch.autograd.backward
+
+    def free(tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, create_graph: Any = False, *args: Any, **options: Any) -> None:  # noqa: FBT002 -- torch's own signature
+        del retain_graph, create_graph
+        backward(tensors, grad_tensors, None, False, *args, **options)  # noqa: FBT003 -- as above
+
+    if release:
+        torch.autograd.backward = free
+    try:
+        yield
+    finally:
+        torch.autograd.backward = backward
 
 
 class Meter:
@@ -185,10 +238,9 @@ def _values(outcome: Outcome) -> Iterator[tuple[str, Any]]:
         if name in guide.locals and not isinstance(guide.locals[name], torch.nn.Module):
             yield f"`{name}`", guide.locals[name]
     if outcome.self_object is not None:
-        filled = {
-            name: value for name, value in vars(outcome.self_object).items() if isinstance(value, (list, dict, float, int, torch.Tensor)) and name[:1] != "_"
-        }
-        yield "`self`", filled
+        for name, value in list(vars(outcome.self_object).items()):
+            if isinstance(value, (list, dict, float, int, torch.Tensor)) and name[:1] != "_":
+                yield f"self.{name}", value
     for index, module in enumerate(outcome.modules):
         state = module.state_dict()
         if state:

@@ -126,6 +126,13 @@ def _constant(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) ->
             yield {path: {"kind": "list", "n": 2}}
 
 
+def _pathlike(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+    """A text is used as a path."""
+    for path in paths:
+        if specs[path]["kind"] == "const" and isinstance(specs[path]["value"], str):
+            yield {path: {"kind": "path", "value": specs[path]["value"]}}
+
+
 def _whole(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """A float stands where an integer has to."""
     for path in paths:
@@ -338,6 +345,7 @@ RULES: Final[tuple[tuple[str, Callable[[re.Match[str], dict[str, Spec], list[str
     (r"iteration over a 0-d tensor|slice\(\) cannot be applied to a 0-dim tensor|invalid index of a 0-dim tensor|zero-dimensional tensor|0-d tensor", _deeper),
     (r"'float' object cannot be interpreted as an integer|must be int, not float|integer argument expected, got float", _whole),
     (r"'(int|float|str|bool)' object is not (?:callable|subscriptable|iterable)", _constant),
+    (r"unsupported operand type\(s\) for /: 'str' and 'str'|'str' object has no attribute '(?:mkdir|exists|parent|joinpath|glob|suffix|stem)'", _pathlike),
     (
         r"(?:can only concatenate str|must be real number, not|not supported between instances of|unsupported operand type).*\b'?(str|int|float|bool)'?",
         _constant,
@@ -362,6 +370,7 @@ RULES: Final[tuple[tuple[str, Callable[[re.Match[str], dict[str, Spec], list[str
     (r"mat1 and mat2 must have the same dtype|size mismatch, .*\[(?:\d+, )*(\d+)\].*\[(\d+)", _matmul),
     (r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _match),
     (r"to have (\d+) channels, but got (\d+) channels", _channels),
+    (r"input\.size\(-1\) must be equal to input_size\. Expected (\d+), got (\d+)", _match),
     (r"Expected (?:\dD \(unbatched\) or )?(\d)D ?(?:\(batched\) )?(?:or \dD )?input", _rank),
     (r"expected (\d)D.*input", _rank),
     (r"input must have (\d) dimensions|must be at least (\d)-?D", _rank),

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child import values_late
+from oomlint.verify.child import values_late, values_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -64,6 +64,14 @@ class Guide:
     def instead(self, name: str) -> Any:
         """The stand-in for a name that nothing has bound."""
         return self.book.value(name)
+
+    def anew(self, name: str) -> Any:
+        """In each step a new stand-in for what a statement in the loop would have computed."""
+        spec = self.book.specs.get(name) or values_names.scalar(name)
+        if spec and spec["kind"] == "const":
+            self.book.learn(name, spec)
+            return spec["value"]
+        return self.book.make(name, "output")
 
     def branch(self, test: Any, wanted: bool, row: int) -> bool:  # noqa: FBT001 -- called from generated code
         """The condition of a branch around the loop: it is taken."""

@@ -68,6 +68,10 @@ def _structure(state: State, failed: Failed) -> Iterator[State]:
                     yield _edited(state, {path: {"kind": "const", "value": text}})
         if failed.kind == "UnboundLocalError" and not state["force"]:
             yield {**state, "force": True}
+    if "'Namespace' object has no attribute" in failed.message:  # the options that the main block sets are not those that go in here
+        for name in failed.names:
+            if values_names.CONFIG.search(name) and name not in state["open"]:
+                yield {**state, "open": [*state["open"], name]}
     if failed.report["head"] and not state["loader"]:
         yield {**state, "loader": True}
     for name in failed.names:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-import multiprocessing.process
 import os
 import subprocess
+import sys
 import time
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from oomlint.verify.child import stubs, values_late, values_things
+from oomlint.verify.child import loops_loaders, stubs, values_late, values_things
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 FunctionMode: Any = import_module("torch.overrides").TorchFunctionMode
 TYPES: Final = "FloatTensor LongTensor IntTensor DoubleTensor ByteTensor BoolTensor HalfTensor".split()
 QUIET: Final = "synchronize empty_cache set_device ipc_collect manual_seed manual_seed_all reset_peak_memory_stats reset_max_memory_allocated init".split()
-LOADING: Final = frozenset("prefetch_factor persistent_workers multiprocessing_context timeout".split())
 
 
 class Counts:
@@ -83,8 +82,10 @@ def patched(book: Book, counts: Counts, *, device: bool) -> Iterator[None]:
         put(torch.cuda, "memory_allocated", number)
         put(torch.cuda, "max_memory_allocated", number)
         put(torch.cuda, "device", lambda *_, **__: nullcontext())
-    _loaders(put, book, counts)
+    loops_loaders.put_loaders(put, book, counts)
     _shell(put)
+    for name in ("log", "log_dict"):
+        put(stubs.Lightning, name, _log)
     _checkpoints(put, book)
     clock = iter(range(1, 2**31))
     start = time.time()
@@ -98,39 +99,9 @@ def patched(book: Book, counts: Counts, *, device: bool) -> Iterator[None]:
             back()
 
 
-def _loaders(put: Callable[[Any, str, Any], None], book: Book, counts: Counts) -> None:
-    """As many workers as are wanted, no more; all are counted."""
-    from torch.utils.data import DataLoader  # noqa: PLC0415 -- beside its use
-
-    make, go, start = DataLoader.__init__, DataLoader.__iter__, multiprocessing.process.BaseProcess.start
-
-    def init(self: Any, *args: Any, **options: Any) -> None:
-        if isinstance(options.get("dataset", args[0] if args else None), (values_late.Late, values_things.Thing, stubs.Stub)):
-            raise TypeError("the dataset is stood in for")  # and so its loader has to be
-        asked = options.get("num_workers", args[5] if len(args) > 5 else 0)  # noqa: PLR2004 -- its place in the signature
-        workers = min(int(asked), book.workers)
-        if workers != asked:
-            counts.capped = True
-            if len(args) > 5:  # noqa: PLR2004 -- as above
-                args = (*args[:5], workers, *args[6:])
-            else:
-                options["num_workers"] = workers
-            if not workers:
-                options = {key: value for key, value in options.items() if key not in LOADING}
-        counts.loaders += 1
-        make(self, *args, **options)
-
-    def iterate(self: Any) -> Any:
-        counts.iterators += 1
-        return go(self)
-
-    def begin(self: Any) -> None:
-        counts.processes += 1
-        start(self)
-
-    put(DataLoader, "__init__", init)
-    put(DataLoader, "__iter__", iterate)
-    put(multiprocessing.process.BaseProcess, "start", begin)
+def _log(_: Any, *args: Any, **__: Any) -> None:
+    """What a framework's module reports counts as printed."""
+    sys.stdout.write(f"logged: {', '.join(str(values_late.settled(item)) for item in args)}\n")
 
 
 def _shell(put: Callable[[Any, str, Any], None]) -> None:

@@ -153,6 +153,8 @@ def run(
     piece = program.piece(state)
     module = program.loaded.module
     book = Book(state.get("specs", {}), batch=batch, steps=steps, workers=workers, options=program.options)
+    if device:
+        book.device = "cuda"
     guide = Guide(book, steps=steps, epochs=epochs, reading=reading, pulse=pulse, stand_in=state.get("loader", False))
     counts = counts or loops_patch.Counts()
     outcome = Outcome(guide, book, piece, counts)
@@ -170,6 +172,8 @@ def run(
                 guide.final({name: value for name, value in names.items() if name in piece.watched})
         except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever the user's program raises
             outcome.error = error
+    if outcome.error is None:
+        book.settle()
     if guide.error is not None and not isinstance(guide.error, Exception):
         outcome.error = outcome.error or guide.error
     elif guide.error is not None:
@@ -212,7 +216,7 @@ def _call(program: Program, piece: slices.Piece, state: State, outcome: Outcome,
                 return turn
             if piece.kind == "calls" and name in BATCH:
                 return book.make(name, "batch")
-            if name not in book.specs and values_names.CONFIG.search(name) and isinstance(names.get(name), argparse.Namespace):
+            if name not in book.specs and name not in opened and values_names.CONFIG.search(name) and isinstance(names.get(name), argparse.Namespace):
                 return names[name]  # as the main block sets it
             return book.value(name)
         return defaults[name]

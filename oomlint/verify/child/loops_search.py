@@ -6,6 +6,7 @@ import ast
 import contextlib
 import heapq
 import io
+import itertools
 import json
 import os
 import select
@@ -34,6 +35,7 @@ LIMIT: Final = 1.5  # seconds of processor time of a trial
 WALL: Final = 2  # times as long may it take on a machine that others use too
 PATIENCE: Final = 1.5  # times as long as its processor time may a search take by the clock
 ENOUGH: Final = 3  # steps that a loop has to come to, unless it ends by itself
+AGAIN: Final = "backward through the graph a second time"
 ESSENTIAL: Final = (".backward(", ".step(", "zero_grad(", ".append(", ".extend(", "return", "yield", "+=")
 
 
@@ -45,6 +47,7 @@ class Found:
     report: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
     trials: int = 0
+    failing: State | None = None  # with which the loop runs into the graph that an earlier step has freed: no other input mends that
 
 
 def trial(program: Program, state: State, steps: int = STEPS, limit: float = LIMIT) -> dict[str, Any]:
@@ -245,6 +248,7 @@ def search(program: Program, state: State, seconds: float, trials: int) -> Found
     # Processor time, so that a busy machine does not change what is found; the clock only ends what hangs.
     end, spent = time.monotonic() + PATIENCE * seconds, _spent()
     count = 0
+    serial = itertools.count()
     seen: set[str] = set()
     waiting: list[tuple[tuple[Any, ...], int, State, dict[str, Any]]] = []
     best: tuple[tuple[Any, ...], State, dict[str, Any]] | None = None
@@ -282,21 +286,30 @@ def search(program: Program, state: State, seconds: float, trials: int) -> Found
         candidate, report = done
         if good(report):
             return Found(candidate, report, trials=count)
+        if AGAIN in (report.get("error") or {}).get("message", "") and not candidate["skips"] and not candidate["loader"]:
+            return Found(None, report, _reason(report), count, candidate)
         score = _score(report)
         if best is None or score < best[0]:
             best = score, candidate, report
-        heapq.heappush(waiting, (score, count, candidate, report))
+        heapq.heappush(waiting, (score, next(serial), candidate, report))
         return None
 
     found = consider(state)
     errors: set[str] = set()
+    begun: set[str] = set()
     while found is None and waiting and not over():
         score, _, candidate, report = heapq.heappop(waiting)
         text = _signature(report)
         if text in errors and best is not None and score > best[0]:
             continue
         errors.add(text)
+        begun.add(text)
         for other in _next(candidate, report):
+            if _leaves_out(other, candidate) and waiting and waiting[0][0] <= score and _signature(waiting[0][3]) not in begun:
+                # A change of the stand-ins has led to another failure: see where that leads before something of the program's own is given up.
+                heapq.heappush(waiting, (score, next(serial), candidate, report))
+                errors.discard(text)
+                break
             found = consider(other)
             if found or over():
                 break
@@ -308,6 +321,11 @@ def search(program: Program, state: State, seconds: float, trials: int) -> Found
     if found:
         return found
     return Found(None, best[2] if best else {}, _reason(best[2]) if best else "no trial was made", count)
+
+
+def _leaves_out(other: State, state: State) -> bool:
+    """Whether a state runs less of the program than another."""
+    return len(other["skips"]) > len(state["skips"]) or bool(other["loader"] and not state["loader"])
 
 
 def _spent() -> float:
@@ -355,7 +373,8 @@ def _next(state: State, report: dict[str, Any]) -> Any:
             if not state["loader"]:
                 yield {**state, "loader": True}
         return
-    yield from moves(state, Failed(error))
+    if AGAIN not in error["message"]:
+        yield from moves(state, Failed(error))
 
 
 def _reason(report: dict[str, Any]) -> str:

@@ -199,7 +199,7 @@ class Cutter:
             key = key_of(statement)
             if key in self.skips and not on_way:
                 self.matched.add(key)
-                new.extend(self._left_out(statement))
+                new.extend(self._left_out(statement, inside=True))
                 continue
             made = copy.copy(statement)
             rest = spine[1:] if on_way else []
@@ -237,9 +237,11 @@ class Cutter:
         at = ast.Expr(_call("at", ast.Constant(key)))
         return [ast.copy_location(ast.Try([at, statement], [handler], [], []), statement)]
 
-    def _left_out(self, statement: ast.stmt) -> list[ast.stmt]:
+    def _left_out(self, statement: ast.stmt, *, inside: bool = False) -> list[ast.stmt]:
         note = ast.copy_location(ast.Expr(_call("skipped", ast.Constant(statement.lineno), ast.Constant(head(statement)[:80]))), statement)
-        return [note, *(ast.copy_location(item, statement) for item in _instead(statement))]
+        names = stored(statement) if inside and isinstance(statement, (ast.Assign, ast.AnnAssign)) else []
+        anew: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], _call("anew", ast.Constant(name))) for name in names]
+        return [note, *(ast.copy_location(item, statement) for item in (anew or _instead(statement)))]
 
     def _evaluated(self, value: ast.expr, statement: ast.stmt, name: str) -> list[ast.stmt]:
         """An expression in the head of a statement, whose failure is noted."""

@@ -1,7 +1,7 @@
 """Stand-ins for values of training code: one book of them by access path, what is known of each, and what a run has learned.
 
 A value that nothing is known of is *late*: it takes its kind from the first use that is made of it (:mod:`oomlint.verify.child.values_late`), and the book
-remembers that kind for the next run. A spec is plain JSON, ``{"kind": "tensor", "shape": [8], "dtype": "float32"}``. The kinds: const, tensor, strings,
+remembers that kind for the next run. A spec is plain JSON, ``{"kind": "tensor", "shape": [8], "dtype": "float32"}``. The kinds: const, path, tensor, strings,
 tuple, list, dict, object, loader, model, criterion, optimizer, scaler, device.
 
 A role says what a value is part of, for where its use leaves a choice: "config" (options), "batch" (what a loader gives), "leaf" (a part of that),
@@ -10,6 +10,8 @@ A role says what a value is part of, for where its use leaves a choice: "config"
 
 from __future__ import annotations
 
+import os
+import pathlib
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +38,9 @@ class Book:
         self.workers = workers
         self.options = options or {}  # defaults of the program's command line, by name
         self.modules: list[torch.nn.Module] = []  # all that an optimizer may have to step
+        self.layers: dict[str, torch.nn.Module] = {}  # parts of models that hooks are registered on, by path
+        self.batches: set[str] = set()  # paths of what loaders have given
+        self.device = "cpu"
         self.touched: list[str] = []  # paths in the order of their last use
         self._values: dict[str, Any] = {}
         self._weights: dict[str, torch.nn.Parameter] = {}
@@ -82,6 +87,11 @@ class Book:
             self.learn(path, found)
         return found
 
+    def settle(self) -> None:
+        """Take batches that nothing has looked into for tensors: in the next run a real loader can make them."""
+        for path in sorted(self.batches - self.specs.keys()):
+            self.leaf(path)
+
     # -- values ------------------------------------------------------------------------------------------------------------
 
     def value(self, path: str, role: str = "any") -> Any:
@@ -101,8 +111,13 @@ class Book:
             return values_late.late(self, path, role, inputs)
         part = "leaf" if role == "batch" else role
         match spec["kind"]:
-            case "const":
-                return spec["value"]
+            case "const" | "path" as kind:
+                value = spec["value"]
+                if isinstance(value, str) and values_names.FOLDER.search(self.name(path)):
+                    os.makedirs(value, exist_ok=True)  # programs write into such; the current folder is a copy
+                if type(value) is int and values_names.STEPS.search(self.name(path)):
+                    value = max(value, self.steps)  # it may end the loop
+                return pathlib.Path(value) if kind == "path" else value
             case "tensor":
                 return self.output(path, spec, inputs) if role == "output" else self.tensor(path, spec, [self.batch] if part == "leaf" else [])
             case "strings":
@@ -115,7 +130,7 @@ class Book:
             case "loader":
                 return values_things.loader(self, path)
             case "device":
-                return torch.device("cpu")
+                return torch.device(self.device)
             case kind:
                 return values_things.thing(kind, self, path, "config" if spec.get("config") else part, inputs)
 

@@ -279,6 +279,9 @@ def by_key(item: Late, key: Any) -> Spec:
         return {"kind": "tuple", "n": max(key + 1, 2) if key >= 0 else 2}
     if role in ("any", "config", "member") and not isinstance(key, (slice, tuple, torch.Tensor)):
         return {"kind": "dict", "keys": []}
+    if role == "output" and isinstance(key, tuple):
+        taken = sum(isinstance(part, int) for part in key)  # dimensions; a part of the value has to be less than all of it
+        return as_leaf(item, ["B", *[values.CLASSES] * max(taken, 1)])
     return as_leaf(item)
 
 

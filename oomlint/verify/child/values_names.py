@@ -35,6 +35,8 @@ FRACTION: Final = re.compile(
 TEXT: Final = re.compile(
     r"(^|_)(path|paths|dir|root|file|filename|fname|folder|location|ckpt|checkpoint|prefix|suffix|desc|url|header|title|exp_name)(_|$)|(dir|path|file)$"
 )
+FOLDER: Final = re.compile(r"(^|_)(dir|folder|root|location)$|dir$")
+STEPS: Final = re.compile(r"^(n_|num_|max_|total_|train_)?(steps|iters|iterations|updates|batches)$")
 OFF: Final = re.compile(
     r"(^|_)(debug|distributed|ddp|amp|fp16|half|cuda|gpu|multi_gpu|resume|pretrained|parallel|profile|dry_run|plot|visualize|vis|save|wandb|use_\w+|no_\w+)(_|$)"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 OWN: Final = frozenset(
     "param_groups state defaults grad_scale found_inf foreach fused differentiable capturable maximize".split()
 )  # that torch asks an optimizer for
+
+
+HOOKING: Final = re.compile(r"register_\w*hook$")
 
 
 def thing(kind: str, book: Book, path: str, role: str, inputs: tuple[torch.Tensor, ...]) -> Any:
@@ -50,6 +54,8 @@ class Thing:
         book, path, role, inputs = self.__dict__["_stand_in"]
         if role in ("leaf", "output"):
             book.add(path, "keys", [name])
+        if role == "member" and HOOKING.match(name):
+            return getattr(book.layers.setdefault(path, Layer()), name)
         value = book.make(f"{path}.{name}", role, inputs) if role == "output" else book.value(f"{path}.{name}", role)
         self.__dict__[name] = value
         return value
@@ -119,6 +125,14 @@ class Learning(dict[Any, Any]):
         return self[name]
 
 
+class Layer(nn.Module):
+    """A part of a model that the program registers hooks on."""
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """A value of its own."""
+        return value * 1
+
+
 class Model(nn.Module):
     """A module with one parameter, whose output is what the code makes of it."""
 
@@ -128,9 +142,12 @@ class Model(nn.Module):
         self._parameters["weight"] = book.weight(f"{path}()")
 
     def forward(self, *args: Any, **keywords: Any) -> Any:
-        """Compute an output of the shape that was found."""
+        """Compute an output of the shape that was found, through all layers that have hooks."""
         book, path = self.__dict__["_stand_in"]
-        return call(book, path, "output", args, keywords)
+        inputs = tuple(values.tensors([values_late.settled(item) for item in (*args, *keywords.values())]))
+        spec = {"kind": "tensor", "shape": ["B", values.CLASSES, values.CLASSES], "dtype": "float32"}
+        passed = [layer(book.output(f"{name}()", spec, inputs)).mean() for name, layer in book.layers.items() if name.startswith(f"{path}.")]
+        return call(book, path, "output", (*args, *passed), keywords)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -229,9 +246,19 @@ class Samples(data.Dataset[Any]):
     def __init__(self, tree: Spec, length: int) -> None:
         self.tree = tree
         self.length = length
+        self.told: tuple[Book, str] | None = None  # of the dataset that it stands in for
 
     def __len__(self) -> int:
         return self.length
+
+    def __getattr__(self, name: str) -> Any:
+        told = self.__dict__.get("told")
+        if told is None or name.startswith("__"):
+            raise AttributeError(name)
+        return told[0].value(f"{told[1]}.{name}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"tree": self.tree, "length": self.length, "told": None}  # a worker needs no more
 
     def __getitem__(self, index: int) -> Any:
         return sample(self.tree, index)
@@ -325,6 +352,7 @@ class Unsettled:
         return self._book.steps
 
     def __iter__(self) -> Iterator[Any]:
+        self._book.batches.add(f"{self._path}[*]")
         for _ in range(self._book.steps):
             yield self._book.make(f"{self._path}[*]", "batch")
 

@@ -54,7 +54,7 @@ def _still_runs(bench: Bench, judged: Judged) -> Judged:
     """The memory was measured on stand-in data: the user's own call has to work without workers as well, or nothing is gained."""
     finding = bench.case.finding
     for target in targets(bench, (finding.place,)):
-        known = domain(bench, target, "")
+        known = domain(bench, target)
         values = replace(known, values=[{text: value if isinstance(value, dict) else 0 for text, value in row.items()} for row in known.values[:1]])
         after, failure = _measured(bench, Part.AFTER, target, values, [None], 0)
         runs = [run for run in after["runs"] if run["reached"] and run.get("settings", {}).get("num_workers", 0) == 0] if after else []
@@ -72,7 +72,7 @@ def _one(bench: Bench, target: Target) -> Judged:
     """One loader, before and after."""
     code = bench.case.code
     least = 1 if code in {"OOM105", _PICKLED} else 0
-    values = domain(bench, target, OWN.get(code, ""), least=least)
+    values = domain(bench, target, *filter(None, [OWN.get(code)]), least=least)
     methods: list[str | None] = ["fork", "spawn"] if code == _PICKLED else [None]
     before, failure = _measured(bench, Part.BEFORE, target, values, methods, least)
     if before is None:

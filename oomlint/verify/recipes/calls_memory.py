@@ -102,19 +102,26 @@ def _measured(bench: Bench, part: Part, asked: _Asked, repeat: int) -> tuple[lis
         done = bench.run(part, "call_memory:measure", arguments, seconds=_SECONDS, memory=_MEMORY)
         if not isinstance(done.answer, dict):
             return [], done.failure
-        base = _base(bench, asked.workers, asked.method, done.answer["length"])
+        base = _base(bench, asked.workers, asked.method)
         if base is None:
             return [], "a loader with workers cannot be run here"
         found.append(done.answer | {"added": done.answer["added"] - base})
     return found, ""
 
 
-def _base(bench: Bench, workers: int, method: str, length: int, *, fresh: bool = False) -> float | None:
+def worker_bytes(bench: Bench, method: str) -> float | None:
+    """What one worker takes without any data, in bytes; ``None`` where none can be started. An empty method is the usual one."""
+    # A job shares pages with the server that it is forked from, and more processes take a larger share of them: not with an interpreter of its own.
+    some, none = _base(bench, WORKERS, method, fresh=True), _base(bench, 0, method, fresh=True)
+    return None if some is None or none is None else max(0.0, some - none) / WORKERS
+
+
+def _base(bench: Bench, workers: int, method: str, *, fresh: bool = False) -> float | None:
     """What workers over an empty dataset add: once for all findings of a run."""
-    key = ("calls: empty workers", method if workers else "", workers, length, fresh, bench.ready)
+    key = ("calls: empty workers", method if workers else "", workers, fresh, bench.ready)
     known = bench.project.memo.get(key)
     if known is None:
-        arguments = {"kind": "nothing", "size": 0, "workers": workers, "method": method, "count": length}
+        arguments = {"kind": "nothing", "size": 0, "workers": workers, "method": method, "count": _SAMPLES}
         done = bench.run(Part.BEFORE, "call_memory:measure", arguments, seconds=_SECONDS, fresh=fresh, memory=_MEMORY)
         if not isinstance(done.answer, dict) or done.answer["error"]:
             return None
@@ -265,8 +272,8 @@ def _fewer(bench: Bench, case: Case, kind: str) -> Judged:
 def _own(bench: Bench, method: str, readings: list[Reading]) -> Judged:
     """Where the data is shared: what the workers themselves take."""
     # A job shares pages with the server that it is forked from, and more processes take a larger share of them: not with an interpreter of its own.
-    base = _base(bench, WORKERS, method, _SAMPLES, fresh=True) or 0.0
-    less = _base(bench, 0, method, _SAMPLES, fresh=True) or 0.0
+    base = _base(bench, WORKERS, method, fresh=True) or 0.0
+    less = _base(bench, 0, method, fresh=True) or 0.0
     saving = worker_memory([base], [less], 0, WORKERS)
     mended = bench.case.mended
     readings.append(Reading("taken by the workers themselves", "bytes", (base,), (less,) if mended else (), f"{WORKERS} workers, {method}, no data"))

@@ -8,7 +8,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.loaders import PARAMETERS, loaders_of
-from oomlint.model.values import Absent, Const
+from oomlint.model.questions import CPU_COUNTS
+from oomlint.model.values import Absent, Const, ExternalCall
 from oomlint.syntax.edits import is_cheap_path
 from oomlint.verify.recipes.calls_slice import Site, sites
 
@@ -105,24 +106,27 @@ def _normal(text: str) -> str | None:
         return None
 
 
-def domain(bench: Bench, target: Target, own: str, *, least: int = 0) -> Domain:
-    """What the arguments of a loader can be, for what the linter's model can follow. ``least`` is the lowest worker count that matters."""
+def domain(bench: Bench, target: Target, *own: str, least: int = 0, processors: int = 0) -> Domain:
+    """What the arguments of a loader can be, for what the linter's model can follow. ``least`` is the lowest worker count that matters.
+
+    With ``processors`` of the machine worker counts are what the program asks for; else two workers stand for any number.
+    """
     loaders = loaders_of(bench.project)
     loader = target.loader
     frames = [use.frame for use in loaders.uses(loader)] or [loaders.evaluator.calls.plain_frame(loader.module, loader.scope)]
     found: dict[str, list[object]] = {}
     said: list[str] = []
-    for name in ("num_workers", own):
+    for name in ("num_workers", *own):
         arg = loader.explicit(name)
         if name not in OPTIONS or arg is None or not is_cheap_path(arg.value):
             continue
         text = _normal(loader.module.code(arg.value))
         alternatives = [alt for frame in frames for alt in loaders.argument(loader, name, frame)]
-        values = _values(alternatives, name, least)
+        values = _counts(alternatives, processors) if processors and name == "num_workers" else _values(alternatives, name, least)
         if text is not None and values and isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Attribute, ast.Subscript)):
             found[text] = values
             said += _said(text, alternatives, values)
-    mapping = _mapping(target, frames, least)
+    mapping = None if processors else _mapping(target, frames, least)
     if mapping is not None:
         text, dicts = mapping
         found[text] = list(dicts)
@@ -154,6 +158,20 @@ def _values(alternatives: Iterable[Alternative], name: str, least: int) -> list[
     elif unknown:
         return []
     return found
+
+
+def _counts(alternatives: Iterable[Alternative], processors: int) -> list[object]:
+    """The numbers of workers that the program asks for, the usual one first; none where one of them is not known."""
+    found: list[object] = []
+    for alt in alternatives:
+        value = alt.value
+        if isinstance(value, ExternalCall) and value.name in CPU_COUNTS:
+            found.append(processors)
+        elif isinstance(value, Const) and isinstance(value.value, int):
+            found.append(int(value.value))
+        elif not isinstance(value, Absent) and not alt.reach:
+            return []
+    return list(dict.fromkeys(found))
 
 
 def _said(text: str, alternatives: Iterable[Alternative], values: list[object]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.case import Fidelity, Part
+from oomlint.verify.recipes import subjects
 
 if TYPE_CHECKING:
     from oomlint.verify.bench import Bench
@@ -90,12 +91,14 @@ def listed(known: dict[str, Any]) -> dict[str, list[Any]]:
     return {name: [value] for name, value in known.items()}
 
 
-def found(bench: Bench, subject: Subject) -> Runs | str:
+def found(bench: Bench, subject: Subject, *, at_row: bool) -> Runs | str:
     """A dataset that can be built, or why it cannot."""
     path, root = bench.path(Part.BEFORE, subject.path), bench.folder(Part.BEFORE)
     reason = ""
+    place = subjects.witness(bench, subject, at_row=at_row)
+    rows = subjects.statement(bench, place) if place is not None and place.path == subject.path else []
     for known in [listed(subject.known), {}] if subject.known else [{}]:
-        arguments = {"path": path, "root": root, "cls": subject.name, "known": known, "seconds": SECONDS, "trials": TRIALS}
+        arguments = {"path": path, "root": root, "cls": subject.name, "known": known, "seconds": SECONDS, "trials": TRIALS, "rows": rows}
         done = bench.run(Part.BEFORE, "find:dataset", arguments, seconds=2 * SECONDS + 5)
         answer = done.answer
         if answer and answer.get("found"):

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import criteria
-from oomlint.verify.case import Part, Reading, Timeline
+from oomlint.verify.case import Fidelity, Part, Reading, Timeline
 from oomlint.verify.criteria import human
 from oomlint.verify.recipes import subjects
 from oomlint.verify.recipes.dataset_runs import Broken, Stopped
@@ -24,6 +24,7 @@ PART: Final = 0.2
 MOST_WORKERS: Final = 2
 METHODS: Final = ("spawn", "forkserver")
 FEW: Final = 20
+ENOUGH: Final = 2 * 2**20  # bytes that a dataset holds: with less a copy in a worker is lost in what workers cost anyhow
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ def built(signs: Signs) -> None:
     code = signs.runs.bench.case.code
     memories = [signs.runs.ask(part, "memory") for part in signs.parts]
     data = float(memories[0]["data"])
+    if code == "OOM406" and signs.runs.fidelity is Fidelity.SYNTHETIC and memories[0]["tensors"] < HALF * memories[0]["held"]:
+        raise Stopped("what was made up for the file that it loads holds hardly any tensors")
     reads = float(signs.runs.look(Part.BEFORE)["built"]["bytes_read"])
     helds = [float(item["held"]) for item in memories]
     whole = helds[0] >= max(LEAST, HALF * data) if data else helds[0] >= LEAST
@@ -185,6 +188,8 @@ def copies(signs: Signs) -> None:
     count = 2
     repeat = 1 if method == "spawn" else max(runs.bench.options.repeat, 1)
     held = [float(runs.ask(part, "memory")["held"]) for part in signs.parts]
+    if held[0] < ENOUGH:
+        raise Stopped(f"the data that could be made are too small to tell: {human(held[0])} are held")
     size = int(runs.look(Part.BEFORE)["length"] or 0)
     empty = median(
         _added(runs.ask(Part.BEFORE, "epochs:tree", number, alone=True, workers=count, method=method, size=size, seconds=40)) for number in range(repeat)

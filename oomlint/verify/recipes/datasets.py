@@ -44,7 +44,7 @@ def _candidates(bench: Bench, reasons: list[str]) -> Any:
         yield by_factory(bench)
         return
     for subject in subjects.datasets(bench)[:MOST]:
-        runs = found(bench, subject)
+        runs = found(bench, subject, at_row=bench.case.code in AT_ROW)
         if isinstance(runs, str):
             reasons.append(runs)
         else:
@@ -68,6 +68,8 @@ def _broken(runs: Runs, error: Broken) -> Verdict:
 def _judged(runs: Runs) -> Verdict:
     bench = runs.bench
     code = bench.case.code
+    if code == "OOM111" and not subjects.concerns(bench, runs.subject):
+        raise Stopped("what cannot be pickled is no part of the dataset")
     place = subjects.witness(bench, runs.subject, at_row=code in AT_ROW)
     if place is not None:
         runs.rows, runs.watched = subjects.statement(bench, place), place.path

@@ -80,6 +80,8 @@ def verify(bench: Bench) -> Verdict:
 
 def _found(bench: Bench, subject: Subject) -> _Runs | str:
     reason = ""
+    place = bench.case.finding.place
+    rows = subjects.statement(bench, place) if place.path == subject.path else []
     for known in [listed(subject.known), {}] if subject.known else [{}]:
         arguments = {
             "path": bench.path(Part.BEFORE, subject.path),
@@ -88,6 +90,7 @@ def _found(bench: Bench, subject: Subject) -> _Runs | str:
             "known": known,
             "seconds": SECONDS,
             "trials": TRIALS,
+            "rows": rows,
         }
         done = bench.run(Part.BEFORE, "find:function", arguments, seconds=2 * SECONDS + 5)
         answer = done.answer

@@ -15,7 +15,7 @@ from oomlint.source import SourceError
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.recipes.loops_judge import NEW_FAILURE, Expected, Runs, Way, judge
 from oomlint.verify.recipes.loops_known import known_in, modes
-from oomlint.verify.recipes.loops_places import target_of
+from oomlint.verify.recipes.loops_places import read_at, stood_in, target_of
 from oomlint.verify.recipes.loops_signals import PLANS, seen
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ _RUN: Final = 15.0  # seconds, for one run of the loop
 _GRADLESS: Final = re.compile(r"no_grad|inference_mode|set_grad_enabled|requires_grad|enable_grad")
 _EVALUATION: Final = frozenset({"OOM204", "OOM219"})  # what they say is not said of training
 _RAISES: Final = frozenset({"OOM212"})  # what they say can be an exception in the second step
+_EMPTIES: Final = frozenset({"OOM206"})  # their fix empties what the row fills
+_STEPS: Final = 4  # of an epoch whose results are compared
 _SETTLED: Final = frozenset({Outcome.CONFIRMED, Outcome.SHOWN})
 
 
@@ -69,7 +71,10 @@ class _Trial:
         self._targets = {Part.BEFORE: old, Part.AFTER: new}
         self._path = bench.case.finding.place.path
         self._mended = bench.case.mended
-        self._expected = Expected(graphs=not _GRADLESS.search(bench.case.source(Part.BEFORE).text))
+        text = bench.case.source(Part.BEFORE).text
+        self._names = read_at(text, old.row)
+        emptied = self._names if bench.case.code in _EMPTIES else ()
+        self._expected = Expected(graphs=not _GRADLESS.search(text), emptied=frozenset(emptied))
 
     def verdict(self) -> Verdict:
         """What most is to be said for; a regression in any way to call the function counts before all."""
@@ -110,11 +115,12 @@ class _Trial:
         return verdict
 
     def _judged(self, way: Way, longer: int = 1) -> Verdict:
-        return judge(self._bench.case, self._plan, way, self._runs(way, longer), self._expected)
+        hidden = replace(self._expected, hidden=stood_in(self._names, way.state))
+        return judge(self._bench.case, self._plan, way, self._runs(way, longer), hidden)
 
     def _seldom(self, way: Way) -> bool:
         """Whether a longer run of the program before keeps something every ten steps or so."""
-        found = seen(self._plan, self._measure(Part.BEFORE, way, _LONGER), None)
+        found = seen(self._plan, self._measure(Part.BEFORE, way, _LONGER, several=self._plan.epochs > 1), None)
         return any(item.shows or item.growth.before.hints for item in found)
 
     def _only_after(self, known: Mapping[str, Any], reason: str) -> Verdict:
@@ -144,21 +150,26 @@ class _Trial:
         done = self._bench.run(part, "loops:find", arguments, seconds=_SEARCH + _GRACE)
         if not isinstance(done.answer, dict):
             return None, f"the search for inputs ended without a result: {done.failure}"
-        if not done.answer.get("found"):
+        if not done.answer.get("found") and not (done.answer.get("state") and self._bench.case.code in _RAISES):
             return None, str(done.answer.get("reason") or "no inputs were found with which the function runs")
         return Way.of(done.answer), ""
 
     def _runs(self, way: Way, longer: int) -> Runs:
-        first = self._measure(Part.BEFORE, way, longer)
+        several = self._plan.epochs > 1
+        first = self._measure(Part.BEFORE, way, longer, several=several and not self._mended)
         if not self._mended:
-            return Runs(first)
+            return Runs(first, None, self._measure(Part.BEFORE, way, longer, release=True) if self._plan.against and first.get("ok") else None)
         if not first.get("ok"):
             return Runs(first, None, self._measure(Part.AFTER, way, longer))
-        return Runs(first, self._measure(Part.BEFORE, way, longer), self._measure(Part.AFTER, way, longer))
+        second, after = (self._measure(part, way, longer) for part in Part)
+        epochs = tuple(self._measure(part, way, longer, several=True) for part in Part) if several and after.get("ok") else None
+        return Runs(first, second, after, epochs)
 
-    def _measure(self, part: Part, way: Way, longer: int) -> Answer:
+    def _measure(self, part: Part, way: Way, longer: int, *, several: bool = False, release: bool = False) -> Answer:
+        """``several``: as many epochs as the plan has, with the plan's steps; else one epoch."""
         plan = self._plan
-        how = {"steps": plan.steps * longer, "workers": plan.workers, "epochs": plan.epochs, "simulate_device": plan.simulated}
+        steps = max(plan.steps, 1 if several else _STEPS) * longer
+        how = {"steps": steps, "workers": plan.workers, "epochs": plan.epochs if several else 1, "simulate_device": plan.simulated, "release": release}
         arguments = {**self._place(part), "state": way.state, **how}
         done = self._bench.run(part, "loops:measure", arguments, seconds=_RUN)
         if not isinstance(done.answer, dict):

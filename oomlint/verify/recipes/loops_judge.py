@@ -5,6 +5,7 @@
   Two things are none. Numbers that agree but for rounding, where the fix says that numerics may change or only turns gradients off: other kernels run
   then. And other numbers from a fix that says so and does what it should (a recurrent state that is cut off learns something else): that is for the
   author to judge, so it is *inconclusive*.
+- What a fix empties on purpose, as the list of a finding that is said to be cleared, is not compared, and that is said.
 - Where the symptom was shown before and stays, the verdict is *inconclusive*: another line may keep the same things. It is *no effect* only where the
   symptom was not shown, the row of the finding was reached, and nothing that could have shown it was stood in for.
 """
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     Answer = Mapping[str, Any]
 
 NEW_FAILURE: Final = "the program after raises"
-_LEARNS: Final = frozenset({"OOM206", "OOM212"})  # an unsafe fix of these changes what is computed on purpose
+_LEARNS: Final = frozenset({"OOM124", "OOM206", "OOM212"})  # an unsafe fix of these changes what is computed on purpose
 _KERNELS: Final = frozenset({"OOM204"})  # without gradients torch may choose other kernels
 _GRAPHS: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM204", "OOM205", "OOM212", "OOM213"})
 _HARMLESS: Final = frozenset(
@@ -41,6 +42,7 @@ _HARMLESS: Final = frozenset(
 _ROW: Final = re.compile(r"\b(?:line|row) \d+|:\d+\b")
 _TWICE: Final = "backward through the graph a second time"
 _THOUSAND: Final = 1000
+_PASSES: Final = frozenset({"OOM123", "OOM124"})  # a fix of these begins fewer passes over a loader, and each draws random numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,15 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """What was measured: the program before, twice, and the program after, if there is one."""
+    """What was measured: the program before, twice, and the program after, if there is one.
+
+    Where epochs are counted the results are those of one epoch: the second may well differ, as the fix is to bring about.
+    """
 
     first: Answer
     second: Answer | None = None
-    after: Answer | None = None
+    after: Answer | None = None  # where there is no fix: a run in which each backward pass frees its graph
+    epochs: tuple[Answer, Answer] | None = None  # before and after, over several epochs
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +85,15 @@ class Expected:
     """What a run has to do before its silence says something."""
 
     graphs: bool = False  # the program nowhere turns gradients off: some graph is recorded
+    hidden: str = ""  # what the row reads and was stood in for, so that it may have hidden the symptom
+    emptied: frozenset[str] = frozenset()  # names of what the fix may empty
 
 
 def judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected = Expected()) -> Verdict:
     """The verdict, with its evidence."""
-    verdict = _judge(case, plan, way, runs)
+    verdict = _judge(case, plan, way, runs, expected)
     if verdict.outcome in {Outcome.NO_EFFECT, Outcome.NOT_SHOWN}:
-        missing = _missing(case.code, runs.first, expected)
+        missing = _missing(case.code, runs.epochs[0] if runs.epochs else runs.first, expected)
         if missing:
             verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=missing)
     stubs = tuple(name if ":" in name else f"{name}: stood in for" for name in way.stubbed)
@@ -97,20 +105,23 @@ def judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected = Exp
     )
 
 
-def _judge(case: Case, plan: Plan, way: Way, runs: Runs) -> Verdict:
+def _judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected) -> Verdict:
     failed = _failure(runs.first)
     if failed:
         return _after_failure(case, failed, runs)
     if runs.first.get("reached") is False:
         return Verdict(Outcome.INCONCLUSIVE, "the row of the finding was not reached")
     if runs.after is None or runs.second is None:
-        return _symptom(plan, way, runs.first)
-    failed = _new_failure(runs.first, runs.after)
+        return _symptom(plan, way, runs.first, runs.after)
+    old, new = runs.epochs or (runs.first, runs.after)
+    failed = _new_failure(runs.first, runs.after) or _new_failure(old, new)
+    if failed and runs.after.get("missing"):
+        return Verdict(Outcome.INCONCLUSIVE, f"a statement was left out before that the fix has changed; after it the program raises {failed}")
     if failed:
         return Verdict(Outcome.REGRESSED, f"{NEW_FAILURE} {failed}")
-    behaviour = compare(runs.first, runs.second, runs.after)
-    found = seen(plan, runs.first, runs.after)
-    return replace(_compared(case, way, found, behaviour), left_out=behaviour.left_out, **_evidence(plan, found, runs.first, runs.after))
+    behaviour = compare(runs.first, runs.second, runs.after, emptied=expected.emptied, draws=case.code not in _PASSES)
+    found = seen(plan, old, new)
+    return replace(_compared(case, way, found, behaviour), left_out=behaviour.left_out, **_evidence(plan, found, old, new))
 
 
 def _missing(code: str, answer: Answer, expected: Expected) -> str:
@@ -121,7 +132,7 @@ def _missing(code: str, answer: Answer, expected: Expected) -> str:
         return "nothing was seen to be copied on synthesised data"
     if code in {"OOM207", "OOM124"} and "processes" in answer and not any(answer["processes"]):
         return "no worker was started"
-    return ""
+    return f"nothing was seen, but `{expected.hidden}` was stood in for and may have hidden it" if expected.hidden else ""
 
 
 def _failure(answer: Answer) -> str:
@@ -146,18 +157,23 @@ def _after_failure(case: Case, failed: str, runs: Runs) -> Verdict:
     """A program that fails before the fix: for a state that drags its graph along, that is the symptom."""
     if case.code == "OOM212" and _TWICE in failed:
         if runs.after is None:
-            return Verdict(Outcome.SHOWN, f"the second step raises {failed}")
+            return Verdict(Outcome.SHOWN, f"the second step raises {failed.partition(' (')[0]}")
         if not _failure(runs.after):
-            return Verdict(Outcome.CONFIRMED, f"the second step raises {failed} before; all steps run after")
+            return Verdict(Outcome.CONFIRMED, f"the second step raises {failed.partition(' (')[0]} before; all steps run after")
     return Verdict(Outcome.INCONCLUSIVE, f"the loop does not run on synthesised data: {failed}")
 
 
 # -- no fix ------------------------------------------------------------------------------------------------------------
 
 
-def _symptom(plan: Plan, way: Way, answer: Answer) -> Verdict:
-    found = seen(plan, answer, None)
-    evidence = _evidence(plan, found, answer, None)
+def _symptom(plan: Plan, way: Way, answer: Answer, freed: Answer | None) -> Verdict:
+    failed = _failure(freed) if freed is not None else ""
+    if _TWICE in failed:
+        return Verdict(Outcome.NOT_SHOWN, "the graph is used again: without `retain_graph` a later backward pass raises")
+    if failed:
+        return Verdict(Outcome.INCONCLUSIVE, f"without `retain_graph` the loop raises {failed}")
+    found = seen(plan, answer, freed)
+    evidence = _evidence(plan, found, answer, freed)
     shown = [item for item in found if item.shows]
     if shown:
         return Verdict(Outcome.SHOWN, f"{shown[0].words}{_thousand(shown[0])}", **evidence)
@@ -179,7 +195,8 @@ def _compared(case: Case, way: Way, found: Sequence[Seen], behaviour: Behaviour)
     if behaviour.same is None:
         return Verdict(Outcome.INCONCLUSIVE, behaviour.words)
     shown = [item for item in found if item.shows]
-    mended = bool(shown) and all(item.mended for item in shown)
+    easing = any(item.signal.ask is Ask.EASE for item in shown)
+    mended = any(item.mended for item in shown) if easing else bool(shown) and all(item.mended for item in shown)
     note = ""
     if not behaviour.same:
         unsafe = case.finding.fix is None or case.finding.fix.safety is not Safety.SAFE
@@ -196,10 +213,10 @@ def _compared(case: Case, way: Way, found: Sequence[Seen], behaviour: Behaviour)
     if worse is not None and mended:
         return Verdict(Outcome.INCONCLUSIVE, f"{shown[0].words}, but {worse.words}")
     if mended:
-        return Verdict(Outcome.CONFIRMED, f"{shown[0].words}{note}")
+        return Verdict(Outcome.CONFIRMED, f"{next(item for item in shown if item.mended).words}{note}")
     stays = next(item for item in shown if not item.mended)
     if stays.signal.ask is Ask.EASE and not stays.worse:
-        return Verdict(Outcome.NO_EFFECT, f"what is kept is as large as what it is cut from here: {stays.words}{note}")
+        return Verdict(Outcome.INCONCLUSIVE, f"on synthesised data what is kept is as large as what it is cut from: {stays.words}{note}")
     end = "lessens it and does not end it" if stays.growth.eased else "does not end it"
     return Verdict(Outcome.INCONCLUSIVE, f"the fix {end}: {stays.words}; another line may keep the same things")
 
@@ -210,7 +227,8 @@ def _silent(way: Way, found: Sequence[Seen]) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, "the loop took too few steps to tell" if found else "what the finding speaks of could not be measured here"
     if any(item.signal.ask is not Ask.ALSO and item.growth.before.hints for item in found):
         return Outcome.INCONCLUSIVE, "something is kept in a few steps, too few to tell whether it grows"
-    nothing = "nothing grows from step to step" if found[0].signal.kind is not Kind.EACH else "no step saves anything for backward"
+    kind = found[0].signal.kind
+    nothing = {Kind.EACH: "no step saves anything for backward", Kind.REST: "a step leaves nothing more"}.get(kind, "nothing grows from step to step")
     if way.doubtful:
         return Outcome.INCONCLUSIVE, f"{nothing}, but {way.doubtful.split(':')[0]} was stood in for and may have hidden it"
     return Outcome.NO_EFFECT, f"{nothing} before the fix"

@@ -5,15 +5,20 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.case import Part
-from oomlint.verify.targets import named, rows, spot
+from oomlint.verify.targets import named, spot
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from oomlint.verify.case import Case
 
     Loop = ast.For | ast.AsyncFor | ast.While
+
+
+_BESIDE: Final = frozenset({"OOM211"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +34,35 @@ def target_of(case: Case, part: Part) -> Target | None:
     source = case.source(Part.BEFORE)
     row = source.program_row(case.finding.place)
     tree = ast.parse(source.text)
-    function = spot(tree, row).function
-    if part is Part.BEFORE:
-        return Target(function, row)
-    return followed(source.text, case.source(Part.AFTER).text, Target(function, row))
+    target = Target(spot(tree, row).function, row)
+    if part is Part.AFTER:
+        return followed(source.text, case.source(Part.AFTER).text, _shown(case.code, source.text, target))
+    return _shown(case.code, source.text, target)
+
+
+def _shown(code: str, text: str, target: Target) -> Target:
+    """The loop in which a finding shows: of a hook that is registered beside loops the next one."""
+    if code not in _BESIDE:
+        return target
+    loops = _Loops(text, spot(ast.parse(text), target.row).inner)
+    later = [loop.lineno for loop in loops.loops if loop.lineno > target.row]
+    return Target(target.function, later[0]) if loops.number(target.row) is None and later else target
 
 
 def followed(before: str, after: str, target: Target) -> Target | None:
-    """The same place in a changed program: the same function by name, the same loop by number, and in it the same line or what stands for it now."""
-    old, new = _Loops(before, target.function), _Loops(after, target.function)
+    """The same place in a changed program: the same function by name, the same loop in it, and in that the same line or what stands for it now."""
+    scope = spot(ast.parse(before), target.row).inner
+    old, new = _Loops(before, scope), _Loops(after, scope)
     if not new.there:
         return None
     number = old.number(target.row)
+    same = None if number is None else new.like(old.loops[number], number)
     row = moved(before, after, target.row)
-    if spot(new.tree, row).function == target.function and new.number(row) == number:
+    if spot(new.tree, row).inner == scope and new.number(row) == same:
         return Target(target.function, row)
-    if number is None or number >= len(new.loops):
+    if same is None:
         return None
-    return Target(target.function, new.loops[number].body[0].lineno)
+    return Target(target.function, new.loops[same].lineno)
 
 
 def moved(before: str, after: str, row: int) -> int:
@@ -60,22 +76,65 @@ def moved(before: str, after: str, row: int) -> int:
 
 
 class _Loops:
-    """The loops of a function, in the order of the text."""
+    """The loops of a function or of the module, those of functions inside of it left out, in the order of the text."""
 
     def __init__(self, text: str, function: str) -> None:
         self.tree = ast.parse(text)
         holder: ast.AST | None = named(self.tree, function) if function else self.tree
         self.there = holder is not None
-        found = [node for node in ast.walk(holder) if isinstance(node, (ast.For, ast.AsyncFor, ast.While))] if holder else []
-        self.loops: list[Loop] = sorted(found, key=lambda node: (node.lineno, node.col_offset))
+        self.loops: list[Loop] = sorted(_loops(holder) if holder else (), key=lambda node: (node.lineno, node.col_offset))
 
     def number(self, row: int) -> int | None:
         """Which one is the innermost around a row."""
         around = [index for index, loop in enumerate(self.loops) if loop.lineno <= row <= (loop.end_lineno or loop.lineno)]
         return around[-1] if around else None
 
+    def like(self, loop: Loop, number: int) -> int | None:
+        """Which one a loop of another program is, where it is the one of that number: by its head, else by its number."""
+        heads = [_head(item) for item in self.loops]
+        head = _head(loop)
+        if number < len(heads) and heads[number] == head:
+            return number
+        if heads.count(head) == 1:
+            return heads.index(head)
+        return number if number < len(heads) else None
 
-def span_of(text: str, function: str) -> tuple[int, int]:
-    """First and last row of a function, or of the whole program."""
-    found = named(ast.parse(text), function) if function else None
-    return rows(found) if found else (1, text.count("\n") + 1)
+
+def _loops(node: ast.AST) -> Iterator[Loop]:
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            if isinstance(child, (ast.For, ast.AsyncFor, ast.While)):
+                yield child
+            yield from _loops(child)
+
+
+def _head(loop: Loop) -> str:
+    return ast.unparse(loop.test) if isinstance(loop, ast.While) else f"{ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
+
+
+# -- what a row reads --------------------------------------------------------------------------------------------------
+
+
+def read_at(text: str, row: int) -> tuple[str, ...]:
+    """Names that the statement at a row reads or stores into, attributes by their path: ``losses``, ``self.losses``. Of a compound one its head."""
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt) and node.lineno <= row <= (node.end_lineno or node.lineno)]
+    if not found:
+        return ()
+    innermost = max(found, key=lambda node: (node.lineno, -(node.end_lineno or node.lineno)))
+    heads = [child for child in ast.iter_child_nodes(innermost) if not isinstance(child, (ast.stmt, ast.ExceptHandler))]
+    names = (_dotted(node) for head in heads for node in ast.walk(head))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (base := _dotted(node.value)):
+        return f"{base}.{node.attr}"
+    return ""
+
+
+def stood_in(names: Iterable[str], state: Any) -> str:
+    """The first of the names that stands for an object of which nothing is known but that it was used; empty where there is none."""
+    specs = state.get("specs", {}) if isinstance(state, dict) else {}
+    return next((name for name in names if (spec := specs.get(name, {})).get("kind") == "object" and not spec.get("config")), "")

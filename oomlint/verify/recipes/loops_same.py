@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.criteria import close, close_text, first_difference, same
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     Answer = Mapping[str, Any]  # of loops:measure
 
@@ -26,12 +26,26 @@ class Behaviour:
 
 
 _GRAPH: Final = re.compile(r", (?:grad_fn=<\w+>|requires_grad=True)")
+_EMPTY: Final = re.compile(r"\((?:\w+ )*of 0\)$")
+_DRAWS: Final = "the state of the random generators was not compared: each pass over a loader draws from them"
 _TIMES: Final = "numbers in the printed text were not compared: they differ between two runs of the same program"
 
 
-def compare(first: Answer, second: Answer, after: Answer) -> Behaviour:
-    """Compare a run of the program after with one before; two runs before say what repeats at all."""
+def compare(first: Answer, second: Answer, after: Answer, *, emptied: Collection[str] = (), draws: bool = True) -> Behaviour:
+    """Compare a run of the program after with one before; two runs before say what repeats at all.
+
+    ``emptied``: names of what a fix may leave empty, without quotes. ``draws``: whether as many random numbers have to be drawn.
+    """
     old, again, new = (parts(item) for item in (first, second, after))
+    empty = [name for name, line in new.items() if name.strip("`") in emptied and _EMPTY.search(line) and line != old.get(name)]
+    old, again, new = ({name: line for name, line in item.items() if name not in empty} for item in (old, again, new))
+    notes = tuple(f"`{name.strip('`')}` is emptied on purpose: it was not compared" for name in empty)
+    found = _compared(first, second, after, (old, again, new), draws=draws)
+    return replace(found, left_out=(*notes, *found.left_out))
+
+
+def _compared(first: Answer, second: Answer, after: Answer, found: tuple[dict[str, str], ...], *, draws: bool) -> Behaviour:
+    old, again, new = found
     shared = [name for name in old if name in new or not _is_local(name)]
     shared += [name for name in new if name not in old and not _is_local(name)]
     one, two, three = ([item.get(name, f"{name}: nothing") for name in shared] for item in (old, again, new))
@@ -39,14 +53,16 @@ def compare(first: Answer, second: Answer, after: Answer) -> Behaviour:
     if result.same is None:
         return Behaviour(None, result.words)
     tail = same([str(first.get("generators"))], [str(second.get("generators"))], [str(after.get("generators"))], "the state of the random generators")
-    if tail.same is None:
+    if tail.same is None and draws:
         return Behaviour(None, tail.words)
     printed, reprinted, text = (_text(item) for item in (first, second, after))
     repeats = _said(first) == _said(second) or printed == reprinted
     if not repeats and not close_text(printed, reprinted, tolerance=math.inf):
         return Behaviour(None, "the printed text differs between two runs of the same program")
     left_out = () if repeats else (_TIMES,)
-    if not tail.same:
+    if not tail.same and not draws:
+        left_out += (_DRAWS,)
+    elif not tail.same:
         return Behaviour(same=False, words="the random generators end in another state", left_out=left_out)
     spoken = _said(first) == _said(after) or (printed == text if repeats else close_text(printed, text, tolerance=math.inf))
     if result.same and spoken:
@@ -64,7 +80,7 @@ def parts(answer: Answer) -> dict[str, str]:
 
 def _is_local(name: str) -> bool:
     """Whether a part is a variable of the function: a fix may do without it, or need another."""
-    return name.startswith("`") and name != "`self`"
+    return name.startswith("`")
 
 
 def _said(answer: Answer) -> str:

@@ -23,6 +23,7 @@ class Kind(Enum):
     LEVEL = auto()  # how many there are after each step
     EACH = auto()  # what one step takes; it counts where it is not 0
     SLOPE = auto()  # what one step takes; it counts where a step takes more than the one before
+    REST = auto()  # differences from step to step; it counts what is there at the end of a step, against a program that frees it
 
 
 class Ask(Enum):
@@ -54,6 +55,7 @@ class Plan:
     epochs: int = 1
     workers: int = 0
     simulated: bool = False  # with a pretended accelerator
+    against: bool = False  # where there is no fix: compare with a run in which each backward pass frees its graph
 
     @property
     def warm_up(self) -> int | None:
@@ -66,6 +68,9 @@ _STORAGES: Final = Signal("storages", "live tensors", "storages")
 _BYTES: Final = Signal("storage_bytes", "bytes of tensors", "bytes")
 _OBJECTS: Final = Signal("python_bytes", "bytes of Python objects", "bytes", limit=BENIGN)
 _DEVICE: Final = Signal("device_bytes", "bytes on the device", "bytes")
+
+_OBJECT: Final = 512  # bytes: a tensor takes as much beside its storage, an array less
+_PART: Final = 0.9  # of what was kept: a part is less than that
 
 _STARTED: Final = Signal("processes", "worker processes started", "processes", Kind.LEVEL)
 
@@ -89,9 +94,10 @@ PLANS: Final[Mapping[str, Plan]] = {
     "OOM206": Plan((_STORAGES, _OBJECTS, *_also(_BYTES, _NODES)), steps=2, epochs=9),
     "OOM207": Plan((Signal("descriptors", "open descriptors", "descriptors", Kind.LEVEL), *_also(_STORAGES, _BYTES)), workers=2),
     "OOM208": Plan(
-        (Signal("storage_bytes", "bytes of tensors", "bytes", ask=Ask.EASE), Signal("python_bytes", "bytes of arrays", "bytes", ask=Ask.EASE, limit=BENIGN))
+        (Signal("storage_bytes", "bytes of tensors", "bytes", ask=Ask.EASE), Signal("python_bytes", "bytes of arrays", "bytes", ask=Ask.EASE, limit=_OBJECT))
     ),
     "OOM209": Plan((Signal("copied_bytes", "copied bytes", "bytes", Kind.SLOPE),)),
+    "OOM210": Plan((Signal("storage_bytes", "bytes of tensors after a step", "bytes", Kind.REST),), against=True),
     "OOM211": _HELD,
     "OOM212": _KEPT,
     "OOM213": _KEPT,
@@ -127,6 +133,9 @@ def read(plan: Plan, signal: Signal, before: Answer, after: Answer | None) -> Gr
             return growth(signal.name, signal.unit, differences(old), differences(new) if after is not None else None, limit=signal.limit)
         case Kind.EACH:
             return Growth(signal.name, signal.unit, rate(old), rate(new) if after is not None else None, signal.limit)
+        case Kind.REST:
+            freed = rate(list(accumulate(new)))
+            return Growth(signal.name, signal.unit, rate(list(accumulate(old))), freed, freed.a_step) if after is not None else None
         case Kind.SLOPE:
             return Growth(signal.name, signal.unit, slope(old), slope(new) if new else (Rate(0.0, enough=True) if after is not None else None), signal.limit)
 
@@ -147,7 +156,9 @@ class Seen:
     @property
     def mended(self) -> bool:
         """Whether the fix did with it what it should."""
-        return self.growth.eased if self.signal.ask is Ask.EASE else self.growth.ended
+        if self.signal.ask is Ask.EASE and self.growth.after is not None:
+            return self.growth.eased and self.growth.after.a_step <= _PART * self.growth.before.a_step
+        return self.growth.ended
 
     @property
     def worse(self) -> bool:
@@ -164,6 +175,8 @@ class Seen:
         match signal.kind:
             case Kind.EACH:
                 return f"a step saves {value} for backward{f' before, {then} after' if then else ''}"
+            case Kind.REST:
+                return f"a step leaves {value} of tensors{f' before, {then} after' if then else ''}"
             case Kind.SLOPE:
                 text = f"each step copies {value} more than the one before it" if before.a_step > 0 else "no step copies more than the one before it"
                 return text if after is None else f"{text}; after the fix {f'{then} more' if after.a_step > 0 else 'no more'}"
@@ -183,7 +196,8 @@ def reading(item: Seen, under: str) -> Reading:
     """For the report."""
     unit = item.signal.unit
     after = item.growth.after
-    return Reading(f"{item.growth.name} a {item.per}", unit, (item.growth.before.a_step,), () if after is None else (after.a_step,), under)
+    name = item.growth.name if item.signal.kind is Kind.REST else f"{item.growth.name} a {item.per}"
+    return Reading(name, unit, (item.growth.before.a_step,), () if after is None else (after.a_step,), under)
 
 
 def timeline(plan: Plan, item: Seen, before: Answer, after: Answer | None) -> Timeline:
@@ -194,5 +208,5 @@ def timeline(plan: Plan, item: Seen, before: Answer, after: Answer | None) -> Ti
 
 
 def _curve(signal: Signal, values: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    heights = accumulate(values) if signal.kind is Kind.DELTA else values
+    heights = accumulate(values) if signal.kind in {Kind.DELTA, Kind.REST} else values
     return tuple((float(step), float(height)) for step, height in enumerate(heights, 1))

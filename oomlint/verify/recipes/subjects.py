@@ -246,6 +246,13 @@ def witness(bench: Bench, subject: Subject | None, *, at_row: bool) -> Place | N
     return next((place for place in finding.related if place.path == subject.path and _inside(bench, place, subject)), None)
 
 
+def concerns(bench: Bench, subject: Subject | None) -> bool:
+    """Whether a fix, or a finding without one, touches the class itself."""
+    finding = bench.case.finding
+    places = [edit.place for edit in finding.fix.edits] if bench.case.mended and finding.fix else [finding.place, *finding.related]
+    return subject is None or any(place.path == subject.path and _inside(bench, place, subject) for place in places)
+
+
 def _inside(bench: Bench, place: Place, subject: Subject) -> bool:
     return any(scope.is_class and scope.qualname == subject.name for _, scope in _around(bench, place))
 

@@ -1,0 +1,89 @@
+"""Loaders of a program that is run with stand-ins: as many workers as the measurement wants, and batches where the dataset is stood in for."""
+
+from __future__ import annotations
+
+import inspect
+import multiprocessing.process
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.child import stubs, values_late, values_things
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from oomlint.verify.child.loops_patch import Counts
+    from oomlint.verify.child.values import Book
+
+LOADING: Final = frozenset("prefetch_factor persistent_workers multiprocessing_context timeout".split())  # of no use without workers
+LARGE: Final = 64  # samples in a batch; a program may well depend on the size that it asks for, but larger ones take too long
+
+
+def put_loaders(put: Callable[[Any, str, Any], None], book: Book, counts: Counts) -> None:
+    """Replace what makes and starts loaders; all are counted."""
+    from torch.utils.data import DataLoader  # noqa: PLC0415 -- beside its use
+
+    make, go, start, signature = DataLoader.__init__, DataLoader.__iter__, multiprocessing.process.BaseProcess.start, inspect.signature(DataLoader.__init__)
+
+    def init(self: Any, *args: Any, **options: Any) -> None:
+        if isinstance(self, values_things.Loader):  # of our own making
+            make(self, *args, **options)
+            return
+        given = {name: values_late.settled(value) for name, value in signature.bind(self, *args, **options).arguments.items() if name != "self"}
+        given.update(given.pop("kwargs", {}))
+        counts.loaders += 1
+        asked = given.get("num_workers", 0)
+        workers = min(asked, book.workers) if isinstance(asked, int) else book.workers
+        counts.capped |= workers != asked
+        given["num_workers"] = workers
+        if not workers:
+            given = {name: value for name, value in given.items() if name not in LOADING}
+        path = _path(given.get("dataset"))
+        if path:
+            given = _stood_in(self, book, path, given)
+        make(self, **given)
+
+    def iterate(self: Any) -> Any:
+        counts.iterators += 1
+        about = self.__dict__.get("_unsettled")
+        return go(self) if about is None else _unsettled(*about)
+
+    def begin(self: Any) -> None:
+        counts.processes += 1
+        start(self)
+
+    put(DataLoader, "__init__", init)
+    put(DataLoader, "__iter__", iterate)
+    put(multiprocessing.process.BaseProcess, "start", begin)
+
+
+def _path(dataset: Any) -> str:
+    """Under what path the book knows a dataset that is stood in for; empty for one of the program's own."""
+    if isinstance(dataset, values_late.Late):
+        return values_late.about(dataset)[1]
+    if isinstance(dataset, values_things.Thing):
+        return str(dataset.__dict__["_stand_in"][1])
+    return f"{dataset.__dict__['_name']}".replace("()", "") if isinstance(dataset, stubs.Stub) else ""
+
+
+def _stood_in(loader: Any, book: Book, path: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Arguments for a loader over synthesised samples. While nothing is known of its batches they take their structure from use."""
+    if path not in book.specs:
+        book.learn(path, {"kind": "object"})
+    size = given.get("batch_size", 1)
+    if type(size) is int and 1 <= size <= LARGE and not given.get("batch_sampler"):
+        book.batch = size
+    tree = book.tree(f"{path}[*]")
+    if tree is None:
+        loader.__dict__["_unsettled"] = (book, path)
+        tree = {"kind": "tensor", "path": path, "shape": [], "dtype": "float32"}
+    samples = values_things.Samples(tree, book.batch * book.steps)
+    samples.told = book, path
+    kept = {name: given[name] for name in ("num_workers", "drop_last", *LOADING) if isinstance(given.get(name), (bool, int, float, str))}
+    shuffle = given.get("shuffle") is True and "sampler" not in given
+    return {**kept, "dataset": samples, "batch_size": book.batch, "shuffle": shuffle, "collate_fn": values_things.Collate(tree)}
+
+
+def _unsettled(book: Book, path: str) -> Iterator[Any]:
+    book.batches.add(f"{path}[*]")
+    for _ in range(book.steps):
+        yield book.make(f"{path}[*]", "batch")
