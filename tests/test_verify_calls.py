@@ -263,3 +263,33 @@ def test_strings_copied_by_forked_workers(verify: Callable[..., Verdict]) -> Non
         "OOM110",
     )
     assert verdict.outcome is Outcome.SHOWN, verdict.reason
+
+
+@needs_torch
+@pytest.mark.parametrize("option", ["dataloader_persistent_workers=True", "dataloader_prefetch_factor=4", "dataloader_multiprocessing_context='spawn'"])
+def test_training_arguments(verify: Callable[..., Verdict], option: str) -> None:
+    text = f"""
+        from transformers import TrainingArguments
+
+        args = TrainingArguments(output_dir="out", {option})
+    """
+    assert verify(text, "OOM140").outcome is Outcome.CONFIRMED
+
+
+@needs_torch
+def test_arguments_of_an_own_class_may_have_other_defaults(verify: Callable[..., Verdict]) -> None:
+    verdict = verify(
+        """
+        from dataclasses import dataclass
+
+        from transformers import TrainingArguments
+
+        @dataclass
+        class Arguments(TrainingArguments):
+            rank: int = 8
+
+        args = Arguments(output_dir="out", dataloader_persistent_workers=True)
+        """,
+        "OOM140",
+    )
+    assert verdict.outcome is (Outcome.INCONCLUSIVE if importlib.util.find_spec("transformers") is None else Outcome.CONFIRMED)

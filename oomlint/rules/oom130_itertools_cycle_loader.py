@@ -78,7 +78,8 @@ class ItertoolsCycleLoader(Rule):
     ## Fix safety
 
     Unsafe, because it does what was meant: from the second epoch on the batches differ. The generator passes over the loader again and again
-    and keeps nothing. It ends at once over an empty loader, as `itertools.cycle` does. `itertools.tee` gets no fix.
+    and keeps nothing. It ends at once over an empty loader, as `itertools.cycle` does. `itertools.tee` gets no fix, nor does a `zip` or an
+    `enumerate`, which can be passed over only once.
 
     ## References
 
@@ -113,5 +114,7 @@ class ItertoolsCycleLoader(Rule):
             )
             message = f"`itertools.{written}` over `{like.name}` {keeps}: memory grows by one epoch"
             confidence = Confidence.HIGH if like.known else Confidence.MEDIUM
-            fix = endless(module, call) if written == "cycle" else None
+            # A zip or an enumeration is over after one pass: the generator would begin again with nothing.
+            again = isinstance(argument, cst.Call) and last_name(argument.func) in {"zip", "enumerate"}
+            fix = endless(module, call) if written == "cycle" and not again else None
             yield self.finding(module.place(call), message, confidence=confidence, fix=fix)

@@ -62,7 +62,8 @@ class Rate:
 def rate(deltas: Sequence[float], warm_up: int = WARM_UP) -> Rate:
     """Growth a step once the first steps are over.
 
-    Something that is kept every few steps has a median of 0. It is growth as well where it comes three times or more and nothing ever goes.
+    Something that is kept every few steps has a median of 0. It is growth as well where it comes three times or more and nothing ever goes. What goes again,
+    as where two steps take turns or a list is emptied now and then, is none.
     """
     settled = list(deltas[warm_up:])
     if len(settled) < LEAST:
@@ -71,6 +72,8 @@ def rate(deltas: Sequence[float], warm_up: int = WARM_UP) -> Rate:
     times = sum(1 for item in settled if item > 0)
     if middle <= 0 and min(settled) >= 0 and times >= OFTEN:
         return Rate(sum(settled) / len(settled), enough=True, spread=True)
+    if middle > 0 and 2 * (sum(settled) - min(settled)) < middle * (len(settled) - 1):  # all but one: at the end of a pass the workers go
+        return Rate(0.0, enough=True)
     return Rate(middle, enough=True, hints=middle <= 0 and times >= OFTEN - 1 and sum(settled) > 0)
 
 

@@ -75,10 +75,17 @@ def _taken(result: Any, watch: _Watch) -> dict[str, Any]:
     if not isinstance(result, Iterator):
         gc.collect()
         return {"alive": [len(watch.alive)], "epochs": [], "most": watch.most, "value": result if isinstance(result, (int, float)) else type(result).__name__}
-    alive, epochs = [], []
+    alive, epochs, samples = [], [], []
     for _ in range(EPOCHS):
-        epoch = digests.digest([digests.digest(batch) for batch in itertools.islice(result, BATCHES)])
+        batches = list(map(_seen, itertools.islice(result, BATCHES)))
         gc.collect()
-        epochs.append(epoch)
+        epochs.append(digests.digest([batch for batch, _ in batches]))
+        samples.append(sorted(sample for _, several in batches for sample in several))
         alive.append(len(watch.alive))
-    return {"alive": alive, "epochs": epochs, "most": watch.most, "value": type(result).__name__}
+    return {"alive": alive, "epochs": epochs, "samples": samples, "most": watch.most, "value": type(result).__name__}
+
+
+def _seen(batch: Any) -> tuple[str, list[str]]:
+    """What stands for a batch, and for each of its samples, once it is let go of."""
+    rows = batch if hasattr(batch, "shape") else batch[0] if isinstance(batch, (list, tuple)) and batch else []
+    return digests.digest(batch), [digests.digest(row) for row in rows]

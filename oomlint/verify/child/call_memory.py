@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BATCH: Final = 64
 _TEXT: Final = "x" * 92  # strings of a length that paths and sentences have
 _ROW: Final = 1024  # float32 values of one array in a list
-_COLUMNS: Final = 64
+_COLUMNS: Final = 256
 
 
 class Held:
@@ -54,8 +54,8 @@ class Shuffled:
     def __iter__(self) -> Iterator[int]:
         order = self.orders[self.epoch]
         self.epoch += 1
-        for index in range(self.length):
-            yield int(order[index])
+        for start in range(0, self.length, BATCH):
+            yield from order[start : start + BATCH].tolist()
 
 
 def collate(samples: list[float]) -> Any:
@@ -145,9 +145,7 @@ def measure(kind: str, size: int, workers: int, method: str | None, path: str = 
     context: dict[str, Any] = {"multiprocessing_context": method} if workers and method else {}
     dataset: Any = Held(held, length)
     # Workers that are kept are started once: to start them is most of the time under spawn.
-    loader: Any = data.DataLoader(
-        dataset, BATCH, sampler=Shuffled(length), num_workers=workers, persistent_workers=workers > 0, collate_fn=collate, **context
-    )
+    loader: Any = data.DataLoader(dataset, BATCH, sampler=Shuffled(length), num_workers=workers, persistent_workers=workers > 0, collate_fn=collate, **context)
     size = _size(held)
     del held
     gc.collect()

@@ -63,6 +63,8 @@ def evaluated(module: ModuleType, plan: Mapping[str, Any], own: str, known: dict
 
 
 class Bench:
+    """A cut-out call, and the program that its names are of."""
+
     def __init__(self, module: ModuleType, plan: Mapping[str, Any], own: str, counts: list[int]) -> None:
         self.module = module
         self.plan = plan

@@ -54,7 +54,7 @@ def _still_runs(bench: Bench, judged: Judged) -> Judged:
     """The memory was measured on stand-in data: the user's own call has to work without workers as well, or nothing is gained."""
     finding = bench.case.finding
     for target in targets(bench, (finding.place,)):
-        known = domain(bench, target)
+        known = domain(target)
         values = replace(known, values=[{text: value if isinstance(value, dict) else 0 for text, value in row.items()} for row in known.values[:1]])
         after, failure = _measured(bench, Part.AFTER, target, values, [None], 0)
         runs = [run for run in after["runs"] if run["reached"] and run.get("settings", {}).get("num_workers", 0) == 0] if after else []
@@ -62,9 +62,9 @@ def _still_runs(bench: Bench, judged: Judged) -> Judged:
         if not runs:
             return Judged(Outcome.INCONCLUSIVE, f"the loader's call could not be run without workers{f': {failure}' if failure else ''}", judged.readings)
         if failed and ((failed["type"] in {"ValueError", "AssertionError"} and "worker" in failed["message"]) or "timeout" in failed["message"]):
-            return Judged(Outcome.REGRESSED, f"without workers the call fails: `{failed['type']}: {failed['message'][:140]}`", judged.readings)
+            return Judged(Outcome.REGRESSED, f"without workers the call fails: {calls_judge.cause(failed)}", judged.readings)
         if failed:
-            return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: `{failed['type']}: {failed['message'][:140]}`", judged.readings)
+            return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {calls_judge.cause(failed)}", judged.readings)
     return judged
 
 
@@ -72,7 +72,7 @@ def _one(bench: Bench, target: Target) -> Judged:
     """One loader, before and after."""
     code = bench.case.code
     least = 1 if code in {"OOM105", _PICKLED} else 0
-    values = domain(bench, target, *filter(None, [OWN.get(code)]), least=least)
+    values = domain(target, *filter(None, [OWN.get(code)]), least=least)
     methods: list[str | None] = ["fork", "spawn"] if code == _PICKLED else [None]
     before, failure = _measured(bench, Part.BEFORE, target, values, methods, least)
     if before is None:

@@ -18,6 +18,7 @@ OWN: Final = {
     "OOM104": "multiprocessing_context",
     "OOM105": "prefetch_factor",
 }
+_LONGEST: Final = 180  # characters of a message
 _UNTRIED: Final = "the value that the finding speaks of could not be brought about in the cut-out call"
 _GRAVE: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.CONFIRMED, Outcome.SHOWN, Outcome.NO_EFFECT, Outcome.NOT_SHOWN)
 
@@ -202,8 +203,12 @@ def _few(items: Sequence[str]) -> list[str]:
 
 
 def _error(run: Run) -> str:
-    error = run.get("error") or {"type": "nothing", "message": ""}
-    message = error["message"][:140]
+    return cause(run.get("error") or {"type": "nothing", "message": ""})
+
+
+def cause(error: Mapping[str, str]) -> str:
+    """An exception in words."""
+    message = error["message"] if len(error["message"]) <= _LONGEST else f"{error['message'][:_LONGEST]}..."
     return f"`{error['type']}: {message}`" if message else f"`{error['type']}`"
 
 
@@ -211,7 +216,13 @@ def _reading(code: str, before: Sequence[Run], after: Sequence[Run] | None) -> R
     del code
     old = [float(bool(run.get("error"))) for run in before if run["reached"]]
     new = [float(bool(run.get("error"))) for run in after or () if run["reached"]]
-    return Reading("calls that fail", "calls", (sum(old),), (sum(new),) if after is not None else (), f"{len(old)} configurations, two epochs each")
+    return Reading(
+        "calls that fail",
+        "calls",
+        (sum(old),),
+        (sum(new),) if after is not None else (),
+        f"{len(old)} configuration{'' if len(old) == 1 else 's'}, two epochs each",
+    )
 
 
 # -- what workers cannot be sent -----------------------------------------------------------------------------------------
@@ -235,20 +246,20 @@ def unpicklable(before: Sequence[Run], after: Sequence[Run] | None, shown: bool)
         if failing is not None and not failing.get("built", True):
             return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {_error(failing)}", tuple(readings))
         return Judged(Outcome.INCONCLUSIVE, "what cannot be sent is in the dataset, which is stood in for here", tuple(readings))
-    cause = f"{stuck[0]['error']['type']}: {stuck[0]['error']['message'][:120]}"
+    said = cause(stuck[0]["error"])
     spawned = [run for run in started if run.get("method") in {"spawn", "forkserver"}]
     if after is None:
         failed = next((run for run in spawned if run.get("error")), None)
         if failed is None and not any(run.get("replaced") for run in spawned):
             return Judged(Outcome.NOT_SHOWN, "the workers start although a function of the loader cannot be pickled", tuple(readings))
-        return Judged(Outcome.SHOWN if shown else Outcome.INCONCLUSIVE, f"`{cause}` when the workers are started", tuple(readings))
-    return _sent(before, after, later, cause, tuple(readings))
+        return Judged(Outcome.SHOWN if shown else Outcome.INCONCLUSIVE, f"{said} when the workers are started", tuple(readings))
+    return _sent(before, after, later, said, tuple(readings))
 
 
-def _sent(before: Sequence[Run], after: Sequence[Run], later: Sequence[Mapping[str, Any]], cause: str, readings: tuple[Reading, ...]) -> Judged:
+def _sent(before: Sequence[Run], after: Sequence[Run], later: Sequence[Mapping[str, Any]], said: str, readings: tuple[Reading, ...]) -> Judged:
     stuck = next((item for item in later if item["error"]), None)
     if stuck is not None:
-        return Judged(Outcome.INCONCLUSIVE, f"a function still cannot be pickled after: `{stuck['error']['message'][:120]}`", readings)
+        return Judged(Outcome.INCONCLUSIVE, f"a function still cannot be pickled after: {cause(stuck['error'])}", readings)
     replaced = False
     reference: dict[str, Any] = {}
     for old, new in pairs(before, after):
@@ -268,4 +279,4 @@ def _sent(before: Sequence[Run], after: Sequence[Run], later: Sequence[Mapping[s
     if replaced and codes[0] != codes[1]:
         return Judged(Outcome.INCONCLUSIVE, "the function can be sent to workers after the fix; whether it does the same needs the real samples", readings)
     same = "it is the same code, which needs the real samples to run" if replaced else "the batches of two epochs are the same"
-    return Judged(Outcome.CONFIRMED, f"`{cause}` when workers are spawned before, none after; {same}", readings)
+    return Judged(Outcome.CONFIRMED, f"{said} when workers are spawned before, none after; {same}", readings)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.case import Outcome, Part, Reading
 from oomlint.verify.criteria import human
-from oomlint.verify.recipes.calls_judge import Judged
+from oomlint.verify.recipes.calls_judge import Judged, cause
 from oomlint.verify.recipes.calls_slice import counterpart, sites
 from oomlint.verify.recipes.calls_values import program
 
@@ -32,7 +32,7 @@ def judge(bench: Bench) -> Judged:
     if before is None:
         return Judged(Outcome.INCONCLUSIVE, failure, (), _SAID)
     if before["error"]:
-        return Judged(Outcome.INCONCLUSIVE, f"the expression cannot be run alone: {before['error']['type']}: {before['error']['message'][:100]}", (), _SAID)
+        return Judged(Outcome.INCONCLUSIVE, f"the expression cannot be run alone: {cause(before['error'])}", (), _SAID)
     if not bench.case.mended:
         kept = max(before["most"], *before["alive"])
         reading = Reading("batches alive at once", "batches", (float(kept),), (), f"an epoch of {EPOCH}")
@@ -40,8 +40,8 @@ def judge(bench: Bench) -> Judged:
         return Judged(Outcome.SHOWN if kept >= EPOCH else Outcome.NOT_SHOWN, words, (reading,), _SAID)
     after, failure = _measured(bench, Part.AFTER, found[1])
     if after is None or after["error"]:
-        cause = failure if after is None else f"{after['error']['type']}: {after['error']['message'][:100]}"
-        return Judged(Outcome.REGRESSED if after is not None else Outcome.INCONCLUSIVE, f"after the fix: {cause}", (), _SAID)
+        said = failure if after is None else cause(after["error"])
+        return Judged(Outcome.REGRESSED if after is not None else Outcome.INCONCLUSIVE, f"after the fix: {said}", (), _SAID)
     return _endless(before, after) if before["epochs"] else _whole(before, after)
 
 
@@ -54,6 +54,10 @@ def _endless(before: dict[str, Any], after: dict[str, Any]) -> Judged:
     )
     if not after["epochs"] or before["epochs"][0] != after["epochs"][0]:
         return Judged(Outcome.REGRESSED, "the first epoch is another one after the fix", readings, _SAID)
+    odd = next((number for number, pair in enumerate(zip(before["samples"], after["samples"], strict=True), 1) if pair[0] != pair[1]), None)
+    if odd is not None:
+        said = "nothing comes any more" if not after["samples"][odd - 1] else "other samples come"
+        return Judged(Outcome.REGRESSED, f"after the fix {said} in epoch {odd}", readings, _SAID)
     if min(old) < EPOCH:
         return Judged(Outcome.NO_EFFECT, f"at most {max(old)} batches are kept before the fix", readings, _SAID)
     if max(new) > _HELD or new[-1] > new[-2]:

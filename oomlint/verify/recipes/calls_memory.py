@@ -11,12 +11,13 @@ from oomlint.memory.content import Kind
 from oomlint.memory.copies import cases
 from oomlint.verify.case import Outcome, Part, Reading
 from oomlint.verify.criteria import human, worker_memory
-from oomlint.verify.recipes.calls_judge import Judged
+from oomlint.verify.recipes.calls_judge import Judged, cause
 from oomlint.verify.recipes.calls_values import WORKERS, program
 
 if TYPE_CHECKING:
     from oomlint.memory.copies import Case
     from oomlint.verify.bench import Bench
+    from oomlint.verify.criteria import Saving
 
 CODES: Final = frozenset({"OOM110", "OOM112", "OOM113", "OOM114"})
 SIZE: Final = 8 * 2**20  # bytes of stand-in data; 2 MiB would still be told from noise
@@ -24,6 +25,7 @@ _SECONDS: Final = 60.0
 _MEMORY: Final = 4096 * 2**20  # bytes: spawned workers import torch
 _SAMPLES: Final = 8192  # of an empty dataset
 _MANY: Final = 400  # tensors: forkserver refuses about 250
+_CLEAR: Final = 3  # times the threshold: no spread of repeated measurements reaches that far
 _DESCRIPTORS: Final = 1024
 _DRAWS: Final = re.compile(r"\brandom\b|\brand\w*\(|\bnp\.random|\brng\b|shuffle\(|\bchoice\(|augment|RandomCrop|transform", re.IGNORECASE)
 _KINDS: Final = {
@@ -162,26 +164,32 @@ def _copies(bench: Bench, case: Case, kind: str) -> Judged:
 
 
 def _compared(bench: Bench, old: _Asked, new: _Asked, readings: list[Reading], *, ordered: bool = True) -> Judged:
-    repeat = bench.options.repeat if old.method == "fork" else 1
-    before, failure = _measured(bench, Part.BEFORE, old, repeat)
+    before, failure = _measured(bench, Part.BEFORE, old, 1)
     if not before:
         return Judged(Outcome.INCONCLUSIVE, failure)
+    more = bench.options.repeat - 1 if old.method == "fork" else 0
     failed = next((item["error"] for item in before if item["error"]), None)
     if failed:
-        return Judged(Outcome.INCONCLUSIVE, f"stand-in data of this kind cannot be sent: {failed['type']}: {failed['message'][:100]}")
+        return Judged(Outcome.INCONCLUSIVE, f"stand-in data of this kind cannot be sent: {cause(failed)}")
     under = f"{old.workers} workers, {old.method}, over {human(before[0]['size'])} of {old.kind}"
     added = [item["added"] for item in before]
     if not bench.case.mended:
+        if more and not _plain_to_see(worker_memory(added, [0.0], before[0]["size"], WORKERS)):
+            added += [item["added"] for item in _measured(bench, Part.BEFORE, old, more)[0]]
         saving = worker_memory(added, [0.0], before[0]["size"], WORKERS)
         readings.append(Reading("copied by the workers", "bytes", tuple(added), (), under))
         outcome = Outcome.SHOWN if saving.enough else Outcome.NOT_SHOWN
         return Judged(outcome, f"{old.workers} workers copy {human(saving.before)} of {human(before[0]['size'])} of {old.kind} under {old.method}")
-    after, failure = _measured(bench, Part.AFTER, new, repeat)
+    after, failure = _measured(bench, Part.AFTER, new, 1)
     if not after:
         return Judged(Outcome.INCONCLUSIVE, f"after the fix: {failure}")
+    if more and not after[0]["error"] and not _plain_to_see(worker_memory(added, [after[0]["added"]], before[0]["size"], WORKERS)):
+        before += _measured(bench, Part.BEFORE, old, more)[0]
+        after += _measured(bench, Part.AFTER, new, more)[0]
+        added = [item["added"] for item in before]
     failed = next((item["error"] for item in after if item["error"]), None)
     if failed:
-        return Judged(Outcome.REGRESSED, f"the loader worked before and fails after: {failed['type']}: {failed['message'][:100]}")
+        return Judged(Outcome.REGRESSED, f"the loader worked before and fails after: {cause(failed)}")
     later = [item["added"] for item in after]
     readings.append(Reading("copied by the workers", "bytes", tuple(added), tuple(later), under))
     saving = worker_memory(added, later, before[0]["size"], WORKERS)
@@ -193,6 +201,11 @@ def _compared(bench: Bench, old: _Asked, new: _Asked, readings: list[Reading], *
     if saving.more:
         return Judged(Outcome.REGRESSED, f"{words}: more than before")
     return Judged(Outcome.NO_EFFECT, words)
+
+
+def _plain_to_see(saving: Saving) -> bool:
+    """Whether one measurement will do: far more than noise, or far less."""
+    return abs(saving.saved) >= _CLEAR * saving.needed or abs(saving.saved) <= saving.needed / _CLEAR
 
 
 def _wrapped(bench: Bench) -> tuple[str, str] | None:
@@ -223,7 +236,7 @@ def _descriptors(bench: Bench, case: Case) -> Judged:
     if not before:
         return Judged(Outcome.INCONCLUSIVE, failure, (), said)
     error = before[0]["error"]
-    words = f"`{error['type']}: {error['message'][:100]}`" if error else ""
+    words = cause(error) if error else ""
     reading = Reading("loaders that cannot start", "loaders", (float(bool(error)),), (), f"1 worker, {method}")
     if not bench.case.mended:
         if error:
@@ -239,7 +252,7 @@ def _descriptors(bench: Bench, case: Case) -> Judged:
     reading = Reading("loaders that cannot start", "loaders", reading.before, (float(bool(later)),), reading.under)
     if later:
         outcome = Outcome.INCONCLUSIVE if error else Outcome.REGRESSED
-        return Judged(outcome, f"the loader fails after the fix: {later['type']}: {later['message'][:100]}", (reading,), said)
+        return Judged(outcome, f"the loader fails after the fix: {cause(later)}", (reading,), said)
     plain = [_measured(bench, part, _Asked("tensors", 0, method, *extra), 1)[0] for part, extra in ((Part.BEFORE, ("", "")), (Part.AFTER, found))]
     if not all(plain) or plain[0][0]["batches"] != plain[1][0]["batches"]:
         return Judged(Outcome.REGRESSED, "the batches differ between before and after", (reading,), said)

@@ -1,9 +1,10 @@
-"""Training arguments that ask for worker options without workers (OOM140): made by the real library, where the user's interpreter has it."""
+"""Training arguments that ask for worker options without workers (OOM140): made by the library, where it is installed."""
 
 from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.case import Outcome, Part
@@ -23,6 +24,14 @@ _SECONDS: Final = 60.0  # the library imports much
 _WORKERS: Final = "dataloader_num_workers"
 
 
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """What came of the configurations."""
+
+    runs: list[dict[str, Any]]
+    missing: str  # the library, where the call's own arguments stand in for its object
+
+
 def judge(bench: Bench) -> Judged:
     """Make the arguments and the loader that follows from them."""
     found = _OPTION.search(bench.case.finding.message)
@@ -40,16 +49,17 @@ def judge(bench: Bench) -> Judged:
     after = _measured(bench, Part.AFTER, site, own) if bench.case.mended else None
     if isinstance(after, str):
         return Judged(Outcome.INCONCLUSIVE, f"after the fix: {after}")
-    judged = calls_judge.exceptions(_CODES[own], before, after)
-    said = "the loader is made of the arguments as `Trainer.get_train_dataloader` does, over a stand-in dataset"
-    return Judged(judged.outcome, judged.reason, judged.readings, (said,))
+    judged = calls_judge.exceptions(_CODES[own], before.runs, after.runs if after else None)
+    said = "the loader is made of the arguments as `Trainer` makes it, over a stand-in dataset"
+    missing = ["`transformers` is not installed: the loader is made of the call's own arguments, as version 5.23 does"] if before.missing else []
+    return Judged(judged.outcome, judged.reason, judged.readings, (said, *missing))
 
 
 def _concerns(call: ast.Call) -> bool:
     return any(item.arg is None or item.arg.startswith("dataloader_") for item in call.keywords)
 
 
-def _measured(bench: Bench, part: Part, site: Site, own: str) -> list[dict[str, Any]] | str:
+def _measured(bench: Bench, part: Part, site: Site, own: str) -> _Ran | str:
     """The runs; else why there are none."""
     path = bench.case.finding.place.path
     tree = program(bench, part, path)
@@ -66,4 +76,6 @@ def _measured(bench: Bench, part: Part, site: Site, own: str) -> list[dict[str, 
     done = bench.run(part, "call_trainer:measure", arguments, seconds=_SECONDS)
     if not isinstance(done.answer, dict):
         return done.failure
-    return f"{done.answer['missing']} is not installed in this interpreter" if done.answer["missing"] else list(done.answer["runs"])
+    if done.answer["missing"] and not done.answer["stood_in"]:
+        return f"{done.answer['missing']} is not installed in this interpreter"
+    return _Ran(list(done.answer["runs"]), done.answer["missing"])

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Final
 from oomlint.memory.loaders import PARAMETERS, loaders_of
 from oomlint.model.questions import CPU_COUNTS
 from oomlint.model.values import Absent, Const, ExternalCall
+from oomlint.model.project import Project
+from oomlint.source import SourceError
 from oomlint.syntax.edits import is_cheap_path
-from oomlint.verify.recipes.calls_slice import Site, sites
+from oomlint.verify.case import Part
+from oomlint.verify.recipes.calls_slice import Site, counterpart, sites
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.model.values import Alternative, Frame
     from oomlint.verify.bench import Bench
-    from oomlint.verify.case import Part
 
 OPTIONS: Final = (*PARAMETERS[1:], "prefetch_factor", "persistent_workers", "pin_memory_device", "in_order")
 WORKERS: Final = 2
@@ -106,13 +108,30 @@ def _normal(text: str) -> str | None:
         return None
 
 
-def domain(bench: Bench, target: Target, *own: str, least: int = 0, processors: int = 0) -> Domain:
+def mended(bench: Bench, target: Target) -> Target | None:
+    """The same loader in the program after the fix: what its arguments are known to be may have changed with it."""
+    tree = program(bench, Part.AFTER, target.path)
+    here = counterpart(target.site, tree) if tree is not None else None
+    try:
+        module = Project(bench.folder(Part.AFTER), bench.settings, {}).module(bench.path(Part.AFTER, target.path))
+    except SourceError:
+        return None
+    if here is None:
+        return None
+    for loader in loaders_of(module.project).of(module):
+        site = site_of(module, loader)
+        if site is not None and (site.function, site.ordinal, ast.unparse(site.call)) == (here.function, here.ordinal, ast.unparse(here.call)):
+            return Target(loader, site, target.path)
+    return None
+
+
+def domain(target: Target, *own: str, least: int = 0, processors: int = 0) -> Domain:
     """What the arguments of a loader can be, for what the linter's model can follow. ``least`` is the lowest worker count that matters.
 
     With ``processors`` of the machine worker counts are what the program asks for; else two workers stand for any number.
     """
-    loaders = loaders_of(bench.project)
     loader = target.loader
+    loaders = loaders_of(loader.module.project)
     frames = [use.frame for use in loaders.uses(loader)] or [loaders.evaluator.calls.plain_frame(loader.module, loader.scope)]
     found: dict[str, list[object]] = {}
     said: list[str] = []

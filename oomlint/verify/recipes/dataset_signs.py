@@ -84,7 +84,7 @@ def item_reads(signs: Signs) -> None:
     sizes = [float(median(look["bytes_read"] or [0])) for look in looks]
     memories = [signs.runs.ask(part, "memory") for part in signs.parts]
     data = float(memories[0]["data"])
-    signs.quantity("bytes read for a sample", sizes, shown=falls(sizes) or sizes[0] >= max(LEAST, HALF * data), gone=falls(sizes))
+    signs.quantity("bytes read for a sample", sizes, shown=falls(sizes, PART) or sizes[0] >= max(LEAST, HALF * data), gone=falls(sizes, PART))
     peaks = [float(item["sample"]) for item in memories]
     signs.quantity("memory for a sample", peaks, shown=falls(peaks) or peaks[0] >= max(LEAST, HALF * max(data, LEAST)), gone=falls(peaks))
     calls = [float(median(look["reads"] or [0])) for look in looks]
@@ -109,9 +109,13 @@ def built(signs: Signs) -> None:
         shown = helds[0] >= max(LEAST, HALF * data)
     signs.quantity("memory held once it is built", helds, shown=shown or falls(helds), gone=falls(helds))
     peaks = [float(item["peak"]) for item in memories]
+    passing = code == "OOM305" and data > 0 and min(peaks[0], reads) >= max(LEAST, HALF * data)  # read as a whole, and only a part of it kept
     twice = peaks[0] >= TWICE * max(memories[0]["held"], LEAST)
     signs.quantity(
-        "most memory while it is built", peaks, shown=(twice and code in {"OOM401", "OOM403", "OOM404"}) or falls(peaks, PART), gone=falls(peaks, PART)
+        "most memory while it is built",
+        peaks,
+        shown=(twice and code in {"OOM401", "OOM403", "OOM404"}) or passing or falls(peaks, PART),
+        gone=falls(peaks, PART),
     )
     if code in {"OOM406", "OOM402"}:
         anonymous = [float(max(item["anonymous"], 0)) for item in memories]
@@ -159,11 +163,10 @@ def interrupted(signs: Signs) -> None:
 
 def exception_path(signs: Signs, answers: list[dict[str, Any]]) -> None:
     """The sign of :func:`interrupted`."""
-    counts = [float(max(item["ids"], item["descriptors"])) for item in answers]
-    signs.quantity(
-        "files left open by an exception that is kept", counts, unit="files", shown=counts[0] > 0, gone=len(counts) > 1 and counts[1] <= 0,
-        verb="handles that an exception in the middle leaves open, as long as it is kept",
-    )  # fmt: skip
+    counts = [float(item["ids"]) for item in answers]
+    name = "HDF5 identifiers left open by an exception that is kept"
+    words = "HDF5 identifiers that an exception in the middle leaves open, as long as it is kept"
+    signs.quantity(name, counts, unit="HDF5 identifiers", shown=counts[0] > 0, gone=falls(counts, 0, 1), verb=words)
 
 
 def caches(signs: Signs) -> None:

@@ -191,7 +191,7 @@ def _handles(runs: _Runs) -> list[Sign]:
     if answers[0]["raised"]:
         counts = [float(item["ids"]) for item in answers]
         words = "HDF5 identifiers that an exception in the middle leaves open as long as it is kept"
-        signs.append(_sign(words, "HDF5 identifiers", counts, shown=counts[0] > 0, gone=len(counts) > 1 and counts[1] <= 0))
+        signs.append(_sign(words, "HDF5 identifiers", counts, shown=counts[0] > 0, gone=falls(counts, 0, 1)))
     return signs
 
 
@@ -207,7 +207,7 @@ def _memory(runs: _Runs) -> list[Sign]:
     helds = [float(item["held"]) for item in memories]
     calls = [float(item["reads"]) for item in singles]
     if code in READS:
-        signs.append(_sign("bytes read by a call", "bytes", sizes, shown=falls(sizes) or sizes[0] >= max(LEAST, HALF * data), gone=falls(sizes)))
+        signs.append(_sign("bytes read by a call", "bytes", sizes, shown=falls(sizes, PART) or sizes[0] >= max(LEAST, HALF * data), gone=falls(sizes, PART)))
         signs.append(_sign("reads of HDF5 datasets by a call", "reads", calls, shown=falls(calls, least=2), gone=falls(calls, least=2)))
     twice = code in COPIES and peaks[0] >= max(LEAST, TWICE * helds[0]) and helds[0] >= HALF * LEAST
     whole = code not in COPIES | READS and peaks[0] >= max(LEAST, HALF * data)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.source import SourceError
 from oomlint.verify.case import Outcome, Part, Verdict
+from oomlint.verify.recipes import loops_contexts
 from oomlint.verify.recipes.loops_judge import NEW_FAILURE, Expected, Runs, Way, judge
 from oomlint.verify.recipes.loops_known import known_in, modes
 from oomlint.verify.recipes.loops_places import read_at, stood_in, target_of
@@ -44,6 +45,8 @@ _SETTLED: Final = frozenset({Outcome.CONFIRMED, Outcome.SHOWN})
 
 def verify(bench: Bench) -> Verdict:
     """Judge a finding on a loop."""
+    if bench.case.code in loops_contexts.CODES:
+        return loops_contexts.verify(bench)
     try:
         old = target_of(bench.case, Part.BEFORE)
         new = target_of(bench.case, Part.AFTER) if bench.case.mended else old
@@ -162,7 +165,9 @@ class _Trial:
         if not first.get("ok"):
             return Runs(first, None, self._measure(Part.AFTER, way, longer))
         second, after = (self._measure(part, way, longer) for part in Part)
-        epochs = tuple(self._measure(part, way, longer, several=True) for part in Part) if several and after.get("ok") else None
+        epochs = None
+        if several and after.get("ok"):
+            epochs = self._measure(Part.BEFORE, way, longer, several=True), self._measure(Part.AFTER, way, longer, several=True)
         return Runs(first, second, after, epochs)
 
     def _measure(self, part: Part, way: Way, longer: int, *, several: bool = False, release: bool = False) -> Answer:

@@ -57,6 +57,8 @@ def followed(before: str, after: str, target: Target) -> Target | None:
         return None
     number = old.number(target.row)
     same = None if number is None else new.like(old.loops[number], number)
+    if number is not None and same is None:
+        return None
     row = moved(before, after, target.row)
     if spot(new.tree, row).inner == scope and new.number(row) == same:
         return Target(target.function, row)

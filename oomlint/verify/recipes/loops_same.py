@@ -59,7 +59,7 @@ def _compared(first: Answer, second: Answer, after: Answer, found: tuple[dict[st
     repeats = _said(first) == _said(second) or printed == reprinted
     if not repeats and not close_text(printed, reprinted, tolerance=math.inf):
         return Behaviour(None, "the printed text differs between two runs of the same program")
-    left_out = () if repeats else (_TIMES,)
+    left_out: tuple[str, ...] = () if repeats else (_TIMES,)
     if not tail.same and not draws:
         left_out += (_DRAWS,)
     elif not tail.same:
@@ -68,7 +68,8 @@ def _compared(first: Answer, second: Answer, after: Answer, found: tuple[dict[st
     if result.same and spoken:
         return Behaviour(same=True, left_out=left_out)
     words = result.words or f"the printed text differs: {first_difference(printed.splitlines(), text.splitlines())}"
-    near = (result.same or _near(first, after, shared)) and (spoken or close_text(printed, text))
+    kinds = [_kind(line) for line in one] == [_kind(line) for line in three]  # another element type or shape is no rounding
+    near = kinds and (result.same or _near(first, after, shared)) and (spoken or close_text(printed, text))
     return Behaviour(same=False, words=words, rounding=near, left_out=left_out)
 
 
@@ -78,9 +79,19 @@ def parts(answer: Answer) -> dict[str, str]:
     return {str(item).partition(": ")[0]: str(item) for item in (found if isinstance(found, list) else [found])}
 
 
+def _kind(line: str) -> str:
+    """What a line says of types and shapes."""
+    return line.partition(" (")[2]
+
+
 def _is_local(name: str) -> bool:
     """Whether a part is a variable of the function: a fix may do without it, or need another."""
     return name.startswith("`")
+
+
+def _kind(line: str) -> str:
+    """What a value is, without what it holds: the description at the end of its line."""
+    return line.partition(": ")[2].partition(" ")[2]
 
 
 def _said(answer: Answer) -> str:
@@ -93,6 +104,9 @@ def _text(answer: Answer) -> str:
 
 
 def _near(first: Answer, after: Answer, shared: list[str]) -> bool:
+    kinds, others = parts(first), parts(after)
+    if any(_kind(kinds.get(name, "")) != _kind(others.get(name, "")) for name in shared):
+        return False  # a number for a tensor, or other digits
     old, new = first.get("numbers_by"), after.get("numbers_by")
     if isinstance(old, dict) and isinstance(new, dict):
         return all(close(old.get(name, []), new.get(name, [])) for name in shared)

@@ -102,7 +102,7 @@ PLANS: Final[Mapping[str, Plan]] = {
     "OOM212": _KEPT,
     "OOM213": _KEPT,
     "OOM215": _HELD,
-    "OOM216": _HELD,
+    "OOM216": Plan((_BYTES, *_also(_STORAGES, _NODES))),
     "OOM217": _HELD,
     "OOM219": _HELD,
     "OOM220": Plan((_DEVICE, *_also(_NODES)), simulated=True),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
 from oomlint.verify.criteria import human
 from oomlint.verify.recipes import subjects
-from oomlint.verify.recipes.calls_judge import pairs
+from oomlint.verify.recipes.calls_judge import cause, pairs
 from oomlint.verify.recipes.calls_memory import worker_bytes
 from oomlint.verify.recipes.calls_slice import counterpart, cut
-from oomlint.verify.recipes.calls_values import WORKERS, domain, program, targets
+from oomlint.verify.recipes.calls_values import WORKERS, domain, mended, program, targets
 from oomlint.verify.recipes.dataset_runs import SECONDS, TRIALS, Broken, Runs, Stopped, found, listed
 
 if TYPE_CHECKING:
@@ -70,6 +70,13 @@ def _target(bench: Bench) -> Target:
     return loaders[0]
 
 
+def _mended(bench: Bench, target: Target) -> Target:
+    found = mended(bench, target)
+    if found is None:
+        raise _Unknown("the loader is not made at the same place after the fix")
+    return found
+
+
 def _plan(bench: Bench, part: Part, target: Target, values: Domain) -> dict[str, object]:
     tree = program(bench, part, target.path)
     site = counterpart(target.site, tree) if tree is not None else None
@@ -90,7 +97,7 @@ def _runs(bench: Bench, part: Part, target: Target, values: Domain, told: _Told,
     working = [run for run in reached if not run.get("error") or run.get("calls")]
     if not working:
         error = next((run["error"] for run in reached if run.get("error")), None)
-        raise _Unknown(f"the cut-out call cannot be run: `{error['type']}: {error['message'][:140]}`" if error else "the call could not be reached")
+        raise _Unknown(f"the cut-out call cannot be run: {cause(error)}" if error else "the call could not be reached")
     # That two workers stand for many is how it is run; the numbers of interest are those that were asked for.
     told.assumptions += [note for run in working for note in run.get("notes", ()) if not note.startswith("num_workers: ")]
     return working
@@ -133,8 +140,8 @@ def _ignored(bench: Bench, told: _Told) -> Verdict:
 
 def _called(bench: Bench, part: Part, target: Target, told: _Told) -> int:
     """How often the worker function is called; -1 where the loader has none."""
-    known = domain(bench, target)
-    none = [{text: value if isinstance(value, dict) else 0 for text, value in row.items()} for row in known.values]
+    known = domain(target)
+    none: list[dict[str, object]] = [{text: value if isinstance(value, dict) else 0 for text, value in row.items()} for row in known.values]
     values = replace(known, values=[row for number, row in enumerate(none) if row not in none[:number]])
     runs = _runs(bench, part, target, values, told, own="worker_init_fn", counts=[0], processors=_SMALL)
     runs = [run for run in runs if "worker_init_fn" in run.get("functions", {}) and (part is Part.AFTER or run["settings"]["num_workers"] == 0)]
@@ -146,12 +153,12 @@ def _dataset_alone(bench: Bench, subject: Subject, told: _Told, words: str, read
     if runs_after:
         return None  # it may well need its workers then
     if not bench.case.mended:
-        runs = found(bench, subject)
+        runs = found(bench, subject, at_row=False)
         if isinstance(runs, str):
             if "NoneType" not in runs:
                 return None
-            _, _, cause = runs.partition(" reads: ")
-            return told.verdict(Outcome.SHOWN, f"{words}, and a sample of `{subject.name}` cannot be read: `{cause or runs}`", reading)
+            _, _, failure = runs.partition(" reads: ")
+            return told.verdict(Outcome.SHOWN, f"{words}, and a sample of `{subject.name}` cannot be read: `{failure or runs}`", reading)
         told.assumptions += runs.assumed
         failed = _failure(runs, Part.BEFORE)
         if failed is None:
@@ -201,7 +208,7 @@ def _failure(runs: Runs, part: Part) -> str | None:
 def _oversized(bench: Bench, told: _Told) -> Verdict:
     target = _target(bench)
     told.assumptions += [f"the program runs on {_NODE}", _STAND_IN, f"the order of the batches is compared with {WORKERS} workers"]
-    values = domain(bench, target, processors=HOST)
+    values = domain(target, processors=HOST)
     before = _runs(bench, Part.BEFORE, target, values, told, own="", counts=[WORKERS, 0], processors=_LARGE)
     asked = max(run["given"].get("num_workers", 0) for run in before)
     one = worker_bytes(bench, before[0]["settings"]["multiprocessing_context"] or "")
@@ -217,6 +224,7 @@ def _oversized(bench: Bench, told: _Told) -> Verdict:
         if asked <= ALLOWED:
             return told.verdict(Outcome.NOT_SHOWN, words, reading)
         return told.verdict(Outcome.SHOWN, f"{words}; {taken}, all of them {human(one * asked)}", reading)
+    values = domain(_mended(bench, target), processors=HOST)
     after = _runs(bench, Part.AFTER, target, values, told, own="", counts=[WORKERS, 0], processors=_LARGE)
     _settled(values, after, "num_workers")
     later = max(run["given"].get("num_workers", 0) for run in after)
@@ -224,7 +232,7 @@ def _oversized(bench: Bench, told: _Told) -> Verdict:
         Reading("workers", "workers", (float(asked),), (float(later),), under),
         Reading("memory of all workers", "bytes", (one * asked,), (one * later,), "the number of workers times what one takes without any data"),
     )
-    if any(old["epochs"] != new["epochs"] for old, new in pairs(before, after)):
+    if any(old["epochs"] != new["epochs"] for old, new in _same_workers(before, after)):
         return told.verdict(Outcome.REGRESSED, "the batches differ between before and after", *readings)
     words = f"{asked} workers before, {later} after, on {_NODE}: {human(one * asked)} before, {human(one * later)} after"
     if later > asked:
@@ -232,6 +240,11 @@ def _oversized(bench: Bench, told: _Told) -> Verdict:
     if later == asked or asked <= ALLOWED:
         return told.verdict(Outcome.NO_EFFECT, words, *readings)
     return told.verdict(Outcome.CONFIRMED, f"{words}; the order of the batches is the same", *readings)
+
+
+def _same_workers(before: list[Run], after: list[Run]) -> list[tuple[Run, Run]]:
+    """Runs with the same values; where the fix has changed those, the first of each."""
+    return pairs(before, after) or [(before[0], after[0])]
 
 
 # -- OOM121: batches in flight ------------------------------------------------------------------------------------------
@@ -242,7 +255,7 @@ def _in_flight(bench: Bench, told: _Told) -> Verdict:
     reasons: list[str] = []
     runs: Runs | None = None
     for subject in subjects.datasets(bench)[:2]:
-        made = _plain(bench, subject) or found(bench, subject)
+        made = _plain(bench, subject) or found(bench, subject, at_row=False)
         if isinstance(made, Runs):
             runs = made
             break
@@ -278,7 +291,8 @@ def _plain(bench: Bench, subject: Subject) -> Runs | None:
 
 def _flying(bench: Bench, part: Part, target: Target, runs: Runs, told: _Told) -> tuple[float, str]:
     """The most bytes that wait, and how they come about."""
-    values = domain(bench, target, "batch_size", "prefetch_factor", processors=HOST)
+    here = target if part is Part.BEFORE else _mended(bench, target)
+    values = domain(here, "batch_size", "prefetch_factor", processors=HOST)
     working = _runs(bench, part, target, values, told, own="", counts=[WORKERS], processors=_LARGE)
     try:
         weight = runs.ask(part, "call_workers:sample", seconds=_SECONDS)["bytes"]
@@ -311,7 +325,7 @@ def _together(bench: Bench, told: _Told) -> Verdict:
     if len({(one.path, one.site.call.lineno, one.site.call.col_offset) for one in chosen}) < 2 or len({one.path for one in chosen}) > 1:  # noqa: PLR2004 -- one alone is no case
         raise _Unknown("the loaders were not found in the program")
     told.assumptions += [_STAND_IN, f"each loader has {WORKERS} workers", "the loaders are used one after the other, and none is dropped in between"]
-    domains = [domain(bench, one, "persistent_workers", least=1) for one in chosen]
+    domains = [domain(one, "persistent_workers", least=1) for one in chosen]
     before = _alive(bench, Part.BEFORE, chosen, domains)
     count, under = before["processes"], f"after an epoch of each of {len(chosen)} loaders, {WORKERS} workers each"
     words = f"{_workers(count)} alive after an epoch of each of {len(chosen)} loaders"
@@ -319,8 +333,8 @@ def _together(bench: Bench, told: _Told) -> Verdict:
     if not bench.case.mended:
         reading = Reading("workers alive at once", "workers", (float(count),), (), under)
         return told.verdict(Outcome.SHOWN if excess else Outcome.NOT_SHOWN, words, reading)
-    same = [replace(one, values=[loader["values"]]) for one, loader in zip(domains, before["loaders"], strict=True)]
-    after = _alive(bench, Part.AFTER, chosen, same)
+    ways = [_way(domain(_mended(bench, one), "persistent_workers", least=1), loader["values"]) for one, loader in zip(chosen, before["loaders"], strict=True)]
+    after = _alive(bench, Part.AFTER, chosen, ways)
     later = after["processes"]
     reading = Reading("workers alive at once", "workers", (float(count),), (float(later),), under)
     words = f"{words} before, {later} after"
@@ -333,6 +347,12 @@ def _together(bench: Bench, told: _Told) -> Verdict:
     if not excess or later == count:
         return told.verdict(Outcome.NO_EFFECT, words, reading)
     return told.verdict(Outcome.CONFIRMED, f"{words}; the batches of two epochs of each are the same", reading)
+
+
+def _way(values: Domain, chosen: dict[str, object]) -> Domain:
+    """The configuration that was run before, as far as the fix has left its values as they were."""
+    rows = [{**chosen, **row} for row in values.values]
+    return replace(values, values=[chosen] if chosen in rows else rows)
 
 
 def _workers(count: int) -> str:
@@ -348,6 +368,6 @@ def _alive(bench: Bench, part: Part, chosen: list[Target], domains: list[Domain]
     answer: dict[str, Any] = done.answer
     failed = next((loader["error"] for loader in answer["loaders"] if loader["error"]), None)
     if failed is not None:
-        said = ": ".join(filter(None, (failed["type"], failed["message"][:140])))
-        raise _Unknown(f"{'' if part is Part.BEFORE else 'after the fix '}the cut-out calls cannot be run: `{said}`")
+        said = cause(failed) if failed["type"] else failed["message"]
+        raise _Unknown(f"{'' if part is Part.BEFORE else 'after the fix '}the cut-out calls cannot be run: {said}")
     return answer
