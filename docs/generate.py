@@ -77,7 +77,7 @@ def _incidents() -> str:
             f"[{item['code']}](rules/{item['code']}.md)",
             item["fix"],
             f"**{item['outcome']}**",
-            "; ".join(f"{each['name']}: {number(each['before'], each['unit'])} → {number(each['after'], each['unit'])}" for each in item["readings"][:1]),
+            "; ".join(map(_change, item["readings"][:1])),
         )
         for item in MEASURED["incidents"]
     ]
@@ -88,6 +88,11 @@ oomlint has no fix to apply, the mend by hand below `fixtures/mended` is judged.
 machine.
 
 {_table(("Place", "Rule", "Fix", "Verdict", "Before → after"), rows)}"""
+
+
+def _change(reading: dict[str, Any]) -> str:
+    under = f" ({reading['under']})" if reading["under"] else ""
+    return f"{reading['name']}{under}: {number(reading['before'], reading['unit'])} → {number(reading['after'], reading['unit'])}"
 
 
 def number(values: Sequence[float], unit: str) -> str:

@@ -247,7 +247,9 @@ def guesses(name: str, annotation: str, hints: Hints, *, inner: bool = False) ->
     if re.search(r"(^|_)(mean|std|eps|p|prob)(_|$)|rate|ratio|frac|alpha|scale|sigma|thresh", low):
         return [plain(0.5), plain(1), plain([0.5, 0.5, 0.5])]
     if re.search(r"(^|_)(index|idx|id)$", low):
-        return [plain(1), plain(0), {"is": "range"}, plain("1")]
+        return [plain(1), plain(0), {"is": "range"}, plain("1"), {"is": "value", "value": {"t": "?"}, "clay": True}]
+    if re.search(r"(^|_)keys?$|names$|uu?ids$", low):
+        return [{"is": "texts"}, {"is": "value", "value": {"t": "?"}, "clay": True}, {"is": "range"}, path, plain("a")]
     if re.search(r"indices|indexes|idxs|index|ids|_list$|lists$", low):
         return [{"is": "range"}, {"is": "texts"}, {"is": "array", "shape": ["n"], "dtype": "i8", "high": 4}, path, npy]
     if re.search(r"labels?$|targets?$|^y(_\w+)?$|classes", low):
@@ -264,7 +266,7 @@ def guesses(name: str, annotation: str, hints: Hints, *, inner: bool = False) ->
         r"num|n_|count|len|window|horizon|step|seed|dim|max|min|batch|fold|rank|world|k$|stride|lag|epoch|level|channels|points|freq|sr$|hop|fps|seq", low
     ):
         return [plain(4), plain(1), plain(2), plain(8), plain(0), plain(32), plain(64), plain("0")]
-    if re.search(r"data|^x(_\w+)?$|arr|feat|inputs?$|samples|images|signals|examples|records|items|values|pairs|sentences|texts|corpus|entries", low) or listy:
+    if re.search(r"data|^x(_\w+)?$|arr|feat|inputs?$|samples|images|signals|examples|records|items|values|pairs|sentences|texts|corpus|entries|series|sequences?$|audio|waves?$|points$|rows", low) or listy:
         texts = {"is": "texts"}
         value: Spec = {"is": "value", "value": {"t": "list", "n": "n", "of": {"t": "dict", "keys": {}}}}
         value["value"]["of"]["keys"] = _keyed(hints)

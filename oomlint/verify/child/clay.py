@@ -6,12 +6,15 @@ It serves one trial for files of JSON, pickles and files of torch's; the next tr
 
 from __future__ import annotations
 
+import dis
 import operator
 import re
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 Spec = dict[str, Any]
 OURS: Final = re.compile(r"(id)?\d+")  # texts that stand in synthesised data: what is keyed by them is keyed by all of them
@@ -43,8 +46,8 @@ def settle(error: str) -> bool:
 class Clay:
     """A value that is not known yet."""
 
-    def __init__(self, spec: Spec, key: str, count: int, place: int = 0) -> None:
-        self.__dict__.update(_spec=spec, _key=key, _count=count, _place=place)
+    def __init__(self, spec: Spec, key: str, count: int, place: int = 0, *, tensors: bool = False) -> None:
+        self.__dict__.update(_spec=spec, _key=key, _count=count, _place=place, _tensors=tensors)
 
     # What it is
 
@@ -58,7 +61,7 @@ class Clay:
 
         if self._spec["t"] == "?":
             self._spec.update(files_plain.leaf(files_plain.last(self._key)))
-        return files_plain.value(self._spec, self._key, self._count, self._place)
+        return files_plain.value({"tensors": True, **self._spec} if self._tensors else self._spec, self._key, self._count, self._place)
 
     def _child(self, spec: Spec, tail: str, place: int) -> Any:
         """Containers and what is not known stay clay; leaves are real at once."""
@@ -66,8 +69,8 @@ class Clay:
             spec["t"] = "float"  # whoever asks for items of items of items wants numbers
         if spec["t"] == "?":
             RECENT.append((spec, self._key + tail))
-        child = Clay(spec, self._key + tail, self._count, place)
-        return child if spec["t"] in ("?", "list", "dict", "map") else child._real()
+        child = Clay(spec, self._key + tail, self._count, place, tensors=self._tensors)
+        return child if spec["t"] in ("?", "list", "dict", "map", "row") else child._real()
 
     def _size(self) -> int:
         return self._count if self._spec.get("n", "n") == "n" else int(self._spec["n"])
@@ -89,6 +92,19 @@ class Clay:
         form = self._spec.get("form", "{}")
         return [i if self._spec.get("whole") else form.format(i) for i in range(self._size())]
 
+    def _listed(self) -> bool:
+        """Whether it is a list, which it is from now on if nothing was known; what a file of torch's holds by name is a tensor."""
+        if self._spec["t"] == "?" and self._tensors and re.search(r"\.\w*$|\{\}$", self._key):
+            return self._is("array", shape=["n", 8], dtype="f4") and False
+        return self._is("list", n="n", of={"t": "?"})
+
+    def _row(self, names: list[str]) -> bool:
+        """Whether it is a row of so many things, which it is from now on if nothing was known."""
+        return self._is("row", of=[{"t": "?"} for _ in names], names=names) and len(self._spec["of"]) == len(names)
+
+    def _cells(self) -> list[Any]:
+        return [self._child(spec, f".{name}", self._place) for spec, name in zip(self._spec["of"], self._spec["names"], strict=True)]
+
     # As a container
 
     def __getitem__(self, index: Any) -> Any:
@@ -99,11 +115,13 @@ class Clay:
         if isinstance(index, str):
             return self._entry(index)
         if isinstance(index, slice):
-            self._is("list", n="n", of={"t": "?"})
+            self._listed()
             return [self[i] for i in range(*index.indices(self._size()))] if self._spec["t"] == "list" else self._real()[index]
         if isinstance(index, (int, np.integer)) and self._spec["t"] == "map":
             return self._entry(index)
-        if not isinstance(index, (int, np.integer)) or not self._is("list", n="n", of={"t": "?"}):
+        if isinstance(index, (int, np.integer)) and self._spec["t"] == "row":
+            return self._cells()[index]
+        if not isinstance(index, (int, np.integer)) or not self._listed():
             return self._real()[index]
         place = int(index) + (self._size() if index < 0 else 0)
         if not 0 <= place < self._size():
@@ -116,14 +134,16 @@ class Clay:
     def __len__(self) -> int:
         if self._spec["t"] == "dict":
             return len(self._spec["keys"])
-        if self._spec["t"] == "map" or self._is("list", n="n", of={"t": "?"}):
+        if self._spec["t"] == "map" or (self._spec["t"] != "row" and self._listed()):
             return self._size()
         return len(self._real())
 
     def __iter__(self) -> Iterator[Any]:
         if self._spec["t"] in ("dict", "map"):
             return iter(self._names())
-        if self._is("list", n="n", of={"t": "?"}):
+        if self._spec["t"] in ("?", "row") and (wanted := unpacked(sys._getframe(1))) and self._row(wanted):  # noqa: SLF001 -- there is no public way
+            return iter(self._cells())
+        if self._spec["t"] != "row" and self._listed():
             return iter([self[i] for i in range(self._size())])
         return iter(self._real())
 
@@ -223,6 +243,10 @@ for _name in "add radd sub rsub mul rmul truediv rtruediv floordiv mod lt gt le 
     setattr(Clay, f"__{_name}__", _operator(_name))
 
 
-def names(spec: Spec) -> bool:
-    """Whether something of a specification is not known yet."""
-    return spec["t"] == "?" or any(names(item) for item in spec.get("keys", {}).values()) or ("of" in spec and names(spec["of"]))
+def unpacked(frame: FrameType) -> list[str]:
+    """The names that a row of code just unpacks something into: `path, row = index[i]`; empty where it does something else."""
+    code = frame.f_code
+    steps = iter(dis.get_instructions(code))
+    count = next((step.argval for step in steps if step.offset == frame.f_lasti and step.opname == "UNPACK_SEQUENCE"), 0)
+    found = [(step.argval if step.opname.startswith("STORE_") else "") for step, _ in zip(steps, range(count), strict=False)] if isinstance(count, int) else []
+    return [name if isinstance(name, str) and name else f"item{number}" for number, name in enumerate(found)]

@@ -79,6 +79,9 @@ def value(spec: Spec, key: str, count: int, place: int = 0) -> Any:
             if spec.get("tensors"):
                 spec = {**spec, "of": {"tensors": True, **spec["of"]}}
             return [value(spec["of"], f"{key}[]", count, i) for i in range(size)]
+        case "row":
+            inner = {"tensors": True} if spec.get("tensors") else {}
+            return tuple(value({**inner, **item}, f"{key}.{name}", count, place) for item, name in zip(spec["of"], spec["names"], strict=True))
         case "dict":
             inner = {"tensors": True} if spec.get("tensors") else {}
             made = {name: value({**inner, **item}, f"{key}.{name}", count, place) for name, item in spec["keys"].items()}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["built", "called", "dataset", "function", "scale_to", "scaled"]
+MANY: Final = 64  # samples, where that is no trouble
 BETTER: Final = (24, 1.0)  # trials and seconds spent on samples that collate
 
 State = dict[str, Any]
@@ -43,7 +44,7 @@ def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials:
         return own
 
     def changes(other: State, result: State) -> Any:
-        return moves.moves(other, result, options, target.hints)
+        return moves.moves(other, result, options, target.hints, target.module)
 
     start = time.monotonic()
     best = search.climb(tried, state, changes, seconds, trials)
@@ -61,12 +62,31 @@ def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials:
     spent = {"trials": best.trials, "seconds": round(time.monotonic() - start, 2), "steps": best.steps}
     if not best.works:
         return {"found": False, "reason": _why(target, best.result), **spent}
+    if target.dataset and (larger := _larger(target, best, home, before)):
+        return {**larger, **spent}
     final = _pruned(best.state, best.result["used"])
     answer = _replayed(target, final, home, before)
     if not answer.get("works") or answer.get("length") != best.result.get("length"):
         error = answer.get("error") or answer.get("crash") or "its length is another"
         return {"found": False, "reason": f"on real files it does not run: {error}", **spent}
     return {**_answer(target, final, answer, "synthetic"), **spent}
+
+
+def _larger(target: Target, best: search.Found, home: str, before: set[str]) -> State | None:
+    """The same with so many samples that a cache of a few does not hold them all, if that works as well."""
+    length = best.result.get("length", 0)
+    if not length or length >= MANY or best.state["n"] >= MANY or best.result["stage"] < WORKS:
+        return None
+    more = {**copy.deepcopy(best.state), "n": MANY}
+    recorded: State = search.forked(lambda: trial(target, more))
+    search.restore(home, before)
+    if recorded.get("stage", 0) < best.result["stage"] or recorded["length"] <= length or recorded["reached"] < best.result["reached"]:
+        return None
+    final = _pruned(recorded["state"], recorded["used"])
+    answer = _replayed(target, final, home, before)
+    if answer.get("stage", 0) < best.result["stage"] or answer["length"] != recorded["length"]:
+        return None
+    return _answer(target, final, answer, "synthetic")
 
 
 def _pruned(state: State, used: list[str]) -> State:
@@ -115,6 +135,7 @@ def _answer(target: Target, state: State, result: State, fidelity: str) -> State
             if spec["is"] != "default" and fidelity != "data":
                 assumed.append(f"{name} is {printable(spec)}")
     assumed += [f"{name} is {value!r}" for name, value in state.get("globals", {}).items()]
+    assumed += [f"{number} in the code is {value}" for number, value in state.get("shrunk", {}).items()]
     return {
         "found": True,
         "state": state,

@@ -25,10 +25,10 @@ HDF5: Final = b"\x89HDF\r\n\x1a\n"
 
 def caller(path: str, root: str, function: str, state: Any, size: int = 0) -> Callable[[], Any]:
     """A call of the function, the generators set anew. It raises Failed where the function raises."""
-    from oomlint.verify.child import files, scale  # noqa: PLC0415 -- they import much
+    from oomlint.verify.child import files, find  # noqa: PLC0415 -- they import much
     from oomlint.verify.child.target import Target  # noqa: PLC0415
 
-    scaled = scale.scale_to(state, size) if size else state
+    scaled = find.scale_to(state, size) if size else state
     files.materialise(scaled)
     target = Target(path, root, function, dataset=False)
 

@@ -56,6 +56,16 @@ def _key(node: ast.AST, hints: Hints) -> None:
         _add(hints.keys, text)
 
 
+def called(path: str, name: str, parameters: list[str]) -> dict[str, Any]:
+    """The constants that the first call of a class in a file hands over, by parameter."""
+    for node in ast.walk(ast.parse(names.text(path))):
+        match node:
+            case ast.Call(ast.Name(id=function) | ast.Attribute(attr=function), args, keywords) if function == name:
+                pairs = [*zip(parameters, args, strict=False), *((item.arg, item.value) for item in keywords)]
+                return {key: value.value for key, value in pairs if key and isinstance(value, ast.Constant)}
+    return {}
+
+
 def _constant(node: ast.AST, hints: Hints) -> None:
     if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
         return

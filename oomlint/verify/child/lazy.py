@@ -304,7 +304,7 @@ def _reading(actual: Callable[..., Any]) -> Callable[..., Any]:
         made = actual(source, *arguments, **keywords)
         key = now.key(getattr(source, "name", source))
         spec = now.specs.get(key or "")
-        return Clay(spec["value"], key, now.count) if spec is not None and spec.get("clay") and key else made
+        return Clay(spec["value"], key, now.count, tensors=spec["kind"] == "torch") if spec is not None and spec.get("clay") and key else made
 
     return read
 

@@ -85,6 +85,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.stubbed: list[str] = []
         self.assumed: list[str] = []
         self.waiting: list[tuple[types.ModuleType, ast.stmt, str]] = []  # statements that a circle of imports has broken
+        self.late: list[tuple[types.ModuleType, ast.stmt, str]] = []  # statements that need a file which is not there, and those that need them
         self.optional: dict[str, set[int]] = {}  # rows of imports whose absence the file provides for
         self.flags: dict[str, int] = {}
 
@@ -170,6 +171,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         except ImportError as error:
             self._one_by_one(module, statement, file, error)
         except (Exception, SystemExit, _Late) as error:  # noqa: BLE001 -- the user's code raises what it likes
+            if isinstance(statement, ast.Assign | ast.AnnAssign | ast.With | ast.Try) and not isinstance(error, _Late):
+                missing = isinstance(error, OSError) or "No such file" in str(error)
+                self.late += [(module, statement, file)] if missing or self.late else []
             if isinstance(error, NameError):
                 self.waiting.append((module, statement, file))
             self.note(module, statement, _words(error))
@@ -206,6 +210,17 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             self.skipped[module.__name__] = before
             self.attempt(module, statement, file, Clock(SECONDS))
         self.waiting.clear()
+
+
+    def revive(self) -> None:
+        """Run what needed files once more: they are there now."""
+        late = list(self.late)
+        for module, statement, file in late:
+            try:
+                with Clock(SECONDS).running():
+                    self._run(module, statement, file)
+            except (Exception, SystemExit, _Late):  # noqa: BLE001 -- it is noted already
+                continue
 
 
 class LastResort(importlib.abc.MetaPathFinder):

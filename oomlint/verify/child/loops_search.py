@@ -315,7 +315,7 @@ def search(program: Program, state: State, seconds: float, trials: int) -> Found
                 break
             if waiting and waiting[0][0] < score:
                 # Something came further: go on from there, and come back to this one only if that leads nowhere.
-                heapq.heappush(waiting, (score, count, candidate, report))
+                heapq.heappush(waiting, (score, next(serial), candidate, report))
                 errors.discard(text)
                 break
     if found:

@@ -6,12 +6,13 @@ import copy
 import re
 from typing import TYPE_CHECKING, Any
 
-from oomlint.verify.child import files, files_plain
+from oomlint.verify.child import files, files_plain, shrink
 from oomlint.verify.child.moves_general import general, settings
 from oomlint.verify.child.moves_said import steered
 from oomlint.verify.child.slots import STRUCTURED, arrays, at, changed, fired, fresh, inside, ranked, recent, replaced
 
 if TYPE_CHECKING:
+    import types
     from collections.abc import Iterator
 
     from oomlint.verify.child.files_plain import Hints
@@ -22,9 +23,12 @@ Pair = tuple[str, State]  # what is changed, and the state
 Move = tuple[str, State, bool]  # likewise, and whether the message asks for just that
 
 
-def moves(state: State, result: State, options: dict[str, list[Any]], hints: Hints) -> Iterator[Move]:
+def moves(state: State, result: State, options: dict[str, list[Any]], hints: Hints, module: types.ModuleType) -> Iterator[Move]:
     """Changed states, the likeliest first."""
-    error = result.get("error") or ""
+    error = result.get("error") or result.get("crash") or ""
+    if re.search(shrink.SLOW, error):
+        for label, made in shrink.states(state, module):
+            yield label, made, False
     for label, made in _exact(state, result, error):
         yield label, made, True
     for label, made in (*rows_say(state, result, hints, error), *steered(state, result, hints, error), *spoken(state, result, options, hints)):
@@ -165,6 +169,9 @@ def _under(value: Any, names: list[str]) -> list[list[Any]]:
     """Where values stand whose key is one of some names."""
     if value["t"] in ("list", "map"):
         return [["of", *rest] for rest in _under(value["of"], names)]
+    if value["t"] == "row":
+        inner = [["of", place, *rest] for place, item in enumerate(value["of"]) for rest in _under(item, names)]
+        return [["of", place] for place, name in enumerate(value["names"]) if name in names] + inner
     if value["t"] == "dict":
         inner = [["keys", name, *rest] for name, item in value["keys"].items() for rest in _under(item, names)]
         return [["keys", name] for name in value["keys"] if name in names] + inner

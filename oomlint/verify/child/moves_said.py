@@ -36,12 +36,13 @@ def steered(state: State, result: State, hints: Hints, error: str) -> Iterator[P
                 for word in said[:4]:
                     yield f"{name} is {word!r}", replaced(state, ["arguments", name], {"is": "json", "value": word})
     if match := re.search(r"'(?:str|int|NoneType|float|bool|list|numpy.ndarray|TensorDataset|Tensor)' object has no attribute '(\w+)'", error):
+        yield from _soft(state, result)
         for name in result.get("names", []):
             for owner in ("arguments", "owner"):
-                if name in state.get(owner, {}) and state[owner][name]["is"] != "value":
-                    yield f"{name} is what it is used as", fresh(state, [owner, name], {"is": "value", "value": {"t": "?"}, "clay": True})
                 if name in state.get(owner, {}) and state[owner][name]["is"] != "settings":
                     yield f"{name} is an object", fresh(state, [owner, name], {"is": "settings", "has": {}})
+    if re.search(r"cannot unpack non-iterable|object is not (subscriptable|iterable)|has no len\(\)|PathLike object, not|values to unpack", error):
+        yield from _soft(state, result)
     if re.search(r"only integers, slices|ind(ices|ex) must be integers|too many indices for tensor", error):
         keyed = {"t": "dict", "keys": {key: {"t": "array", "shape": ["n", 8], "dtype": "f4"} for key in hints.keys[:12]}}
         for owner in ("arguments", "owner"):
@@ -140,6 +141,14 @@ def steered(state: State, result: State, hints: Hints, error: str) -> Iterator[P
         error,
     ):
         yield from folders(state, log, hints)
+
+
+def _soft(state: State, result: State) -> Iterator[Pair]:
+    """Arguments that the failing rows speak of become what they are used as."""
+    for name in result.get("names", []):
+        for owner in ("arguments", "owner"):
+            if name in state.get(owner, {}) and state[owner][name]["is"] != "value":
+                yield f"{name} is what it is used as", fresh(state, [owner, name], {"is": "value", "value": {"t": "?"}, "clay": True})
 
 
 def width_of(state: State, log: list[list[str]], slots: list[list[Any]], width: int) -> Iterator[Pair]:

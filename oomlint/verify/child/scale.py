@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+import re
+from collections import Counter
+from typing import Any, Final
 
 from oomlint.verify.child import files, files_plain
 
 State = dict[str, Any]
+READ: Final = 64  # items that a trial reads: only files that are read are known
+EACH: Final = 4  # files of like names from which on each holds a sample of its own
 
 
 def scale_to(state: State, size: int) -> State:
-    """The state with so many samples that its files and arguments describe ``size`` bytes. Many files of one sample each stay few."""
+    """The state with so many samples that its files and arguments describe ``size`` bytes. Many files of one sample each stay few, or are longer."""
     made = copy.deepcopy(state)
+    if _lengthened(made, size):
+        return made
     small, large = (_bytes({**made, "n": count}) for count in (64, 128))
     each = max((large - small) / 64, 0.0)
     if not each:
@@ -20,6 +26,27 @@ def scale_to(state: State, size: int) -> State:
     most = 2000 if any(spec["kind"] in ("folder", "pattern") for spec in made["files"].values()) else 2_000_000
     made["n"] = int(max(made["n"], min(most, size / each + 1)))
     return made
+
+
+def _lengthened(made: State, size: int) -> bool:
+    """Make the arrays of files longer that are named after samples and listed nowhere. Gives whether there are such files."""
+    if any(spec["kind"] in ("folder", "pattern") for spec in made["files"].values()):
+        return False
+    likes = Counter(re.sub(r"\d+", "#", key) for key, spec in made["files"].items() if spec["kind"] in ("npy", "npz", "h5"))
+    if max(likes.values(), default=0) < EACH:
+        return False
+    made["n"] = READ
+    for key, spec in made["files"].items():
+        if likes[re.sub(r"\d+", "#", key)] >= EACH:
+            for entry in _entries(spec):
+                if "n" in entry.get("shape", ()):
+                    each = _array_bytes(entry, 1)
+                    entry["shape"][entry["shape"].index("n")] = max(READ, size // (READ * each))
+    return True
+
+
+def _entries(spec: Any) -> list[Any]:
+    return list(spec["nodes"].values()) if spec["kind"] == "h5" else list(spec["arrays"].values()) if spec["kind"] == "npz" else [spec]
 
 
 def _bytes(state: State) -> int:

@@ -200,7 +200,7 @@ def climb(
                 break
             result = trial(other)
             count += 1
-            if score(result) > score(best):
+            if score(result) > score(best) or done(result):
                 state, best, stalled = result.get("state", other), result, 0
                 steps.append(label)
                 break

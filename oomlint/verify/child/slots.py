@@ -90,6 +90,8 @@ def inside(value: Any, kind: str) -> list[list[Any]]:
         return [[]]
     if value["t"] in ("list", "map"):
         return [["of", *rest] for rest in inside(value["of"], kind)]
+    if value["t"] == "row":
+        return [["of", place, *rest] for place, item in enumerate(value["of"]) for rest in inside(item, kind)]
     if value["t"] == "dict":
         return [["keys", name, *rest] for name, item in value["keys"].items() for rest in inside(item, kind)]
     return []

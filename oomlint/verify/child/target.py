@@ -10,9 +10,9 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child import arguments, clay, files, lazy, stubs
+from oomlint.verify.child import arguments, clay, files, lazy, shrink, stubs
 from oomlint.verify.child import hints as hinted
-from oomlint.verify.child.load import LoadError, load
+from oomlint.verify.child.load import LoadError, install, load
 
 if TYPE_CHECKING:
     import types
@@ -77,17 +77,30 @@ class Target:
         for name, value in state.get("globals", {}).items():
             module, _, tail = name.rpartition(".")
             setattr(sys.modules[module], tail, value)
+        shrink.apply(self.module, state.get("shrunk", {}))
         guess = self.guess if guessing else None
         if self.dataset:
-            return arguments.construct(self.thing, state["arguments"], state, self.module, guess)
+            return arguments.construct(self.thing, self._fitting(self.thing, state["arguments"]), state, self.module, guess)
         bound = self.thing
         if self.method and not self.static:
-            bound = getattr(arguments.construct(self.owner, state["owner"], state, self.module, guess), self.name.rpartition(".")[2])
+            owner = arguments.construct(self.owner, self._fitting(self.owner, state["owner"]), state, self.module, guess)
+            bound = getattr(owner, self.name.rpartition(".")[2])
         positional, keywords = arguments.values(bound, state["arguments"], state, self.module, guess)
         return lambda: bound(*positional, **keywords)
 
+    def _fitting(self, cls: Any, specs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a state for a class whose parameters a fix may have changed: a new one is as the file's own call of the class has it."""
+        found = arguments.parameters(cls)
+        new = [item.name for item in found if item.default is item.empty and item.name not in specs]
+        if not new and all(name in {item.name for item in found} for name in specs):
+            return specs
+        called = hinted.called(self.path, self.name.partition(".")[0], [item.name for item in found])
+        kept = {name: spec for name, spec in specs.items() if any(item.name == name for item in found)} if found else specs
+        return {**kept, **{name: {"is": "json", "value": called[name]} for name in new if name in called}}
+
     def run(self, state: State, progress: State, *, guessing: bool = False) -> None:
         """Make it and run it; ``progress`` says how far it came."""
+        install(self.root).revive()
         made = self.make(state, guessing=guessing)
         progress["stage"] = 1
         if self.dataset:

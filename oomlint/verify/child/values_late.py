@@ -238,7 +238,7 @@ def _like(item: Late, other: torch.Tensor) -> list[Any]:
 def by_attribute(item: Late, name: str) -> Spec:
     """From the name of an attribute that is asked for."""
     role = about(item)[2]
-    if name in MAPPING:
+    if name in MAPPING and (name != "update" or role in PARTS):
         return {"kind": "dict", "keys": ["loss"] if role == "output" and name in ("items", "values", "keys") else []}
     if name in APPENDING:
         return {"kind": "list", "n": 0}

@@ -8,9 +8,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.loaders import PARAMETERS, loaders_of
+from oomlint.model.project import Project
 from oomlint.model.questions import CPU_COUNTS
 from oomlint.model.values import Absent, Const, ExternalCall
-from oomlint.model.project import Project
 from oomlint.source import SourceError
 from oomlint.syntax.edits import is_cheap_path
 from oomlint.verify.case import Part

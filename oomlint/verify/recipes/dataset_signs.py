@@ -190,9 +190,11 @@ def copies(signs: Signs) -> None:
     method = "spawn" if code == "OOM112" else "fork"
     count = 2
     repeat = 1 if method == "spawn" else max(runs.bench.options.repeat, 1)
-    held = [float(runs.ask(part, "memory")["held"]) for part in signs.parts]
+    memories = [runs.ask(part, "memory") for part in signs.parts]
+    # A map of a file is not held, but sent as a whole.
+    held = [float(max(item["held"], item["data"]) if code == "OOM112" else item["held"]) for item in memories]
     if held[0] < ENOUGH:
-        raise Stopped(f"the data that could be made are too small to tell: {human(held[0])} are held")
+        raise Stopped(f"the data that could be made are too small to tell: {human(held[0])}")
     size = int(runs.look(Part.BEFORE)["length"] or 0)
     empty = median(
         _added(runs.ask(Part.BEFORE, "epochs:tree", number, alone=True, workers=count, method=method, size=size, seconds=40)) for number in range(repeat)
@@ -203,6 +205,8 @@ def copies(signs: Signs) -> None:
         extras.append([_added(answer) - empty for answer in answers])
         line.append(tuple((float(step), float(total - answers[0]["built"])) for step, total in answers[0]["readings"]))
     saving = criteria.worker_memory(extras[0], extras[1] if len(extras) > 1 else [0.0] * repeat, held[0], count)
+    if code == "OOM112" and not saving.enough and memories[0]["held"] < ENOUGH:
+        raise Stopped("it is not known how much of the data that were made up the dataset maps")
     reading = Reading(
         "memory that workers add",
         "bytes",

@@ -137,6 +137,6 @@ def _dotted(node: ast.AST) -> str:
 
 
 def stood_in(names: Iterable[str], state: Any) -> str:
-    """The first of the names that stands for an object of which nothing is known but that it was used; empty where there is none."""
+    """The shortest of the names that stands for an object of which nothing is known but that it was used; empty where there is none."""
     specs = state.get("specs", {}) if isinstance(state, dict) else {}
-    return next((name for name in names if (spec := specs.get(name, {})).get("kind") == "object" and not spec.get("config")), "")
+    return min((name for name in names if (spec := specs.get(name, {})).get("kind") == "object" and not spec.get("config")), key=len, default="")

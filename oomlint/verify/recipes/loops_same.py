@@ -31,20 +31,21 @@ _DRAWS: Final = "the state of the random generators was not compared: each pass 
 _TIMES: Final = "numbers in the printed text were not compared: they differ between two runs of the same program"
 
 
-def compare(first: Answer, second: Answer, after: Answer, *, emptied: Collection[str] = (), draws: bool = True) -> Behaviour:
+def compare(first: Answer, second: Answer, after: Answer, *, emptied: Collection[str] = (), draws: bool = True, types: bool = True) -> Behaviour:
     """Compare a run of the program after with one before; two runs before say what repeats at all.
 
-    ``emptied``: names of what a fix may leave empty, without quotes. ``draws``: whether as many random numbers have to be drawn.
+    ``emptied``: names of what a fix may leave empty, without quotes. ``draws``: whether as many random numbers have to be drawn. ``types``:
+    whether numbers have to be of the same type.
     """
     old, again, new = (parts(item) for item in (first, second, after))
     empty = [name for name, line in new.items() if name.strip("`") in emptied and _EMPTY.search(line) and line != old.get(name)]
     old, again, new = ({name: line for name, line in item.items() if name not in empty} for item in (old, again, new))
     notes = tuple(f"`{name.strip('`')}` is emptied on purpose: it was not compared" for name in empty)
-    found = _compared(first, second, after, (old, again, new), draws=draws)
+    found = _compared(first, second, after, (old, again, new), draws=draws, types=types)
     return replace(found, left_out=(*notes, *found.left_out))
 
 
-def _compared(first: Answer, second: Answer, after: Answer, found: tuple[dict[str, str], ...], *, draws: bool) -> Behaviour:
+def _compared(first: Answer, second: Answer, after: Answer, found: tuple[dict[str, str], ...], *, draws: bool, types: bool) -> Behaviour:
     old, again, new = found
     shared = [name for name in old if name in new or not _is_local(name)]
     shared += [name for name in new if name not in old and not _is_local(name)]
@@ -68,8 +69,7 @@ def _compared(first: Answer, second: Answer, after: Answer, found: tuple[dict[st
     if result.same and spoken:
         return Behaviour(same=True, left_out=left_out)
     words = result.words or f"the printed text differs: {first_difference(printed.splitlines(), text.splitlines())}"
-    kinds = [_kind(line) for line in one] == [_kind(line) for line in three]  # another element type or shape is no rounding
-    near = kinds and (result.same or _near(first, after, shared)) and (spoken or close_text(printed, text))
+    near = (result.same or _near(first, after, shared, types=types)) and (spoken or close_text(printed, text))
     return Behaviour(same=False, words=words, rounding=near, left_out=left_out)
 
 
@@ -89,11 +89,6 @@ def _is_local(name: str) -> bool:
     return name.startswith("`")
 
 
-def _kind(line: str) -> str:
-    """What a value is, without what it holds: the description at the end of its line."""
-    return line.partition(": ")[2].partition(" ")[2]
-
-
 def _said(answer: Answer) -> str:
     return str((answer.get("printed") or {}).get("digest"))
 
@@ -103,9 +98,9 @@ def _text(answer: Answer) -> str:
     return _GRAPH.sub("", str((answer.get("printed") or {}).get("text") or ""))
 
 
-def _near(first: Answer, after: Answer, shared: list[str]) -> bool:
+def _near(first: Answer, after: Answer, shared: list[str], *, types: bool) -> bool:
     kinds, others = parts(first), parts(after)
-    if any(_kind(kinds.get(name, "")) != _kind(others.get(name, "")) for name in shared):
+    if types and any(_kind(kinds.get(name, "")) != _kind(others.get(name, "")) for name in shared):
         return False  # a number for a tensor, or other digits
     old, new = first.get("numbers_by"), after.get("numbers_by")
     if isinstance(old, dict) and isinstance(new, dict):

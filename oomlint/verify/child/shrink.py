@@ -1,0 +1,114 @@
+"""Smaller numbers in the user's code, where its own make more data than a test may: the same in every program that runs with a state."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SMALLEST: Final = 256  # a number from which on it may be what makes the data large
+FACTORS: Final = (256, 16)
+MOST: Final = 3  # numbers that are tried one by one
+SLOW: Final = r"took more than|MemoryError|[Uu]nable to allocate|allocate memory|out of memory|DefaultCPUAllocator"
+
+_BEFORE: Final[list[tuple[Any, str, Any]]] = []  # what was changed in this process: object, attribute, its value
+
+
+def numbers(module: types.ModuleType) -> list[int]:
+    """The large whole numbers in the functions, classes and globals of a module, the largest first."""
+    found: set[int] = set()
+    for thing, name, value in _places(module):
+        del thing, name
+        found.update(_within(value))
+    return sorted((number for number in found if number >= SMALLEST), reverse=True)
+
+
+def states(state: dict[str, Any], module: types.ModuleType) -> Iterator[tuple[str, dict[str, Any]]]:
+    """States in which such numbers are smaller: one of them, then all."""
+    known: dict[str, int] = state.get("shrunk", {})
+    large = [number for number in numbers(module) if str(number) not in known]
+    for number in large[:MOST]:
+        for factor in FACTORS:
+            yield f"{number} is {small(number, factor)}", {**state, "shrunk": {**known, str(number): small(number, factor)}}
+    yield "large numbers are smaller", {**state, "shrunk": {**known, **{str(number): small(number, FACTORS[0]) for number in large}}}
+    for where in ("arguments", "owner"):
+        for name, spec in state.get(where, {}).items():
+            if spec["is"] == "json" and type(spec["value"]) is int and spec["value"] >= SMALLEST:
+                value = small(spec["value"], FACTORS[0])
+                yield f"{name} is {value}", {**state, where: {**state[where], name: {"is": "json", "value": value}}}
+
+
+def small(number: int, factor: int) -> int:
+    """A smaller number; powers of two stay such."""
+    return max(number // factor, 16)
+
+
+def apply(module: types.ModuleType, shrunk: dict[str, int]) -> None:
+    """Put smaller numbers in the place of large ones; what an earlier state changed in this process is as it was."""
+    while _BEFORE:
+        thing, name, value = _BEFORE.pop()
+        setattr(thing, name, value)
+    if not shrunk:
+        return
+    table = {int(number): value for number, value in shrunk.items()}
+    for thing, name, value in list(_places(module)):
+        new = _replaced(value, table)
+        if new is not value:
+            _BEFORE.append((thing, name, value))
+            setattr(thing, name, new)
+
+
+def _places(module: types.ModuleType) -> Iterator[tuple[Any, str, Any]]:
+    """Where numbers stand: an object, its attribute, and the value."""
+    for name, value in list(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            for inner, item in list(vars(value).items()):
+                item = item.fget if isinstance(item, property) else getattr(item, "__func__", item)  # noqa: PLW2901 -- what is below a decorator
+                yield from _function(item) if isinstance(item, types.FunctionType) else [(value, inner, item)] if _plain(item) else []
+        elif isinstance(value, types.FunctionType) and value.__module__ == module.__name__:
+            yield from _function(value)
+        elif _plain(value) and not name.startswith("__"):
+            yield module, name, value
+
+
+def _function(function: types.FunctionType) -> Iterator[tuple[Any, str, Any]]:
+    yield function, "__code__", function.__code__
+    if function.__defaults__:
+        yield function, "__defaults__", function.__defaults__
+    if function.__kwdefaults__:
+        yield function, "__kwdefaults__", function.__kwdefaults__
+
+
+def _plain(value: object) -> bool:
+    return type(value) is int or (isinstance(value, (tuple, list)) and all(type(item) is int for item in value))
+
+
+def _within(value: Any) -> Iterator[int]:
+    if type(value) is int:
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _within(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _within(item)
+    elif isinstance(value, types.CodeType):
+        yield from _within(value.co_consts)
+
+
+def _replaced(value: Any, table: dict[int, int]) -> Any:
+    """The value with other numbers; itself where it has none of them."""
+    if type(value) is int:
+        return table.get(value, value)
+    if type(value) in (tuple, list):
+        made = [_replaced(item, table) for item in value]
+        return type(value)(made) if any(new is not old for new, old in zip(made, value, strict=True)) else value
+    if type(value) is dict:
+        entries = {name: _replaced(item, table) for name, item in value.items()}
+        return entries if any(entries[name] is not value[name] for name in value) else value
+    if isinstance(value, types.CodeType):
+        constants = _replaced(value.co_consts, table)
+        return value if constants is value.co_consts else value.replace(co_consts=constants)
+    return value
