@@ -55,9 +55,10 @@ class OversizedChunkCache(Rule):
 
 
     class Volumes(Dataset):
-        def __init__(self, path, length):
+        def __init__(self, path):
             self.path = path
-            self.length = length
+            with h5py.File(path, "r") as file:
+                self.length = len(file["volumes"])
             self.volumes = None
 
         def __getstate__(self):
@@ -72,7 +73,7 @@ class OversizedChunkCache(Rule):
             return torch.from_numpy(self.volumes[index])
 
 
-    loader = DataLoader(Volumes("volumes.h5", length=20_000), batch_size=2, shuffle=True, num_workers=8)
+    loader = DataLoader(Volumes("volumes.h5"), batch_size=2, shuffle=True, num_workers=8)
     ```
 
     ## Use instead
@@ -84,9 +85,10 @@ class OversizedChunkCache(Rule):
 
 
     class Volumes(Dataset):
-        def __init__(self, path, length):
+        def __init__(self, path):
             self.path = path
-            self.length = length
+            with h5py.File(path, "r") as file:
+                self.length = len(file["volumes"])
             self.volumes = None
 
         def __getstate__(self):
@@ -101,7 +103,7 @@ class OversizedChunkCache(Rule):
             return torch.from_numpy(self.volumes[index])
 
 
-    loader = DataLoader(Volumes("volumes.h5", length=20_000), batch_size=2, shuffle=True, num_workers=8)
+    loader = DataLoader(Volumes("volumes.h5"), batch_size=2, shuffle=True, num_workers=8)
     ```
 
     ## Fix safety

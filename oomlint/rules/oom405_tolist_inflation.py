@@ -74,7 +74,7 @@ class TolistInflation(Rule):
             return len(self.interactions)
 
         def __getitem__(self, index):
-            user, item, rating = self.interactions[index]
+            user, item, rating = self.interactions[index].tolist()
             return user, item, rating
     ```
 

@@ -87,7 +87,7 @@ class TorchLoadToSavedDevice(Rule):
 
     code = "OOM502"
     slug = "torch-load-to-saved-device"
-    severity = Severity.WARNING
+    severity = Severity.NOTE  # what it costs shows only on a machine with several processes and GPUs
     fixable = Safety.UNSAFE
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
@@ -106,7 +106,7 @@ class TorchLoadToSavedDevice(Rule):
             where = None if is_one_process(module, call) else several_processes(module, project, scope)
             if where is None:
                 message = "The checkpoint goes to the device it was saved from, beside the model; `map_location` says where to"
-                yield self.finding(place, message, severity=Severity.NOTE, fix=fix)
+                yield self.finding(place, message, fix=fix)
                 continue
             message = "Each process moves the checkpoint to the device it was saved from, usually `cuda:0` for all of them; `map_location` says where to"
             yield self.finding(place, message, confidence=Confidence.MEDIUM, fix=fix)  # where it was saved is not known

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_DIGEST: Final = re.compile(r": [0-9a-f]{16} ")  # says nothing to a reader
 WARM_UP: Final = 3  # steps that fill caches and make optimizer states
 LEAST: Final = 5  # deltas; with 3 of them one control in five looked like a leak
 OFTEN: Final = 3  # times that something is kept at intervals before it is growth
@@ -213,7 +214,8 @@ def first_difference(before: Sequence[str], after: Sequence[str]) -> str | None:
     """Where two lists of lines part, in words."""
     for old, new in zip(before, after, strict=False):
         if old != new:
-            return f"`{_short(old)}` before, `{_short(new)}` after"
+            one, two = _shown(old), _shown(new)
+            return f"{one} before, {two} after" if one != two else f"{one} before and after, with other values"
     if len(before) != len(after):
         return f"{len(before)} parts before, {len(after)} after"
     return None
@@ -245,6 +247,12 @@ def _last_digit(number: str) -> float:
     mantissa, _, exponent = number.lower().partition("e")
     _, point, decimals = mantissa.partition(".")
     return float(10 ** ((int(exponent) if exponent else 0) - len(decimals))) if point else 0.0
+
+
+def _shown(line: str) -> str:
+    """A line for a reader: without its digest, if it has one."""
+    plain, digests = _DIGEST.subn(" ", line)
+    return _short(plain) if digests else f"`{_short(line)}`"
 
 
 def _short(text: str, most: int = 70) -> str:

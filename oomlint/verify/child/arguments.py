@@ -220,7 +220,8 @@ def guesses(name: str, annotation: str, hints: Hints, *, inner: bool = False) ->
         return [{"is": "settings", "has": {}}, {"is": "json", "value": {}}, path_spec(name, ".json"), plain("r")]
     listy = re.match(r"(typing\.)?([Ll]ist|Sequence|Iterable|[Tt]uple|Collection)\b", annotation)
     if re.search(r"path|file|fname|h5|hdf5|_npy|csv|json|pkl|_fp$|lmdb|ann$|annot", low) and not re.search(r"_?(ext|type|format|suffix|extension)$", low):
-        ends = [path_spec(name, end) for end in _ends(low)]
+        likely = _ends(low)
+        ends = [path_spec(name, end) for end in dict.fromkeys([*likely[:2], *hints.suffixes[:4], *likely])]
         many = [{**item, "list": 2} for item in ends]
         made = [*many, *ends] if listy or re.search(r"(paths|files|fnames|list)$", low) else [*ends, *many[:2]]
         return [{"is": "pathlib", "name": name, "end": ends[0]["end"]}, *made] if annotation.endswith("Path") else made
@@ -230,7 +231,8 @@ def guesses(name: str, annotation: str, hints: Hints, *, inner: bool = False) ->
     if annotation.endswith("Path"):
         return [{"is": "pathlib", "name": name}, path]
     if low in ("train", "is_train", "training", "istrain") or re.match(
-        r"(is|use|with|do|return|has|add|shuffle|normali[sz]e|random|debug|verbose|load)(_|$)|^(flip|aug|cache|download)", low
+        r"(is|use|with|do|return|has|add|shuffle|normali[sz]e|random|debug|verbose|load)(_|$)|^(flip|aug|cache|download)|drop_last|pin_memory|shuffle|persistent|enable|_flag$",
+        low,
     ):
         return [plain(value=True), plain(value=False), path] if low == "train" else [plain(value=True), plain(value=False), plain("train")]
     if re.fullmatch(r"split\w*|mode|phase|partition|subset|\w*_set|set|stage|\w+_split|data_type|flag|image_set|set_name", low):
@@ -260,13 +262,21 @@ def guesses(name: str, annotation: str, hints: Hints, *, inner: bool = False) ->
             *_arrays("tensor")[:2],
             path,
         ]
+    if low in ("batch_size", "bs", "batchsize", "batch"):
+        return [plain(4), plain(2), plain(1), plain(32)]
     if re.search(r"size|shape|resolution|height|width|(^|_)crop", low):
         return [plain(32), plain([32, 32]), plain(4), plain(64)]
     if re.search(
         r"num|n_|count|len|window|horizon|step|seed|dim|max|min|batch|fold|rank|world|k$|stride|lag|epoch|level|channels|points|freq|sr$|hop|fps|seq", low
     ):
         return [plain(4), plain(1), plain(2), plain(8), plain(0), plain(32), plain(64), plain("0")]
-    if re.search(r"data|^x(_\w+)?$|arr|feat|inputs?$|samples|images|signals|examples|records|items|values|pairs|sentences|texts|corpus|entries|series|sequences?$|audio|waves?$|points$|rows", low) or listy:
+    if (
+        re.search(
+            r"data|^x(_\w+)?$|arr|feat|inputs?$|samples|images|signals|examples|records|items|values|pairs|sentences|texts|corpus|entries|series|sequences?$|audio|waves?$|points$|rows",
+            low,
+        )
+        or listy
+    ):
         texts = {"is": "texts"}
         value: Spec = {"is": "value", "value": {"t": "list", "n": "n", "of": {"t": "dict", "keys": {}}}}
         value["value"]["of"]["keys"] = _keyed(hints)

@@ -274,43 +274,6 @@ def _run(subject: dict[str, Any], rows: list[int]) -> list[int]:
     return handles.rows_run(again, subject.get("watched") or subject["path"], rows)
 
 
-def memory(subject: dict[str, Any], epochs: int = 0) -> dict[str, Any]:
-    """Bytes that the object holds once it is built, the most while that was done, the most for a sample, and what it holds after each epoch."""
-    return told(lambda: _memory(subject, epochs))
-
-
-def _memory(subject: dict[str, Any], epochs: int) -> dict[str, Any]:
-    from oomlint.verify.child.held import Held  # noqa: PLC0415 -- it imports a good part of torch
-
-    # What is imported on the way is no part of the dataset: it is made and read once before.
-    for sample in samples(made(subject), 3):
-        del sample
-    gc.collect()
-    trim()
-    plain = trace.memory(os.getpid()).anonymous
-    with Held() as held:
-        dataset = made(subject)
-        peak, live, tensors = held.peak, held.live, held.tensors
-        grown = []
-        held.begin()
-        most = []
-        for sample in samples(dataset, 3):
-            most.append(held.peak - live)
-            del sample
-            held.begin()
-        for _ in range(epochs):
-            for sample in samples(dataset, min(length(dataset) or STEPS, LONGEST)):
-                del sample
-            grown.append(held.live)
-    gc.collect()
-    trim()
-    anonymous = trace.memory(os.getpid()).anonymous - plain
-    return {
-        "held": live, "tensors": tensors, "peak": peak, "sample": max(most, default=0), "grown": grown, "anonymous": anonymous,
-        "data": size_of(subject.get("state")), "length": length(dataset),
-    }  # fmt: skip
-
-
 def trim() -> None:
     """Give the system back what the allocator has kept."""
     import ctypes  # noqa: PLC0415
@@ -345,9 +308,10 @@ def _pickling(subject: dict[str, Any]) -> dict[str, Any]:
 def interrupted(subject: dict[str, Any], path: str, function: str) -> dict[str, Any]:
     """What an exception in the middle of a method leaves open."""
 
-    def call() -> None:
+    def call() -> object:
         dataset = made(subject)
         for _ in samples(dataset, 2):
             pass
+        return dataset
 
     return told(lambda: handles.interrupted(call, path, function))

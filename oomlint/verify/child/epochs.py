@@ -12,15 +12,15 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from oomlint.verify import trace
 from oomlint.verify.child import handles
-from oomlint.verify.child.datasets import LONGEST, Failed, folder, iterable, length, made, samples, seed, told, trim
+from oomlint.verify.child.datasets import LONGEST, SAMPLES, Failed, folder, iterable, length, made, samples, seed, told, trim
 from oomlint.verify.child.digests import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 BATCH: Final = 8
 MANY: Final = 64  # samples of a batch where nothing but memory is looked at
-COMPARED: Final = 256  # samples of an epoch that is compared
+COMPARED: Final = SAMPLES  # of an epoch that is compared
 
 
 class Told(Dataset[Any]):
@@ -76,16 +76,32 @@ class Only(Dataset[Any]):
         return index
 
 
+class Several(Dataset[Any]):
+    """Several datasets as one."""
+
+    def __init__(self, inner: list[Any], each: int) -> None:
+        self.inner = inner
+        self.each = each
+
+    def __getitem__(self, index: int) -> Any:
+        return self.inner[index // self.each][index % self.each]
+
+
+def nothing(_batch: list[Any]) -> int:
+    """A batch of which nothing is kept."""
+    return 0
+
+
 def gather(batch: list[Any]) -> list[Any]:
     """A batch as it comes."""
     return batch
 
 
-def _loader(inner: Any, workers: int, method: str, batch: int) -> DataLoader[Any]:
+def _loader(inner: Any, workers: int, method: str, batch: int, collate: Callable[[list[Any]], Any] = gather) -> DataLoader[Any]:
     options: dict[str, Any] = {"multiprocessing_context": method, "persistent_workers": True} if workers else {}
     if not isinstance(inner, IterableDataset):
         options.update(shuffle=True, generator=torch.Generator().manual_seed(7))
-    return DataLoader(inner, batch_size=batch, num_workers=workers, collate_fn=gather, **options)
+    return DataLoader(inner, batch_size=batch, num_workers=workers, collate_fn=collate, **options)
 
 
 def compared(subject: dict[str, Any], workers: int = 2, method: str = "fork", touched: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
@@ -110,35 +126,55 @@ def _compared(subject: dict[str, Any], workers: int, method: str, *, touched: bo
     return {"order": [item[0] for item in found], "samples": [item[1] for item in found], "loose": [item[2] for item in found], "handles": _by_process(found)}
 
 
-def tree(subject: dict[str, Any] | None, workers: int = 2, method: str = "fork", size: int = 0) -> dict[str, Any]:
-    """Memory of the process tree while workers live that have read two shuffled epochs, and on the way there.
+def tree(
+    subject: dict[str, Any] | None, workers: int = 2, method: str = "fork", size: int = 0, repeat: int = 1, times: int = 1, empty: bool = True
+) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
+    """What workers that have read two shuffled epochs add to the memory of the process tree, in bytes: again and again with nothing to read, then with it.
 
-    Without a subject the dataset is empty, of ``size`` samples: what workers cost anyhow.
+    ``size`` is the number of samples where there is nothing to read, which ``empty=False`` leaves out. ``times`` builds the dataset so often and reads all
+    of them as one.
     """
-    return told(lambda: _tree(subject, workers, method, size))
+    return told(lambda: _tree(subject, workers, method, size, repeat, times, empty=empty))
 
 
-def _tree(subject: dict[str, Any] | None, workers: int, method: str, size: int) -> dict[str, Any]:
-    dataset = made(subject) if subject is not None else None
-    size = min((length(dataset) or 0) if dataset is not None else size, LONGEST)
+def _tree(subject: dict[str, Any] | None, workers: int, method: str, size: int, repeat: int, times: int, *, empty: bool) -> dict[str, Any]:
+    # What is spawned has its copy before it reads anything.
+    longest = LONGEST if method == "fork" else MANY
+    size = min(size, longest)
+    if repeat > 1:
+        _added(Only(None, MANY), workers, method, MANY)  # the first epoch imports
+    plain = [_added(Only(None, size), workers, method, size)[0] for _ in range(repeat if empty else 0)]
+    if subject is None:
+        return {"empty": plain, "added": plain, "readings": []}
+    inner = [made(subject) for _ in range(times)]
+    each = length(inner[0]) or 0
+    number = min(each * times, longest)
+    dataset: Any = inner[0] if iterable(inner[0]) else Only(Several(inner, each), number)
+    found = [_added(dataset, workers, method, number) for _ in range(repeat)]
+    return {"empty": plain, "added": [added for added, _ in found], "readings": found[0][1]}
+
+
+def _added(dataset: Any, workers: int, method: str, size: int) -> tuple[int, list[tuple[int, int]]]:
+    """What two epochs add while the workers live, and how it came to that, by samples."""
     gc.collect()
     trim()
     me = os.getpid()
     built = trace.total([me])
     readings: list[tuple[int, int]] = []
-    count, every = 0, max(MANY, size // 8)
+    batch = max(MANY, size // MANY)
+    count, every = 0, max(batch, size // 8)
     try:
-        loader = _loader(dataset if dataset is not None and iterable(dataset) else Only(dataset, size), workers, method, MANY)
+        loader = _loader(dataset, workers, method, batch, nothing)
         for _ in range(2):
-            for batch in loader:
-                count += len(batch)
+            for _ in loader:
+                count += batch
                 if count // every > len(readings):
-                    readings.append((count, trace.total(trace.tree(me))))
+                    readings.append((count, trace.total(trace.tree(me)) - built))
         gc.collect()
         steady = trace.total(trace.tree(me))
     except Exception as error:
         raise Failed("iterate", error) from error
-    return {"built": built, "steady": steady, "readings": readings, "length": size}
+    return steady - built, readings
 
 
 def _by_process(items: list[Any]) -> list[dict[str, list[int]]]:

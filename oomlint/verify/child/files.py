@@ -14,7 +14,7 @@ import wave
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child import files_h5, files_plain
+from oomlint.verify.child import files_h5, files_lmdb, files_plain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -133,6 +133,9 @@ def write(path: str, spec: Spec, key: str, count: int) -> None:
         os.rmdir(path)
     if spec["kind"] == "h5":
         files_h5.write(path, spec, key, count)
+        return
+    if spec["kind"] == "lmdb":
+        files_lmdb.write(path, spec, count)
         return
     with open(path, "wb") as stream:
         stream.write(content(spec, key, count))

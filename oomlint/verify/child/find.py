@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child import arguments, files, moves, search, slots
+from oomlint.verify.child import arguments, files, moves, moves_reach, search, slots
 from oomlint.verify.child.load import LoadError
 from oomlint.verify.child.scale import scale_to
 from oomlint.verify.child.target import WORKS, Target, trial
@@ -40,11 +40,15 @@ def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials:
         return answer
 
     own = _own(target, state, options, known, really)
-    if own is not None:
+    if own is not None and (own["reached"] or not target.rows):
         return own
 
+    conditions = moves_reach.guards(target.path, target.rows)
+
     def changes(other: State, result: State) -> Any:
-        return moves.moves(other, result, options, target.hints, target.module)
+        if result.get("works") and not result.get("reached"):
+            yield from ((*pair, False) for pair in moves_reach.reaching(other, conditions))
+        yield from moves.moves(other, result, options, target.hints, target.module)
 
     start = time.monotonic()
     best = search.climb(tried, state, changes, seconds, trials)
@@ -55,11 +59,16 @@ def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials:
         left = max(1.0, seconds - best.seconds)
         better = search.climb(tried, best.state, changes, left, trials, lambda result: bool(result.get("works") and result.get("reached")))
         best = better if better.works else best
+    if best.works and best.result["unset"]:
+        better = search.climb(tried, best.state, changes, 2 * BETTER[1], 2 * BETTER[0], lambda result: bool(result.get("works") and not result["unset"]))
+        best = better if better.works and better.result["reached"] >= best.result["reached"] else best
     if best.works and slots.closed(other := copy.deepcopy(best.state)):
         better = search.climb(tried, other, changes, BETTER[1], BETTER[0])
         best = better if better.works else best
     session.close()
     spent = {"trials": best.trials, "seconds": round(time.monotonic() - start, 2), "steps": best.steps}
+    if own is not None and not (best.works and best.result["reached"]):
+        return own
     if not best.works:
         return {"found": False, "reason": _why(target, best.result), **spent}
     if target.dataset and (larger := _larger(target, best, home, before)):

@@ -125,9 +125,9 @@ def interrupted(path: str, root: str, function: str, state: Any) -> dict[str, An
     """What an exception in the middle leaves open, as long as it is kept."""
     call = caller(path, root, function, state)
 
-    def silent() -> None:
+    def silent() -> object:
         with contextlib.redirect_stdout(io.StringIO()):
-            call()
+            return call()
 
     silent()
     return told(lambda: handles.interrupted(silent, path, function.rpartition(".")[2]))

@@ -98,6 +98,8 @@ def settled(value: Any, folder: str, *, loose: bool = False, depth: int = 0) -> 
             return (type(value).__name__, sorted(value.keys()))
     if isinstance(value, (types.GeneratorType, map, filter, zip)):
         return ("iterator", [settled(item, folder, loose=loose, depth=depth + 1) for item in itertools.islice(value, FEW)])
+    if hasattr(value, "_mmap") and type(value).__name__ == "memmap":
+        value = sys.modules["numpy"].asarray(value)  # a loader makes the same of both
     if loose and hasattr(value, "dtype") and hasattr(value, "shape") and type(value).__module__ in {"numpy", "torch"}:
         return _numbers(value)
     if type(value) in (tuple, list):
@@ -137,18 +139,27 @@ def outline(value: Any, depth: int = 0) -> str:
 
 
 def interrupted(call: Callable[[], object], path: str, function: str) -> dict[str, Any]:
-    """The most that stays open where an exception comes while a function of a file has HDF5 files open, as long as that exception is kept.
+    """The most that stays open because an exception comes while a function of a file has HDF5 files open, as long as that exception is kept.
 
-    ``function`` is the function's own name. The exception is raised at each row in turn that begins with more identifiers open than there were before.
+    ``function`` is the function's own name. The exception is raised at each row in turn that begins with more identifiers open than there were when the
+    function was entered. What an undisturbed call leaves open as well, such as a file that the object keeps, does not count. ``call`` gives back what it
+    has made, so that it lives until all is counted.
     """
     path = os.path.realpath(path)
     headers = _headers(path)
+    usual = _Interruption(path, function, 0, headers).run(call)
+    gc.collect()
     most = {"raised": 0, "ids": 0, "descriptors": 0}
     for number in range(1, FEW + 1):
-        found = _interrupted(call, path, function, number, headers)
+        one = _Interruption(path, function, number, headers)
+        last = one.run(call)[-1]
+        row, entered = one.raised, one.entered
+        del one
         gc.collect()
-        if not found["raised"]:
+        if not row:
             break
+        kept = usual[entered] if entered < len(usual) else {"ids": 0, "descriptors": 0}
+        found = {"raised": row, **{name: last[name] - max(kept[name], 0) for name in last}}
         most = max(most, found, key=lambda item: (item["ids"], item["raised"] > 0))
     return most
 
@@ -160,36 +171,45 @@ def _headers(path: str) -> set[int]:
     return {row for node in ast.walk(tree) if isinstance(node, (ast.With, ast.AsyncWith)) for row in range(node.lineno, node.body[0].lineno)}
 
 
-def _interrupted(call: Callable[[], object], path: str, function: str, number: int, headers: set[int]) -> dict[str, int]:
-    gc.collect()
-    before = opened()
-    seen = 0
-    raised = 0
+class _Interruption:
+    """Runs a call and interrupts it at the row of that number at which the function has files open; with 0 it only counts."""
 
-    def inside(frame: types.FrameType, event: str, _argument: object) -> Any:
-        nonlocal raised, seen
-        if event == "line" and not raised and frame.f_lineno not in headers and opened()["ids"] > before["ids"]:
-            seen += 1
-            if seen == number:
-                raised = frame.f_lineno
+    def __init__(self, path: str, function: str, number: int, headers: set[int]) -> None:
+        self.raised = 0  # the row
+        self.entered = -1  # the number of the entry into the function in which it was
+        self._place = (path, function)
+        self._left = number
+        self._headers = headers
+        self._kept: object = None
+        self._starts: list[dict[str, int]] = []  # what was open at each entry
+
+    def run(self, call: Callable[[], object]) -> list[dict[str, int]]:
+        """What each entry into the function has left open when the next began, or at the end."""
+        gc.collect()
+        sys.settrace(self._trace)
+        try:
+            self._kept = call()
+        except BaseException as error:  # noqa: BLE001 -- to be kept, as a debugger or a log would
+            self.raised = self.raised if isinstance(error, Interrupted) else 0
+            self._kept = error
+        finally:
+            sys.settrace(None)
+        ends = [*self._starts[1:], opened()]
+        return [{name: end[name] - start[name] for name in end} for start, end in zip(self._starts, ends, strict=False)] or [{"ids": 0, "descriptors": 0}]
+
+    def _trace(self, frame: types.FrameType, _event: str, _argument: object) -> Any:
+        if (frame.f_code.co_filename, frame.f_code.co_name) != self._place or self.raised:
+            return None
+        self._starts.append(opened())
+        return self._inside
+
+    def _inside(self, frame: types.FrameType, event: str, _argument: object) -> Any:
+        if event == "line" and not self.raised and frame.f_lineno not in self._headers and opened()["ids"] > self._starts[-1]["ids"]:
+            self._left -= 1
+            if self._left == 0:
+                self.raised, self.entered = frame.f_lineno, len(self._starts) - 1
                 raise Interrupted
-        return inside
-
-    def trace(frame: types.FrameType, _event: str, _argument: object) -> Any:
-        code = frame.f_code
-        return inside if code.co_name == function and code.co_filename == path and not raised else None
-
-    kept: BaseException | None = None
-    sys.settrace(trace)
-    try:
-        call()
-    except BaseException as error:  # noqa: BLE001 -- to be kept, as a debugger or a log would
-        kept = error
-    finally:
-        sys.settrace(None)
-    after = opened()
-    raised = raised if isinstance(kept, Interrupted) else 0
-    return {"raised": raised, "ids": after["ids"] - before["ids"], "descriptors": after["descriptors"] - before["descriptors"]}
+        return self._inside
 
 
 def rows_run(call: Callable[[], object], path: str, rows: list[int]) -> list[int]:

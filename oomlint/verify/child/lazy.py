@@ -12,7 +12,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child import files, files_h5, files_plain
+from oomlint.verify.child import files, files_h5, files_lmdb, files_plain
 from oomlint.verify.child.clay import Clay
 
 if TYPE_CHECKING:
@@ -290,6 +290,10 @@ def enter(world: World) -> None:
     h5py = sys.modules.get("h5py")
     if h5py is not None:
         swap(h5py, {"File": _file(h5py.File), "Group": files_h5.Group, "Dataset": files_h5.Dataset}, world.root)
+
+    lmdb = sys.modules.get("lmdb")
+    if lmdb is not None and hasattr(lmdb, "Environment"):
+        swap(lmdb, {name: files_lmdb.opening(getattr(lmdb, name), lambda: _NOW[0]) for name in ("open", "Environment")}, world.root)
 
 
 def _told(name: str, arguments: tuple[Any, ...]) -> None:

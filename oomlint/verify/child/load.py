@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -211,16 +212,12 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             self.attempt(module, statement, file, Clock(SECONDS))
         self.waiting.clear()
 
-
     def revive(self) -> None:
         """Run what needed files once more: they are there now."""
         late = list(self.late)
         for module, statement, file in late:
-            try:
-                with Clock(SECONDS).running():
-                    self._run(module, statement, file)
-            except (Exception, SystemExit, _Late):  # noqa: BLE001 -- it is noted already
-                continue
+            with contextlib.suppress(Exception, SystemExit, _Late), Clock(SECONDS).running():  # what it raises is noted already
+                self._run(module, statement, file)
 
 
 class LastResort(importlib.abc.MetaPathFinder):

@@ -54,6 +54,10 @@ def _exact(state: State, result: State, error: str) -> Iterator[Pair]:
         for key in recent(state, log, *STRUCTURED, "npy"):
             for place in inside(state["files"][key].get("value", {"t": ""}), "map"):
                 yield f"{key} has whole numbers as keys", changed(state, ["files", key, "value", *place], whole=True)
+    if match := re.search(r"KeyError: '(\w+)'$", error):
+        for key in recent(state, log, "text")[:3]:
+            columns = state["files"][key]["columns"]
+            yield f"{key} holds {match.group(1)}", changed(state, ["files", key], columns=[match.group(1), *columns[1:]])
     if match := re.search(r"(\S+)::(\S+) used as group and dataset", error):
         yield f"{match.group(2)} is a group", changed(state, ["files", match.group(1), "nodes", match.group(2)], **{"is": "group"})
     if re.search(
@@ -126,6 +130,10 @@ def rows_say(state: State, result: State, hints: Hints, error: str) -> Iterator[
     log: list[list[str]] = result.get("log", [])
     rows = "\n".join(result.get("rows", [])[:1])
     slots = arrays(state, log)
+    if "object is not callable" in error:
+        yield from _functions(state)
+    if re.search(r"IndexError|unpack|KeyError: ''", error) and (marks := re.search(r"split\(['\"]([^'\"]+)['\"]", rows)):
+        yield from _parted(state, log, marks.group(1))
     if match := re.search(r"(?:transpose|permute)\(.*?((?:-?\d+\s*,\s*)+-?\d+)", rows):
         rank = match.group(1).count(",") + 1
         for place in slots[:8]:
@@ -163,6 +171,27 @@ def rows_say(state: State, result: State, hints: Hints, error: str) -> Iterator[
                 for place in _under(spec["value"], said):
                     for kind in kinds:
                         yield f"{name} {place} is {kind}", replaced(state, [owner, name, "value", *place], kind)
+
+
+def _functions(state: State) -> Iterator[Pair]:
+    """Arguments that are called."""
+    for owner in ("arguments", "owner"):
+        for name, spec in state.get(owner, {}).items():
+            if spec["is"] in ("value", "path", "json", "array") and not (spec["is"] == "json" and spec["value"] is None):
+                for kind in ("same", "totensor", "tokenizer"):
+                    yield f"{name} is {kind}", fresh(state, [owner, name], {"is": kind})
+
+
+def _parted(state: State, log: list[list[str]], mark: str) -> Iterator[Pair]:
+    """Texts that can be split at a mark."""
+    form = mark.join(("a", "b", "c", "id{}"))
+    for key in recent(state, log, "text"):
+        columns = state["files"][key]["columns"]
+        for made in (form, f"a{mark}{{}}"):
+            yield f"{key} holds {made}", changed(state, ["files", key], columns=[made, *columns[1:]])
+    for key in recent(state, log, *STRUCTURED):
+        for place in inside(state["files"][key]["value"], "str"):
+            yield f"{key} {place} is {form}", changed(state, ["files", key, "value", *place], form=form)
 
 
 def _under(value: Any, names: list[str]) -> list[list[Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child import files, files_plain
+from oomlint.verify.child import files, files_lmdb, files_plain
 from oomlint.verify.child.moves_general import folders
 from oomlint.verify.child.slots import STRUCTURED, arrays, at, changed, fresh, inside, ranked, recent, replaced
 
@@ -27,6 +27,7 @@ def steered(state: State, result: State, hints: Hints, error: str) -> Iterator[P
     numbers = [int(text) for text in re.findall(r"(?<![\w.])(\d{1,4})(?![\w.])", error.partition(": ")[2])]
     slots = arrays(state, log)
     waiting: list[Pair] = []
+    yield from files_lmdb.changes(state, log)
     if match := re.search(r"unpack \(expected (?:at least )?(\d+)", error):
         yield from width_of(state, log, slots, int(match.group(1)))
     said = [word for word in hints.words if len(word) > 1 and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", error)]

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from typing import Any, Final
 
-from oomlint.verify.child import files, files_plain
+from oomlint.verify.child import files, files_lmdb, files_plain
 
 State = dict[str, Any]
 READ: Final = 64  # items that a trial reads: only files that are read are known
@@ -57,6 +57,8 @@ def _bytes(state: State) -> int:
         if spec["kind"] == "h5":
             alone = len({path for path in spec.get("seen", []) if path != "/"}) if any("listed" in entry for entry in spec["nodes"].values()) else 0
             total += sum(_array_bytes(entry, count) for entry in spec["nodes"].values() if entry["is"] != "group") * (count if alone else 1)
+        elif spec["kind"] == "lmdb":
+            total += files_lmdb.size(spec, count)
         elif spec["kind"] not in ("folder", "empty", "absent", "pattern"):
             total += len(files.content(spec, key, count))
     for where in ("arguments", "owner"):

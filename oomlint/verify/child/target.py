@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import linecache
 import os
 import random
 import re
@@ -172,6 +174,7 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
     progress: State = {"stage": 0, "lines": 0}
     _seeds()
     rows: set[tuple[str, int]] = set()
+    unset: list[str] = []
     world = lazy.World(state, os.getcwd(), target.root, target.hints)
     error: BaseException | None = None
     clay.RECENT.clear()
@@ -182,7 +185,10 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
         if not frame.f_code.co_filename.startswith(target.root):
             return None
         if event == "line":
-            rows.add((frame.f_code.co_filename, frame.f_lineno))
+            row = (frame.f_code.co_filename, frame.f_lineno)
+            if row not in rows:
+                rows.add(row)
+                unset.extend(_unset(frame))
         return trace
 
     before = list(stubs.CALLED)
@@ -198,6 +204,7 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
         "works": progress["stage"] >= WORKS,
         "lines": len(rows),
         "reached": _reached(target, rows),
+        "unset": unset,
         "state": state,
         "log": world.log,
         "outside": world.outside,
@@ -214,6 +221,17 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
         answer["rows"] = [frame.line or "" for frame in reversed(frames[-2:])]
         answer["place"] = f"{os.path.relpath(frames[-1].filename, target.root)}:{frames[-1].lineno}" if frames else ""
     return answer
+
+
+def _unset(frame: types.FrameType) -> list[str]:
+    """Tensors of as many numbers as a sample says, none of them set: `torch.LongTensor(self.labels[i])` where that is a number. They differ in each run."""
+    found = re.findall(r"torch\.\w*Tensor\(((?:self\.)?\w+\[[\w.]+\])\)", linecache.getline(frame.f_code.co_filename, frame.f_lineno))
+    made = []
+    for text in found:
+        with contextlib.suppress(Exception):
+            value = eval(text, frame.f_globals, frame.f_locals)  # noqa: S307 -- the user's own words, in a child that is fenced in
+            made += [text] if not hasattr(value, "__len__") else []
+    return made
 
 
 def _seeds() -> None:

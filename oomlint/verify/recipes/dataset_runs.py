@@ -43,6 +43,7 @@ class Runs:
     left_out: list[str] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)  # of the finding's statement, in the program before
     watched: str = ""  # the file that they stand in
+    reached: bool = False  # whether the search has seen them run
     _known: dict[str, Any] = field(default_factory=dict)
 
     def arguments(self, part: Part) -> dict[str, Any]:
@@ -59,12 +60,17 @@ class Runs:
             "watched": watched,
         }
 
-    def ask(self, part: Part, call: str, repetition: int = 0, *, seconds: float = 20.0, alone: bool = False, **named: Any) -> dict[str, Any]:
-        """Measure something. Raises Broken where the user's code raises, Stopped where there is no answer. ``alone`` runs it without the dataset."""
-        key = json.dumps([part, call, repetition, alone, named], sort_keys=True)
+    def ask(
+        self, part: Part, call: str, repetition: int = 0, *, seconds: float = 20.0, alone: bool = False, fresh: bool = False, **named: Any
+    ) -> dict[str, Any]:
+        """Measure something. Raises Broken where the user's code raises, Stopped where there is no answer.
+
+        ``alone`` runs it without the dataset, ``fresh`` in a fresh interpreter.
+        """
+        key = json.dumps([part, call, repetition, alone, fresh, named], sort_keys=True)
         if key not in self._known:
             subject = None if alone else self.arguments(part)
-            done = self.bench.run(part, call if ":" in call else f"datasets:{call}", {"subject": subject, **named}, seconds=seconds)
+            done = self.bench.run(part, call if ":" in call else f"datasets:{call}", {"subject": subject, **named}, seconds=seconds, fresh=fresh)
             self._known[key] = (
                 done.answer if done.answer is not None else Stopped(f"{part.value} the fix: {done.failure}" if self.bench.case.mended else done.failure)
             )
@@ -83,7 +89,11 @@ class Runs:
 
     def look(self, part: Part, repetition: int = 0, *, seconds: float = 20.0) -> dict[str, Any]:
         """What reading the first samples in the main process tells."""
-        return self.ask(part, "look", repetition, seconds=seconds, rows=self.rows if part is Part.BEFORE else [])
+        return self.ask(part, "look", repetition, seconds=seconds, rows=self.rows if part is Part.BEFORE and not self.reached else [])
+
+    def memory(self, part: Part, **named: Any) -> dict[str, Any]:
+        """Bytes that it holds, and takes on the way there."""
+        return self.ask(part, "dataset_memory:memory", **named)
 
 
 def listed(known: dict[str, Any]) -> dict[str, list[Any]]:
@@ -104,7 +114,7 @@ def found(bench: Bench, subject: Subject, *, at_row: bool) -> Runs | str:
         if answer and answer.get("found"):
             fidelity = Fidelity.DATA if answer.get("fidelity") == "data" else Fidelity.SYNTHETIC
             left_out = [*answer.get("skipped", ()), *(f"{name}: stood in for" for name in answer.get("stubbed", ()))]
-            return Runs(bench, subject, answer["state"], fidelity, list(answer.get("assumed", ())), left_out)
+            return Runs(bench, subject, answer["state"], fidelity, list(answer.get("assumed", ())), left_out, reached=bool(answer.get("reached")))
         reason = reason or (str(answer.get("reason", "")) if answer else done.failure)
     return f"`{subject.name}` could not be made: {reason}"
 

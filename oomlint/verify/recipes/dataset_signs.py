@@ -21,9 +21,15 @@ LEAST: Final = 2**16  # bytes: less is no sign of anything
 HALF: Final = 0.5
 TWICE: Final = 1.6  # the most over what stays: 2 with a copy, 1 without
 PART: Final = 0.2
-MOST_WORKERS: Final = 2
+WORKERS: Final = 2
+MANY: Final = 8192  # samples of an empty dataset
+MOST_HELD: Final = 2**28  # bytes of datasets that are built several times over
+MOST_TIMES: Final = 200
+PATIENCE: Final = 4.0  # seconds to build them
 METHODS: Final = ("spawn", "forkserver")
 FEW: Final = 20
+CACHE: Final = 2**20  # bytes
+LARGEST_CACHE: Final = 10 * 2**20  # bytes: with less, a cache of the usual 1 to 8 MB holds everything as well
 ENOUGH: Final = 2 * 2**20  # bytes that a dataset holds: with less a copy in a worker is lost in what workers cost anyhow
 
 
@@ -62,6 +68,11 @@ class Signs:
         self.found.append(Sign(shown, gone, words, Reading(name, unit, (values[0],), tuple(values[1:]), under), worse=worse))
 
 
+def too_small(size: float, needed: float, what: str = "the data") -> str:
+    """Why nothing can be told from so few bytes; empty where they are enough."""
+    return f"{what} here take {human(size)}; {human(needed)} are needed to see it" if size < needed else ""
+
+
 def falls(values: list[float], share: float = HALF, least: float = LEAST) -> bool:
     """Whether a quantity falls clearly: by that share, and that much."""
     return len(values) > 1 and values[0] - values[1] >= max(share * values[0], least)
@@ -82,7 +93,7 @@ def item_reads(signs: Signs) -> None:
     """Bytes that are read, and memory that is taken, for one sample."""
     looks = [signs.runs.look(part) for part in signs.parts]
     sizes = [float(median(look["bytes_read"] or [0])) for look in looks]
-    memories = [signs.runs.ask(part, "memory") for part in signs.parts]
+    memories = [signs.runs.memory(part) for part in signs.parts]
     data = float(memories[0]["data"])
     signs.quantity("bytes read for a sample", sizes, shown=falls(sizes, PART) or sizes[0] >= max(LEAST, HALF * data), gone=falls(sizes, PART))
     peaks = [float(item["sample"]) for item in memories]
@@ -94,7 +105,7 @@ def item_reads(signs: Signs) -> None:
 def built(signs: Signs) -> None:
     """Bytes that a dataset holds once it is built, and the most while that is done."""
     code = signs.runs.bench.case.code
-    memories = [signs.runs.ask(part, "memory") for part in signs.parts]
+    memories = [signs.runs.memory(part) for part in signs.parts]
     data = float(memories[0]["data"])
     if code == "OOM406" and signs.runs.fidelity is Fidelity.SYNTHETIC and memories[0]["tensors"] < HALF * memories[0]["held"]:
         raise Stopped("what was made up for the file that it loads holds hardly any tensors")
@@ -104,9 +115,6 @@ def built(signs: Signs) -> None:
     if code in {"OOM305", "OOM406", "OOM402"} and data:
         whole = whole and reads >= HALF * data
     shown = {"OOM403": helds[0] >= max(LEAST, 3 * data), "OOM405": helds[0] >= max(LEAST, 3 * data), "OOM401": False, "OOM404": False}.get(code, whole)
-    if code == "OOM309":
-        helds = [float(max(item["anonymous"], item["held"])) for item in memories]
-        shown = helds[0] >= max(LEAST, HALF * data)
     signs.quantity("memory held once it is built", helds, shown=shown or falls(helds), gone=falls(helds))
     peaks = [float(item["peak"]) for item in memories]
     passing = code == "OOM305" and data > 0 and min(peaks[0], reads) >= max(LEAST, HALF * data)  # read as a whole, and only a part of it kept
@@ -120,6 +128,19 @@ def built(signs: Signs) -> None:
     if code in {"OOM406", "OOM402"}:
         anonymous = [float(max(item["anonymous"], 0)) for item in memories]
         signs.quantity("memory of the process that is in no file", anonymous, shown=falls(anonymous, least=2**20), gone=falls(anonymous, least=2**20))
+
+
+def cache(signs: Signs) -> None:
+    """Memory that stays taken once samples from all over were read: a file that is held as a whole, or a cache as large."""
+    answers = [signs.runs.ask(part, "dataset_memory:cached") for part in signs.parts]
+    data = float(answers[0]["data"])
+    kept = [float(item["kept"]) for item in answers]
+    small = too_small(max(float(answers[0]["read"]), kept[0]), LARGEST_CACHE, "the samples")
+    if small:
+        raise Stopped(small)
+    signs.quantity(
+        "memory that stays taken after reading", kept, shown=kept[0] >= max(CACHE, HALF * min(data or kept[0], float(answers[0]["read"]))), gone=falls(kept)
+    )
 
 
 def descriptors(signs: Signs) -> None:
@@ -171,7 +192,7 @@ def exception_path(signs: Signs, answers: list[dict[str, Any]]) -> None:
 
 def caches(signs: Signs) -> None:
     """Bytes that are held after each epoch, above what was held when it was built."""
-    memories = [signs.runs.ask(part, "memory", epochs=3) for part in signs.parts]
+    memories = [signs.runs.memory(part, epochs=3) for part in signs.parts]
     kept = [float(item["grown"][-1] - item["held"]) for item in memories]
     data = float(memories[0]["data"])
     line = Timeline("memory held by the dataset", "bytes", "step", *(tuple(enumerate([float(item["held"]), *map(float, item["grown"])])) for item in memories))
@@ -188,63 +209,89 @@ def copies(signs: Signs) -> None:
     """What each worker adds to the memory of the process tree by reading the data: under fork, or as it is sent to it under spawn."""
     runs, code = signs.runs, signs.runs.bench.case.code
     method = "spawn" if code == "OOM112" else "fork"
-    count = 2
-    repeat = 1 if method == "spawn" else max(runs.bench.options.repeat, 1)
-    memories = [runs.ask(part, "memory") for part in signs.parts]
-    # A map of a file is not held, but sent as a whole.
-    held = [float(max(item["held"], item["data"]) if code == "OOM112" else item["held"]) for item in memories]
-    if held[0] < ENOUGH:
-        raise Stopped(f"the data that could be made are too small to tell: {human(held[0])}")
-    size = int(runs.look(Part.BEFORE)["length"] or 0)
-    empty = median(
-        _added(runs.ask(Part.BEFORE, "epochs:tree", number, alone=True, workers=count, method=method, size=size, seconds=40)) for number in range(repeat)
-    )
-    extras, line = [], []
-    for part in signs.parts:
-        answers = [runs.ask(part, "epochs:tree", number, workers=count, method=method, seconds=40) for number in range(repeat)]
-        extras.append([_added(answer) - empty for answer in answers])
-        line.append(tuple((float(step), float(total - answers[0]["built"])) for step, total in answers[0]["readings"]))
-    saving = criteria.worker_memory(extras[0], extras[1] if len(extras) > 1 else [0.0] * repeat, held[0], count)
+    memories = [runs.memory(part, objects=True) for part in signs.parts]
+    # Under fork only what is written to is copied: objects whose references are counted. Under spawn all is sent, the map of a file as a whole.
+    moved = max(memories[0]["held"], memories[0]["data"]) if method == "spawn" else memories[0]["objects"]
+    times = _times(runs, memories) if method == "fork" else 1
+    if moved * times < ENOUGH:
+        raise Stopped(too_small(moved, ENOUGH, "the Python objects" if method == "fork" else "the data"))
+    trees = [_tree(runs, part, WORKERS, method, times, empty=part is Part.BEFORE) for part in signs.parts]
+    plain = median(trees[0]["empty"])
+    extras = [[float(added - plain) for added in tree["added"]] for tree in trees]
+    saving = criteria.worker_memory(extras[0], extras[1] if len(extras) > 1 else [0.0] * len(extras[0]), moved * times, WORKERS)
     if code == "OOM112" and not saving.enough and memories[0]["held"] < ENOUGH:
         raise Stopped("it is not known how much of the data that were made up the dataset maps")
-    reading = Reading(
-        "memory that workers add",
-        "bytes",
-        tuple(extras[0]),
-        tuple(extras[1]) if len(extras) > 1 else (),
-        f"{count} workers, {method}, 2 shuffled epochs, {human(held[0])} held",
-    )
-    words = saving.words if len(extras) > 1 else f"{count} workers add {human(saving.before)} to {human(held[0])} of data, under {method}"
-    signs.found.append(
-        Sign(saving.enough, saving.enough, words, reading, Timeline("memory that workers add", "bytes", "step", *line), worse=len(extras) > 1 and saving.more)
-    )
+    what = f"{human(moved * times)} of {'Python objects' if method == 'fork' else 'data'}"
+    under = f"{WORKERS} workers, {method}, 2 shuffled epochs, {what}"
+    reading = Reading("memory that workers add", "bytes", tuple(extras[0]), tuple(extras[1]) if len(extras) > 1 else (), under)
+    line = Timeline("memory that workers add", "bytes", "step", *(tuple((float(step), float(added)) for step, added in tree["readings"]) for tree in trees))
+    after = f" before, {human(saving.after)} after" if len(extras) > 1 else ""
+    words = f"{WORKERS} workers that read {what} add {human(saving.before)}{after}, under {method}"
+    shown = saving.before >= saving.needed
+    signs.found.append(Sign(shown or saving.enough, saving.enough, words, reading, line, worse=len(extras) > 1 and saving.more))
+    if times > 1:
+        runs.assumed.append(f"the dataset is built {times} times over and all are read as one: the Python objects of one take {human(moved)}")
 
 
-def _added(answer: dict[str, Any]) -> float:
-    return float(answer["steady"] - answer["built"])
+def _times(runs: Runs, memories: list[dict[str, Any]]) -> int:
+    """How often a dataset is built so that there are Python objects enough to tell: no more than can be held, and made in a few seconds."""
+    first = memories[0]
+    if first["objects"] >= ENOUGH or not first["objects"] or not first["length"] or runs.look(Part.BEFORE)["iterable"]:
+        return 1
+    wanted = -(-2 * ENOUGH // first["objects"])
+    most = min(MOST_HELD / max(*(item["held"] for item in memories), 1), PATIENCE / max(*(item["seconds"] for item in memories), 1e-3), MOST_TIMES)
+    return int(max(1, min(wanted, most)))
+
+
+def _tree(runs: Runs, part: Part, workers: int, method: str, times: int = 1, **named: Any) -> dict[str, Any]:
+    repeat = 1 if method == "spawn" else max(runs.bench.options.repeat, 1)
+    size = int(runs.look(Part.BEFORE)["length"] or 0) * times
+    return runs.ask(part, "epochs:tree", workers=workers, method=method, size=size, repeat=repeat, times=times, seconds=60, **named)
 
 
 def counts(signs: Signs) -> None:
-    """What workers cost against none: their number is what the fix changes."""
+    """What workers cost against none: their number is what the fix changes. Under spawn they have copies of the data, under fork only what they are."""
     runs = signs.runs
-    numbers = [subjects.workers(runs.bench, part) for part in signs.parts]
+    bench = runs.bench
+    numbers = [subjects.workers(bench, part) for part in signs.parts]
     if len(numbers) > 1 and (numbers[1] is None or numbers[0] == numbers[1]):
         raise Stopped("the number of workers after the fix is not known")
-    used = [min(number if number is not None else MOST_WORKERS, MOST_WORKERS) for number in numbers]
-    for method, repeat in (("fork", max(runs.bench.options.repeat, 1)), ("spawn", 1)):
-        values = [
-            [_added(runs.ask(part, "epochs:tree", number, workers=count, method=method if count else "fork", seconds=60)) for number in range(repeat)]
-            for part, count in zip(signs.parts, used, strict=True)
-        ]
-        saving = criteria.worker_memory(values[0], values[1] if len(values) > 1 else [0.0] * repeat, 0, used[0])
-        under = f"{' and '.join(str(count) for count in used)} workers, {method}"
-        reading = Reading("memory that workers add", "bytes", tuple(values[0]), tuple(values[1]) if len(values) > 1 else (), under)
-        words = f"{used[0]} workers add {human(saving.before)}" + (f" before, {used[1]} workers {human(saving.after)} after" if len(used) > 1 else "")
-        signs.found.append(Sign(saving.enough, saving.enough, f"{words}, under {method}", reading))
-        if saving.enough:
-            break  # spawned workers take more, not less
+    look = runs.look(Part.BEFORE)
+    if len(numbers) > 1 and (look["random"] or look["draws"]):
+        raise Stopped("samples are drawn at random: with another number of workers they are others, and whether they are as good is not measured")
+    used = [min(number if number is not None else WORKERS, WORKERS) for number in numbers]
     if used[0] != numbers[0]:
         runs.assumed.append(f"{used[0]} workers instead of {numbers[0] if numbers[0] is not None else 'a number that is not known'}")
+    held = float(runs.memory(Part.BEFORE)["held"])
+    told = bench.case.finding.message
+    shared = []
+    for method in ("fork", "spawn"):
+        if method not in told and not (method == "fork" and "spawn" not in told):
+            continue
+        tree = _tree(runs, Part.BEFORE, used[0], method)
+        extra = [float(added - median(tree["empty"])) for added in tree["added"]]
+        saving = criteria.worker_memory(extra, [0.0] * len(extra), held, used[0])
+        under = f"{used[0]} workers, {method}, 2 shuffled epochs, {human(held)} held"
+        reading = Reading("copies of the data in workers", "bytes", tuple(extra), (0.0,) * len(extra) if len(used) > 1 else (), under)
+        words = f"{used[0]} workers add {human(saving.before)} to {human(held)} of data under {method}" + (" before, none after" if len(used) > 1 else "")
+        signs.found.append(Sign(saving.enough, saving.enough and len(used) > 1 and not used[1], words, reading))
+        if saving.enough:
+            return
+        shared.append(method)
+    # A job shares pages with the process that it is forked from, and more workers take a larger share of them: not with an interpreter of its own.
+    trees = [_tree_alone(runs, part, number) for part, number in zip(signs.parts, used, strict=True)]
+    values = [list(map(float, tree["empty"])) for tree in trees]
+    saving = criteria.worker_memory(values[0], values[1] if len(values) > 1 else [0.0], 0, used[0])
+    reading = Reading("memory that the workers themselves take", "bytes", tuple(values[0]), tuple(values[1]) if len(values) > 1 else (), "fork, no data")
+    after = f" before, {human(saving.after)} after" if len(values) > 1 else ""
+    words = f"{used[0]} workers themselves take {human(saving.before)}{after}; the data are shared under {' and '.join(shared) or 'fork'}"
+    signs.found.insert(0, Sign(saving.enough, saving.enough, words, reading))
+
+
+def _tree_alone(runs: Runs, part: Part, workers: int) -> dict[str, Any]:
+    return runs.ask(
+        part, "epochs:tree", alone=True, fresh=True, workers=workers, method="fork", size=MANY, repeat=max(runs.bench.options.repeat, 1), seconds=60
+    )
 
 
 def sent(signs: Signs) -> None:
@@ -279,7 +326,7 @@ SIGNS: Final[dict[str, tuple[Callable[[Signs], None], ...]]] = {
     "OOM306": (descriptors, kept),
     "OOM307": (descriptors, interrupted),
     "OOM308": (item_reads,),
-    "OOM309": (built, pickling),
+    "OOM309": (cache,),
     "OOM311": (pickling,),
     "OOM312": (kept, descriptors, pickling),
     "OOM313": (item_reads, built),
@@ -291,6 +338,7 @@ SIGNS: Final[dict[str, tuple[Callable[[Signs], None], ...]]] = {
     "OOM406": (built,),
     "OOM407": (built,),
 }
+OWN_SIZE: Final = frozenset({"OOM110", "OOM112", "OOM114", "OOM309"})  # each says itself when the data are too small
 AT_ROW: Final = frozenset(SIGNS) - {"OOM110", "OOM111", "OOM112", "OOM113", "OOM114", "OOM302"}  # found where it happens, not at a loader
 LARGE: Final = frozenset(SIGNS) - {
     "OOM111",

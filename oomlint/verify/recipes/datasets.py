@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
-from oomlint.verify.case import Outcome, Part, Verdict
+from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.recipes import subjects
 from oomlint.verify.recipes.dataset_runs import SCALED, Broken, Runs, Stopped, by_factory, found, scaled
-from oomlint.verify.recipes.dataset_signs import AT_ROW, LARGE, LEAST, SIGNS, Signs, pickling
+from oomlint.verify.recipes.dataset_signs import AT_ROW, LARGE, LEAST, OWN_SIZE, SIGNS, Signs, pickling, too_small
 
 if TYPE_CHECKING:
     from oomlint.verify.bench import Bench
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CODES: Final[frozenset[str]] = frozenset(SIGNS)
 MOST: Final = 3  # datasets that are tried
-MANY: Final = 20_000  # samples: so many small ones take their time to build
+SIZES: Final = {"OOM110": SCALED // 8, "OOM309": 4 * SCALED}  # bytes: Python objects take ten times those of their text; a cache of usual size is 8 MB
 SLOW: Final = 8.0  # seconds: with as much data it takes too long
 CLOSED: Final = "CPython closes the file when the last reference to it goes"
 
@@ -73,9 +73,11 @@ def _judged(runs: Runs) -> Verdict:
     place = subjects.witness(bench, runs.subject, at_row=code in AT_ROW)
     if place is not None:
         runs.rows, runs.watched = subjects.statement(bench, place), place.path
+    if not runs.reached and runs.rows and runs.state is not None:
+        runs.reached = bool(runs.look(Part.BEFORE)["rows"])  # with few data: each row that runs is looked at
     _scale(runs)
     look = runs.look(Part.BEFORE)
-    if place is not None and runs.rows and not look["rows"]:
+    if place is not None and runs.rows and not runs.reached and not look["rows"]:
         raise Stopped(f"row {place.row} of {os.path.basename(place.path)} is not run with the data that were made for it")
     if not look["samples"]:
         raise Stopped("the dataset has no samples with the data that were made for it")
@@ -91,20 +93,21 @@ def _judged(runs: Runs) -> Verdict:
 
 def _scale(runs: Runs) -> None:
     """Take more data where memory is measured, as far as the program bears it."""
-    if runs.bench.case.code not in LARGE or runs.state is None:
+    code = runs.bench.case.code
+    if code not in LARGE or runs.state is None or runs.fidelity is not Fidelity.SYNTHETIC:
         return
     small = runs.state
-    for size in (SCALED, SCALED // 8):
+    first = SIZES.get(code, SCALED)
+    for size in (first, first // 8):
         state = scaled(runs, small, size)
         if state is None:
             continue
         runs.grow(state)
         try:
-            look = runs.look(Part.BEFORE, seconds=SLOW)
+            if runs.look(Part.BEFORE, seconds=SLOW)["samples"]:
+                return
         except (Broken, Stopped):
             continue
-        if look["samples"] and ((look["length"] or 0) <= MANY or size < SCALED):
-            return
     runs.grow(small)
 
 
@@ -149,11 +152,17 @@ def _excused(runs: Runs, first: dict[str, Any], after: dict[str, Any]) -> str:
 def _through_workers(runs: Runs) -> str:
     """In which way whole epochs through two forked workers differ; what cannot be compared is left out."""
     try:
+        after = runs.ask(Part.AFTER, "epochs:compared", workers=2)
+        if _as_here(after, runs.look(Part.AFTER)):
+            return ""
+    except Stopped as error:
+        runs.left_out.append(f"two forked workers: {error}")
+        return ""
+    try:
         before = runs.ask(Part.BEFORE, "epochs:compared", workers=2)
     except (Broken, Stopped) as error:
         runs.left_out.append(f"two forked workers: {error}")
         return ""
-    after = runs.ask(Part.AFTER, "epochs:compared", workers=2)
     if before["order"] == after["order"] and (before["samples"] == after["samples"] or before["loose"] == after["loose"]):
         return ""
     again = runs.ask(Part.BEFORE, "epochs:compared", 1, workers=2)
@@ -163,9 +172,16 @@ def _through_workers(runs: Runs) -> str:
     return "with two workers the samples differ" if before["order"] == after["order"] else "two workers give the samples in another order"
 
 
+def _as_here(compared: dict[str, Any], look: dict[str, Any]) -> bool:
+    """Whether all samples that workers have read are those that this process reads."""
+    if look["iterable"] or not compared["order"]:
+        return False
+    here = [f"{sample} of {look['length']}" for sample in look["samples"]]
+    return all(index < len(here) and here[index] == sample for index, sample in zip(compared["order"], compared["samples"], strict=True))
+
+
 def _spawned(runs: Runs) -> str:
     """Whether what can be pickled after the fix also works in workers that are spawned, touched and untouched."""
-    main = runs.ask(Part.AFTER, "epochs:compared", workers=0)
     try:
         spawned = runs.ask(Part.AFTER, "epochs:compared", workers=1, method="spawn", touched=True, seconds=60)
     except Broken as error:
@@ -173,6 +189,9 @@ def _spawned(runs: Runs) -> str:
     except Stopped as stop:
         runs.left_out.append(f"a worker that is spawned: {stop}")
         return ""
+    if _as_here(spawned, runs.look(Part.AFTER)):
+        return ""
+    main = runs.ask(Part.AFTER, "epochs:compared", workers=0)
     pairs = [sorted(zip(item["order"], item["samples"], strict=True)) for item in (main, spawned)]
     return "" if pairs[0] == pairs[1] else "the samples in a worker that is spawned differ from those of this process"
 
@@ -183,8 +202,9 @@ def _spawned(runs: Runs) -> str:
 def _weighed(runs: Runs, signs: Signs) -> Verdict:
     code = runs.bench.case.code
     seen = [item for item in signs.found if item.shown]
-    if _too_small(runs) and not any(item.shown and item.gone for item in signs.found):
-        raise Stopped("the data that could be made are too small to tell")
+    small = _too_small(runs)
+    if small and not any(item.shown and item.gone for item in signs.found):
+        raise Stopped(small)
     if not runs.bench.case.mended:
         outcome = Outcome.SHOWN if seen else Outcome.NOT_SHOWN
         return _verdict(runs, outcome, (seen or signs.found)[0].words if seen or signs.found else "nothing was measured", signs)
@@ -200,7 +220,7 @@ def _weighed(runs: Runs, signs: Signs) -> Verdict:
         return _verdict(runs, Outcome.CONFIRMED, f"{gone[0].words}; the samples are the same", signs, gone)
     if seen:
         rest = next((item for item in seen if item.strict and not item.gone), seen[0])
-        return _verdict(runs, Outcome.NO_EFFECT, f"still there: {rest.words}", signs)
+        return _verdict(runs, Outcome.INCONCLUSIVE, f"the fix does not end it here: {rest.words}", signs)
     first = (
         f"{CLOSED}: nothing was open after {len(runs.ask(Part.BEFORE, 'look')['ids'])} samples"
         if code == "OOM307"
@@ -209,12 +229,12 @@ def _weighed(runs: Runs, signs: Signs) -> Verdict:
     return _verdict(runs, Outcome.NO_EFFECT, f"{first}; the samples are the same", signs)
 
 
-def _too_small(runs: Runs) -> bool:
-    """Whether memory was to be measured, and there is too little of it."""
-    if runs.bench.case.code not in LARGE or runs.bench.case.code == "OOM114":
-        return False
-    memory = runs.ask(Part.BEFORE, "memory")
-    return max(int(memory["data"]), int(memory["held"])) < 4 * LEAST
+def _too_small(runs: Runs) -> str:
+    """That memory was to be measured, and there is too little of it; empty where there is enough."""
+    if runs.bench.case.code not in LARGE - OWN_SIZE:
+        return ""
+    memory = runs.memory(Part.BEFORE)
+    return too_small(max(int(memory["data"]), int(memory["held"])), 4 * LEAST)
 
 
 def _verdict(runs: Runs, outcome: Outcome, reason: str, signs: Signs | None = None, first: list[Sign] | None = None) -> Verdict:

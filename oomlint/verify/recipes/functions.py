@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import Safety
 from oomlint.verify import criteria
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Timeline, Verdict
-from oomlint.verify.criteria import amount, human
+from oomlint.verify.criteria import amount
 from oomlint.verify.recipes import subjects
 from oomlint.verify.recipes.dataset_runs import SCALED, SECONDS, TRIALS, Broken, Stopped, listed
-from oomlint.verify.recipes.dataset_signs import HALF, LEAST, PART, TWICE, Sign, falls
+from oomlint.verify.recipes.dataset_signs import HALF, LEAST, PART, TWICE, Sign, falls, too_small
 
 if TYPE_CHECKING:
     from oomlint.verify.bench import Bench
@@ -228,8 +228,11 @@ def _sign(name: str, unit: str, values: list[float], *, shown: bool, gone: bool,
 def _weighed(runs: _Runs, signs: list[Sign]) -> Verdict:
     case = runs.bench.case
     seen = [item for item in signs if item.shown]
-    if case.code != "OOM307" and (data := int(runs.ask(Part.BEFORE, "memory")["data"])) < 4 * LEAST:
-        raise Stopped(f"the data that could be made are too small to tell: {human(data)}")
+    if case.code != "OOM307" and not any(item.shown and item.gone for item in signs):
+        memory = runs.ask(Part.BEFORE, "memory")
+        small = too_small(max(int(memory["data"]), int(memory["peak"])), 4 * LEAST)
+        if small:
+            raise Stopped(small)
     plain = CLOSED if case.code == "OOM307" else f"not seen: {signs[0].words}"
     if not case.mended:
         return _verdict(runs, Outcome.SHOWN if seen else Outcome.NOT_SHOWN, seen[0].words if seen else plain, signs)
@@ -241,7 +244,7 @@ def _weighed(runs: _Runs, signs: list[Sign]) -> Verdict:
         return _verdict(runs, Outcome.CONFIRMED, f"{gone[0].words}; results, files and output are the same", signs, gone)
     if seen:
         rest = next((item for item in seen if item.strict and not item.gone), seen[0])
-        return _verdict(runs, Outcome.NO_EFFECT, f"still there: {rest.words}", signs)
+        return _verdict(runs, Outcome.INCONCLUSIVE, f"the fix does not end it here: {rest.words}", signs)
     return _verdict(runs, Outcome.NO_EFFECT, f"{plain}; results, files and output are the same", signs)
 
 

@@ -17,7 +17,7 @@ from oomlint.verify.recipes import loops_contexts
 from oomlint.verify.recipes.loops_judge import NEW_FAILURE, Expected, Runs, Way, judge
 from oomlint.verify.recipes.loops_known import known_in, modes
 from oomlint.verify.recipes.loops_places import read_at, stood_in, target_of
-from oomlint.verify.recipes.loops_signals import PLANS, seen
+from oomlint.verify.recipes.loops_signals import PLANS, Ask, seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,6 +39,7 @@ _GRADLESS: Final = re.compile(r"no_grad|inference_mode|set_grad_enabled|requires
 _EVALUATION: Final = frozenset({"OOM204", "OOM219"})  # what they say is not said of training
 _RAISES: Final = frozenset({"OOM212"})  # what they say can be an exception in the second step
 _EMPTIES: Final = frozenset({"OOM206"})  # their fix empties what the row fills
+_MORE: Final = (4, 4)  # dimensions
 _STEPS: Final = 4  # of an epoch whose results are compared
 _SETTLED: Final = frozenset({Outcome.CONFIRMED, Outcome.SHOWN})
 
@@ -111,6 +112,9 @@ class _Trial:
             verdict = self._judged(way)
             if verdict.outcome in {Outcome.NO_EFFECT, Outcome.NOT_SHOWN} and not self._plan.workers and self._seldom(way):
                 return self._judged(way, longer=_LONGER)
+            if verdict.outcome is Outcome.INCONCLUSIVE and self._plan.signals[0].ask is Ask.EASE:
+                other = self._judged(replace(way, state=wider(way.state)))
+                return other if other.outcome in _SETTLED else verdict
             if verdict.outcome is Outcome.REGRESSED and verdict.reason.startswith(NEW_FAILURE):
                 return self._other_way(known, verdict)
         except _Unanswered as failure:
@@ -184,6 +188,13 @@ class _Trial:
     def _place(self, part: Part) -> dict[str, Any]:
         target = self._targets[part]
         return {"path": self._bench.path(part), "root": self._bench.folder(part), "function": target.function, "row": target.row}
+
+
+def wider(state: Any) -> Any:
+    """A state whose batches have more dimensions: a part of one is a view then, where it was a number."""
+    specs = state.get("specs", {})
+    wide = {path: {**spec, "shape": [*spec["shape"], *_MORE]} for path, spec in specs.items() if "[*]" in path and spec.get("dtype") == "float32"}
+    return {**state, "specs": {**specs, **wide}}
 
 
 def _weight(verdict: Verdict) -> int:

@@ -175,7 +175,16 @@ def _symptom(plan: Plan, way: Way, answer: Answer, freed: Answer | None) -> Verd
         return Verdict(Outcome.INCONCLUSIVE, f"without `retain_graph` the loop raises {failed}")
     found = seen(plan, answer, freed)
     evidence = _evidence(plan, found, answer, freed)
+    if freed is not None:  # it is no program of the user's
+        evidence = {name: tuple(replace(item, after=()) for item in items) for name, items in evidence.items()}
     shown = [item for item in found if item.shows]
+    if shown and shown[0].signal.ask is Ask.EASE:
+        return Verdict(Outcome.INCONCLUSIVE, f"{shown[0].words}; how much of it is needed shows only with a fix", **evidence)
+    if shown and freed is not None and shown[0].growth.after is not None:
+        left = amount(shown[0].growth.after.a_step, shown[0].signal.unit)
+        return Verdict(
+            Outcome.SHOWN, f"{replace(shown[0], growth=replace(shown[0].growth, after=None)).words}, {left} where backward frees its graph", **evidence
+        )
     if shown:
         return Verdict(Outcome.SHOWN, f"{shown[0].words}{_thousand(shown[0])}", **evidence)
     outcome, reason = _silent(way, found)
@@ -228,6 +237,8 @@ def _silent(way: Way, found: Sequence[Seen]) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, "the loop took too few steps to tell" if found else "what the finding speaks of could not be measured here"
     if any(item.signal.ask is not Ask.ALSO and item.growth.before.hints for item in found):
         return Outcome.INCONCLUSIVE, "something is kept in a few steps, too few to tell whether it grows"
+    if any(item.signal.ask is Ask.EASE for item in found):
+        return Outcome.INCONCLUSIVE, "on synthesised data too little is kept to tell a part from the whole"
     kind = found[0].signal.kind
     nothing = {Kind.EACH: "no step saves anything for backward", Kind.REST: "a step leaves nothing more"}.get(kind, "nothing grows from step to step")
     if way.doubtful:

@@ -69,7 +69,6 @@ _BYTES: Final = Signal("storage_bytes", "bytes of tensors", "bytes")
 _OBJECTS: Final = Signal("python_bytes", "bytes of Python objects", "bytes", limit=BENIGN)
 _DEVICE: Final = Signal("device_bytes", "bytes on the device", "bytes")
 
-_OBJECT: Final = 512  # bytes: a tensor takes as much beside its storage, an array less
 _PART: Final = 0.9  # of what was kept: a part is less than that
 
 _STARTED: Final = Signal("processes", "worker processes started", "processes", Kind.LEVEL)
@@ -94,7 +93,7 @@ PLANS: Final[Mapping[str, Plan]] = {
     "OOM206": Plan((_STORAGES, _OBJECTS, *_also(_BYTES, _NODES)), steps=2, epochs=9),
     "OOM207": Plan((Signal("descriptors", "open descriptors", "descriptors", Kind.LEVEL), *_also(_STORAGES, _BYTES)), workers=2),
     "OOM208": Plan(
-        (Signal("storage_bytes", "bytes of tensors", "bytes", ask=Ask.EASE), Signal("python_bytes", "bytes of arrays", "bytes", ask=Ask.EASE, limit=_OBJECT))
+        (Signal("storage_bytes", "bytes of tensors", "bytes", ask=Ask.EASE), Signal("python_bytes", "bytes of arrays", "bytes", ask=Ask.EASE, limit=BENIGN))
     ),
     "OOM209": Plan((Signal("copied_bytes", "copied bytes", "bytes", Kind.SLOPE),)),
     "OOM210": Plan((Signal("storage_bytes", "bytes of tensors after a step", "bytes", Kind.REST),), against=True),

@@ -276,7 +276,7 @@ def statement(bench: Bench, place: Place) -> list[int]:
 
 
 def workers(bench: Bench, part: Part) -> int | None:
-    """The number of workers at the places of the edits: the integer that stands there."""
+    """The number of workers of the loader that a finding is about, where an integer stands there, or at the places of the edits."""
     finding = bench.case.finding
     for edit in finding.fix.edits if finding.fix else ():
         if part is Part.AFTER and edit.content.strip().isdecimal():
@@ -290,4 +290,30 @@ def workers(bench: Bench, part: Part) -> int | None:
             )
             if text.strip().isdecimal():
                 return int(text)
-    return None
+    return _workers_at(bench, part)
+
+
+def _workers_at(bench: Bench, part: Part) -> int | None:
+    """The integer that the loader at the row of a finding is given; after a fix that of the loader that comes at the same place among all of the file."""
+    place = bench.case.finding.place
+    if place.cell:
+        return None
+    calls = [_loader_calls(bench.case.source(one, place.path).text) for one in Part]
+    at = next((index for index, call in enumerate(calls[0]) if call.lineno <= place.row <= (call.end_lineno or call.lineno)), None)
+    if at is None or len(calls[0]) != len(calls[1]):
+        return None
+    call = calls[list(Part).index(part)][at]
+    given = {word.arg: word.value for word in call.keywords}
+    if None in given:
+        return None
+    value = given.get("num_workers", ast.Constant(0))
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, int) else None
+
+
+def _loader_calls(text: str) -> list[ast.Call]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return []
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "DataLoader"]
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))

@@ -1,0 +1,122 @@
+"""How much memory a dataset of the user takes. Subjects are those of :mod:`oomlint.verify.child.datasets`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+import types
+from typing import Any, Final
+
+import numpy as np
+
+from oomlint.verify import trace
+from oomlint.verify.child import handles
+from oomlint.verify.child.datasets import LONGEST, STEPS, length, made, prepared, read, samples, size_of, told, trim
+
+SPREAD: Final = 2000  # samples that are read from all over
+PAGE: Final = 4096  # bytes
+CHUNK: Final = 2**16  # bytes
+MANY: Final = 3_000_000  # objects that are counted
+PLAIN: Final = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.FrameType, types.CodeType)
+
+
+def memory(subject: dict[str, Any], epochs: int = 0, objects: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
+    """Bytes that the object holds once it is built, the most while that was done, the most for a sample, and what it holds after each epoch.
+
+    ``objects`` also asks for the bytes of those Python objects in it that are written to by whoever reads them.
+    """
+    return told(lambda: _memory(subject, epochs, objects=objects))
+
+
+def _memory(subject: dict[str, Any], epochs: int, *, objects: bool) -> dict[str, Any]:
+    from oomlint.verify.child.held import Held  # noqa: PLC0415 -- it imports a good part of torch
+
+    # What is imported on the way is no part of the dataset: it is made and read once before.
+    for sample in samples(made(subject), 3):
+        del sample
+    gc.collect()
+    trim()
+    plain = trace.memory(os.getpid()).anonymous
+    with Held() as held:
+        start = time.perf_counter()
+        dataset = made(subject)
+        seconds = time.perf_counter() - start
+        peak, live, tensors = held.peak, held.live, held.tensors
+        grown = []
+        held.begin()
+        most = []
+        for sample in samples(dataset, 3):
+            most.append(held.peak - live)
+            del sample
+            held.begin()
+        for _ in range(epochs):
+            for sample in samples(dataset, min(length(dataset) or STEPS, LONGEST)):
+                del sample
+            grown.append(held.live)
+    gc.collect()
+    trim()
+    anonymous = trace.memory(os.getpid()).anonymous - plain
+    return {
+        "held": live, "tensors": tensors, "peak": peak, "sample": max(most, default=0), "grown": grown, "anonymous": anonymous,
+        "data": size_of(subject.get("state")), "length": length(dataset), "seconds": seconds, "objects": counted(dataset) if objects else 0,
+    }  # fmt: skip
+
+
+def counted(value: object) -> int:
+    """Bytes of the Python objects that something holds, up to a page of each: a reader writes to their reference counts. Payloads of arrays are none."""
+    seen: set[int] = set()
+    waiting: list[Any] = [value]
+    size = 0
+    while waiting and len(seen) < MANY:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, PLAIN):
+            continue
+        seen.add(id(one))
+        size += min(sys.getsizeof(one, 0), PAGE)
+        waiting.extend(one.ravel().tolist() if isinstance(one, np.ndarray) and one.dtype == object else gc.get_referents(one))
+    return size
+
+
+def cached(subject: dict[str, Any]) -> dict[str, Any]:
+    """Bytes of memory of this process that building the dataset and reading samples all over it takes and that stay. HDF5 files are chunked before."""
+    return told(lambda: _cached(subject))
+
+
+def _cached(subject: dict[str, Any]) -> dict[str, Any]:
+    if subject.get("state"):
+        prepared(subject)
+        for name in subject["state"].get("files", {}):
+            if os.path.isfile(name):
+                _chunk(name)
+    for sample in samples(made(subject), 3):
+        del sample
+    gc.collect()
+    trim()
+    plain = trace.memory(os.getpid()).anonymous
+    dataset = made(subject)
+    size = length(dataset) or STEPS
+    start = trace.read_bytes(os.getpid())
+    for index in range(0, size, max(1, size // SPREAD)):
+        handles.settled(read(dataset, index), "")
+    gc.collect()
+    trim()
+    amount = trace.read_bytes(os.getpid()) - start
+    return {"read": amount, "kept": trace.memory(os.getpid()).anonymous - plain, "data": size_of(subject.get("state"))}
+
+
+def _chunk(name: str) -> None:
+    """Store the datasets of an HDF5 file in chunks of some 64 KiB: only such are cached."""
+    import h5py  # type: ignore[import-untyped] # noqa: PLC0415 -- the user's environment may lack it
+
+    if not h5py.is_hdf5(name):
+        return
+    with h5py.File(name, "r+") as file:
+        names: list[str] = []
+        file.visititems(lambda key, item: names.append(key) if isinstance(item, h5py.Dataset) and item.ndim and item.size and item.chunks is None else None)
+        for key in names:
+            values, attributes = file[key][()], dict(file[key].attrs)
+            rows = max(1, CHUNK * len(values) // max(values.nbytes, 1))
+            del file[key]
+            file.create_dataset(key, data=values, chunks=(min(rows, len(values)), *values.shape[1:])).attrs.update(attributes)
