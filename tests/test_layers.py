@@ -55,7 +55,7 @@ THIRD_PARTY: Final = {  # who may import what is not in the standard library, an
     "pydantic": {"config"},
     "pathspec": {"discovery"},
     "yaml": {"model", "memory"},
-    **{name: {"verify"} for name in ("torch", "h5py", "numpy", "PIL")},  # of it, what runs in child processes: see below
+    **{name: {"verify"} for name in ("torch", "h5py", "numpy", "PIL", "lmdb")},  # of it, what runs in child processes: see below
 }
 
 
@@ -98,7 +98,7 @@ def test_children_have_torch_and_little_of_oomlint(path: Path) -> None:
         where = f"{path.name}:{line}: {name}"
         package = name.split(".")[0]
         if not child:
-            assert package not in {"torch", "h5py", "numpy", "PIL"}, where
+            assert package not in {"torch", "h5py", "numpy", "PIL", "lmdb"}, where
         else:
             assert package != "libcst", where
             assert package != "oomlint" or name.startswith("oomlint.verify.child") or name in {"oomlint.verify", "oomlint.verify.trace"}, where

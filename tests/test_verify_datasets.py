@@ -182,7 +182,7 @@ EXAMPLES: Final = [
     Example("handle", "OOM301", Outcome.CONFIRMED, HANDLE, LAZY.format(state=RIGHT_STATE), words="cannot be pickled"),
     Example("handle-attribute-forgotten", "OOM301", Outcome.REGRESSED, HANDLE, LAZY.format(state='{"path": self.path, "file": None}'), words="scale"),
     Example("handle-closed-too-early", "OOM301", Outcome.REGRESSED, HANDLE, HANDLE.replace("self.scale = 2.0", "self.scale = 2.0\n        self.file.close()")),
-    Example("handle-lazy-only", "OOM301", Outcome.NO_EFFECT, HANDLE, LAZY.format(state="self.__dict__"), words="still there"),
+    Example("handle-lazy-only", "OOM301", Outcome.INCONCLUSIVE, HANDLE, LAZY.format(state="self.__dict__"), words="does not end it"),
     Example("lazy", "OOM303", Outcome.CONFIRMED, LAZY.format(state="self.__dict__"), LAZY.format(state=RIGHT_STATE)),
     Example(
         "lambda",

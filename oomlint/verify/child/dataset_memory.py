@@ -18,6 +18,7 @@ from oomlint.verify.child.datasets import LONGEST, STEPS, length, made, prepared
 SPREAD: Final = 2000  # samples that are read from all over
 PAGE: Final = 4096  # bytes
 CHUNK: Final = 2**16  # bytes
+ENLARGED: Final = 2**25  # bytes: more than a cache of usual size
 MANY: Final = 3_000_000  # objects that are counted
 PLAIN: Final = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.FrameType, types.CodeType)
 
@@ -80,16 +81,14 @@ def counted(value: object) -> int:
 
 
 def cached(subject: dict[str, Any]) -> dict[str, Any]:
-    """Bytes of memory of this process that building the dataset and reading samples all over it takes and that stay. HDF5 files are chunked before."""
+    """Bytes of memory of this process that building the dataset and reading samples all over it takes and that stay. HDF5 files are made large before."""
     return told(lambda: _cached(subject))
 
 
 def _cached(subject: dict[str, Any]) -> dict[str, Any]:
     if subject.get("state"):
         prepared(subject)
-        for name in subject["state"].get("files", {}):
-            if os.path.isfile(name):
-                _chunk(name)
+        _enlarge([name for name in subject["state"].get("files", {}) if os.path.isfile(name)])
     for sample in samples(made(subject), 3):
         del sample
     gc.collect()
@@ -100,23 +99,36 @@ def _cached(subject: dict[str, Any]) -> dict[str, Any]:
     start = trace.read_bytes(os.getpid())
     for index in range(0, size, max(1, size // SPREAD)):
         handles.settled(read(dataset, index), "")
+    amount = trace.read_bytes(os.getpid()) - start
     gc.collect()
     trim()
-    amount = trace.read_bytes(os.getpid()) - start
     return {"read": amount, "kept": trace.memory(os.getpid()).anonymous - plain, "data": size_of(subject.get("state"))}
 
 
-def _chunk(name: str) -> None:
-    """Store the datasets of an HDF5 file in chunks of some 64 KiB: only such are cached."""
+def _enlarge(names: list[str]) -> None:
+    """Repeat what HDF5 files hold, and store it in chunks of some 64 KiB: only such are cached."""
     import h5py  # type: ignore[import-untyped] # noqa: PLC0415 -- the user's environment may lack it
 
-    if not h5py.is_hdf5(name):
-        return
-    with h5py.File(name, "r+") as file:
-        names: list[str] = []
-        file.visititems(lambda key, item: names.append(key) if isinstance(item, h5py.Dataset) and item.ndim and item.size and item.chunks is None else None)
-        for key in names:
+    found = [(name, key) for name in names if h5py.is_hdf5(name) for key in _arrays(name)]
+    total = 0
+    for name, key in found:
+        with h5py.File(name, "r") as file:
+            total += file[key].nbytes
+    times = -(-ENLARGED // max(total, 1))
+    for name, key in found:
+        with h5py.File(name, "r+") as file:
             values, attributes = file[key][()], dict(file[key].attrs)
             rows = max(1, CHUNK * len(values) // max(values.nbytes, 1))
             del file[key]
+            values = np.concatenate([values] * times)
             file.create_dataset(key, data=values, chunks=(min(rows, len(values)), *values.shape[1:])).attrs.update(attributes)
+
+
+def _arrays(name: str) -> list[str]:
+    """The names of the arrays in an HDF5 file."""
+    import h5py  # noqa: PLC0415 -- the user's environment may lack it
+
+    found: list[str] = []
+    with h5py.File(name, "r") as file:
+        file.visititems(lambda key, item: found.append(key) if isinstance(item, h5py.Dataset) and item.ndim and item.size else None)
+    return found

@@ -127,8 +127,8 @@ def _compared(subject: dict[str, Any], workers: int, method: str, *, touched: bo
 
 
 def tree(
-    subject: dict[str, Any] | None, workers: int = 2, method: str = "fork", size: int = 0, repeat: int = 1, times: int = 1, empty: bool = True
-) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
+    subject: dict[str, Any] | None, workers: int = 2, method: str = "fork", size: int = 0, repeat: int = 1, times: int = 1, *, empty: bool = True
+) -> dict[str, Any]:
     """What workers that have read two shuffled epochs add to the memory of the process tree, in bytes: again and again with nothing to read, then with it.
 
     ``size`` is the number of samples where there is nothing to read, which ``empty=False`` leaves out. ``times`` builds the dataset so often and reads all
@@ -150,27 +150,26 @@ def _tree(subject: dict[str, Any] | None, workers: int, method: str, size: int, 
     each = length(inner[0]) or 0
     number = min(each * times, longest)
     dataset: Any = inner[0] if iterable(inner[0]) else Only(Several(inner, each), number)
-    found = [_added(dataset, workers, method, number) for _ in range(repeat)]
+    found = [_added(dataset, workers, method, number, watched=not index) for index in range(repeat)]
     return {"empty": plain, "added": [added for added, _ in found], "readings": found[0][1]}
 
 
-def _added(dataset: Any, workers: int, method: str, size: int) -> tuple[int, list[tuple[int, int]]]:
-    """What two epochs add while the workers live, and how it came to that, by samples."""
+def _added(dataset: Any, workers: int, method: str, size: int, *, watched: bool = False) -> tuple[int, list[tuple[int, int]]]:
+    """What two epochs add while the workers live, and how it came to that, by samples, where it is ``watched``: each look takes milliseconds."""
     gc.collect()
     trim()
     me = os.getpid()
     built = trace.total([me])
     readings: list[tuple[int, int]] = []
     batch = max(MANY, size // MANY)
-    count, every = 0, max(batch, size // 8)
+    count, every = 0, max(batch, size // 4)
     try:
         loader = _loader(dataset, workers, method, batch, nothing)
         for _ in range(2):
             for _ in loader:
                 count += batch
-                if count // every > len(readings):
+                if watched and count // every > len(readings):
                     readings.append((count, trace.total(trace.tree(me)) - built))
-        gc.collect()
         steady = trace.total(trace.tree(me))
     except Exception as error:
         raise Failed("iterate", error) from error

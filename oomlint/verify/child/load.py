@@ -346,7 +346,7 @@ def _parsed(path: str) -> None:
     try:
         with open(path, "rb") as stream:
             ast.parse(importlib.util.decode_source(stream.read()), path)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, LookupError) as error:
         where = f"line {row}: " if (row := getattr(error, "lineno", None)) else ""
         raise LoadError(f"it is no Python 3: {where}{getattr(error, 'msg', None) or error}") from error
     except OSError as error:

@@ -131,7 +131,7 @@ def rows_say(state: State, result: State, hints: Hints, error: str) -> Iterator[
     rows = "\n".join(result.get("rows", [])[:1])
     slots = arrays(state, log)
     if "object is not callable" in error:
-        yield from _functions(state)
+        yield from _functions(state, result.get("names", []))
     if re.search(r"IndexError|unpack|KeyError: ''", error) and (marks := re.search(r"split\(['\"]([^'\"]+)['\"]", rows)):
         yield from _parted(state, log, marks.group(1))
     if match := re.search(r"(?:transpose|permute)\(.*?((?:-?\d+\s*,\s*)+-?\d+)", rows):
@@ -173,11 +173,11 @@ def rows_say(state: State, result: State, hints: Hints, error: str) -> Iterator[
                         yield f"{name} {place} is {kind}", replaced(state, [owner, name, "value", *place], kind)
 
 
-def _functions(state: State) -> Iterator[Pair]:
+def _functions(state: State, spoken: list[str]) -> Iterator[Pair]:
     """Arguments that are called."""
     for owner in ("arguments", "owner"):
         for name, spec in state.get(owner, {}).items():
-            if spec["is"] in ("value", "path", "json", "array") and not (spec["is"] == "json" and spec["value"] is None):
+            if spec["is"] in (("value", "path", "json", "array") if name in spoken else ("value",)) and spec != {"is": "json", "value": None}:
                 for kind in ("same", "totensor", "tokenizer"):
                     yield f"{name} is {kind}", fresh(state, [owner, name], {"is": kind})
 

@@ -31,7 +31,7 @@ def text(path: str) -> str:
     try:
         with open(path, "rb") as stream:
             return importlib.util.decode_source(stream.read())
-    except (OSError, SyntaxError, UnicodeDecodeError):
+    except (OSError, SyntaxError, UnicodeDecodeError, LookupError):
         return ""
 
 

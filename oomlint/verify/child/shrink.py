@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SMALLEST: Final = 256  # a number from which on it may be what makes the data large
-FACTORS: Final = (256, 16)
+FACTORS: Final = (256, 16, 2**16)
 MOST: Final = 3  # numbers that are tried one by one
 SLOW: Final = r"took more than|MemoryError|[Uu]nable to allocate|allocate memory|out of memory|DefaultCPUAllocator"
 

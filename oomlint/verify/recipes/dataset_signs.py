@@ -25,7 +25,7 @@ WORKERS: Final = 2
 MANY: Final = 8192  # samples of an empty dataset
 MOST_HELD: Final = 2**28  # bytes of datasets that are built several times over
 MOST_TIMES: Final = 200
-PATIENCE: Final = 4.0  # seconds to build them
+PATIENCE: Final = 10.0  # seconds to build them
 METHODS: Final = ("spawn", "forkserver")
 FEW: Final = 20
 CACHE: Final = 2**20  # bytes
@@ -225,7 +225,7 @@ def copies(signs: Signs) -> None:
     under = f"{WORKERS} workers, {method}, 2 shuffled epochs, {what}"
     reading = Reading("memory that workers add", "bytes", tuple(extras[0]), tuple(extras[1]) if len(extras) > 1 else (), under)
     line = Timeline("memory that workers add", "bytes", "step", *(tuple((float(step), float(added)) for step, added in tree["readings"]) for tree in trees))
-    after = f" before, {human(saving.after)} after" if len(extras) > 1 else ""
+    after = f" before, {human(max(saving.after, 0))} after" if len(extras) > 1 else ""
     words = f"{WORKERS} workers that read {what} add {human(saving.before)}{after}, under {method}"
     shown = saving.before >= saving.needed
     signs.found.append(Sign(shown or saving.enough, saving.enough, words, reading, line, worse=len(extras) > 1 and saving.more))
@@ -283,7 +283,7 @@ def counts(signs: Signs) -> None:
     values = [list(map(float, tree["empty"])) for tree in trees]
     saving = criteria.worker_memory(values[0], values[1] if len(values) > 1 else [0.0], 0, used[0])
     reading = Reading("memory that the workers themselves take", "bytes", tuple(values[0]), tuple(values[1]) if len(values) > 1 else (), "fork, no data")
-    after = f" before, {human(saving.after)} after" if len(values) > 1 else ""
+    after = f" before, {human(max(saving.after, 0))} after" if len(values) > 1 else ""
     words = f"{used[0]} workers themselves take {human(saving.before)}{after}; the data are shared under {' and '.join(shared) or 'fork'}"
     signs.found.insert(0, Sign(saving.enough, saving.enough, words, reading))
 
@@ -343,6 +343,7 @@ AT_ROW: Final = frozenset(SIGNS) - {"OOM110", "OOM111", "OOM112", "OOM113", "OOM
 LARGE: Final = frozenset(SIGNS) - {
     "OOM111",
     "OOM308",
+    "OOM309",
     "OOM113",
     "OOM301",
     "OOM302",

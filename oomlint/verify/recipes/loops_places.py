@@ -11,7 +11,7 @@ from oomlint.verify.case import Part
 from oomlint.verify.targets import named, spot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from oomlint.verify.case import Case
 
@@ -136,7 +136,7 @@ def _dotted(node: ast.AST) -> str:
     return ""
 
 
-def stood_in(names: Iterable[str], state: Any) -> str:
-    """The shortest of the names that stands for an object of which nothing is known but that it was used; empty where there is none."""
+def stood_in(names: Iterable[str], state: Any, kinds: Collection[str] = ("object",)) -> str:
+    """The shortest of the names that stands for something of one of these kinds, such as an object of which no more is known than that it was used; empty where there is none."""
     specs = state.get("specs", {}) if isinstance(state, dict) else {}
-    return min((name for name in names if (spec := specs.get(name, {})).get("kind") == "object" and not spec.get("config")), key=len, default="")
+    return min((name for name in names if (spec := specs.get(name, {})).get("kind") in kinds and not spec.get("config")), key=len, default="")

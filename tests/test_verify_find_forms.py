@@ -1,0 +1,202 @@
+"""Forms of data that the search knows: rows of paths, tensors in files of torch's, globals that need files, LMDB, and code that makes too much itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oomlint.verify.child import find, moves_reach, scale
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("torch")
+
+HEAD = "import torch, numpy as np, json, csv, pickle, os, glob, h5py\nfrom torch.utils.data import Dataset, TensorDataset\n"
+HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(find.__file__))))
+
+
+def found(root: Path, text: str, name: str = "D", call: str = "dataset", **keywords: Any) -> Any:
+    """Search in an interpreter of its own, as the server does."""
+    (root / "data.py").write_text(HEAD + textwrap.dedent(text))
+    code = (
+        "import json, sys, torch, h5py\ntorch.set_num_threads(1)\nfrom oomlint.verify.child import find\n"
+        f"arguments, keywords = json.loads(sys.stdin.read())\nprint(json.dumps(find.{call}(*arguments, **keywords), default=str))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps([[str(root / "data.py"), str(root), name], {"seconds": 20.0, **keywords}]),
+        capture_output=True,
+        text=True,
+        cwd=root,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": HOME, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["found"], answer
+    assert {path.name for path in root.iterdir()} == {"data.py"}, "the search leaves nothing behind"
+    return answer
+
+
+def test_an_index_of_paths_and_rows(tmp_path: Path) -> None:
+    """More files than a cache of 16 holds."""
+    answer = found(
+        tmp_path,
+        """
+        class D(Dataset):
+            def __init__(self, index):
+                self.index, self.files = index, {}
+            def __len__(self):
+                return len(self.index)
+            def __getitem__(self, i):
+                path, row = self.index[i]
+                if path not in self.files:
+                    self.files[path] = h5py.File(path, "r")
+                return torch.from_numpy(self.files[path]["patches"][row])
+        """,
+    )
+    assert answer["length"] == find.MANY
+    assert sum(spec["kind"] == "h5" for spec in answer["state"]["files"].values()) == find.MANY
+    longer = scale.scale_to(answer["state"], 2**23)
+    assert longer["n"] == find.MANY
+    assert all(spec["nodes"]["/patches"]["shape"][0] > find.MANY for spec in longer["files"].values() if spec["kind"] == "h5")
+
+
+def test_rows_of_arrays_and_labels(tmp_path: Path) -> None:
+    found(
+        tmp_path,
+        """
+        class D(Dataset):
+            def __init__(self, dataset):
+                self.dataset = dataset
+            def __len__(self):
+                return len(self.dataset)
+            def __getitem__(self, i):
+                wave, name, label = self.dataset[i]
+                return wave - wave.mean(), label
+        """,
+    )
+
+
+def test_files_of_torch_hold_tensors_by_name(tmp_path: Path) -> None:
+    answer = found(
+        tmp_path,
+        """
+        class D(Dataset):
+            def __init__(self, path):
+                data = torch.load(path)
+                self.samples, self.labels = data["samples"], data["labels"]
+            def __len__(self):
+                return len(self.samples)
+            def __getitem__(self, i):
+                return self.samples[i], self.labels[i]
+        """,
+    )
+    (spec,) = answer["state"]["files"].values()
+    assert spec["kind"] == "torch"
+    assert {item["t"] for item in spec["value"]["keys"].values()} == {"array"}
+
+
+def test_globals_that_need_a_file(tmp_path: Path) -> None:
+    answer = found(
+        tmp_path,
+        """
+        features = h5py.File("features.h5", "r")
+        class D(Dataset):
+            def __len__(self):
+                return len(features["train"])
+            def __getitem__(self, i):
+                return torch.from_numpy(features["train"][i])
+        """,
+    )
+    assert list(answer["state"]["files"]) == ["features.h5"]
+
+
+def test_lmdb(tmp_path: Path) -> None:
+    pytest.importorskip("lmdb")
+    answer = found(
+        tmp_path,
+        """
+        import lmdb
+        class D(Dataset):
+            def __init__(self, path):
+                self.env = lmdb.open(path, readonly=True, lock=False)
+                with self.env.begin(write=False) as txn:
+                    self.size = int(txn.get("num-samples".encode()))
+            def __len__(self):
+                return self.size
+            def __getitem__(self, i):
+                with self.env.begin() as txn:
+                    return torch.frombuffer(bytearray(txn.get(b"image-%09d" % (i + 1))), dtype=torch.uint8)[:8]
+        """,
+    )
+    (spec,) = answer["state"]["files"].values()
+    assert set(spec["keys"]) == {"num-samples", "image-#"}
+    assert spec["keys"]["image-#"]["width"] == len("000000001")
+
+
+def test_numbers_of_the_code_are_smaller_where_it_makes_too_much(tmp_path: Path) -> None:
+    answer = found(
+        tmp_path,
+        """
+        class D(Dataset):
+            def __init__(self):
+                self.images = torch.ones(50_000_000, 3, 224, 224)
+            def __len__(self):
+                return 50_000_000
+            def __getitem__(self, i):
+                return self.images[i], i % 1000
+        """,
+    )
+    assert set(answer["state"]["shrunk"]) == {"50000000"}
+    assert any(text.startswith("50000000 in the code is ") for text in answer["assumed"])
+
+
+def test_a_number_that_a_tensor_is_as_long_as_is_no_sample(tmp_path: Path) -> None:
+    answer = found(
+        tmp_path,
+        """
+        class D(Dataset):
+            def __init__(self, path):
+                with open(path + "/captions.json") as stream:
+                    self.captions = json.load(stream)
+            def __len__(self):
+                return len(self.captions)
+            def __getitem__(self, i):
+                return torch.LongTensor(self.captions[i])
+        """,
+    )
+    (value,) = [spec["value"] for spec in answer["state"]["files"].values() if spec["kind"] == "json"]
+    assert value["of"]["t"] == "list"
+
+
+def test_a_row_behind_a_condition_is_reached(tmp_path: Path) -> None:
+    text = """
+        def read(path, mode="small"):
+            if path.endswith(".pth"):
+                if mode == "whole":
+                    return torch.load(path)
+                return {}
+            return None
+        """
+    row = HEAD.count("\n") + 5
+    answer = found(tmp_path, text, "read", "function", rows=[row])
+    assert answer["reached"]
+    assert [len(item.constants) for item in moves_reach.guards(str(tmp_path / "data.py"), [row])] == [1, 1]
+
+
+def test_a_class_whose_parameters_a_fix_changes_is_made_as_the_file_makes_it(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(HEAD + "class D(Dataset):\n    def __init__(self, path):\n        self.path = path\nloader = D('features.h5')\n")
+    state = {"n": 8, "arguments": {"gone": {"is": "json", "value": 1}}, "owner": {}, "files": {}}
+    code = f"import torch, h5py\nfrom oomlint.verify.child import find\nprint(find.built('data.py', '.', 'D', {state!r}).path)"
+    environment = {**os.environ, "PYTHONPATH": HOME, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False, timeout=120)
+    assert done.stdout.strip() == "features.h5", done.stderr
