@@ -103,7 +103,7 @@ def _kept(folder: str | None, root: str) -> str | None:
     if not folder:
         return None if folder is None else tempfile.mkdtemp(prefix="oomlint-verify-")
     path = os.path.abspath(folder)
-    if os.path.realpath(path).startswith(os.path.join(os.path.realpath(root), "")):
+    if os.path.join(os.path.realpath(path), "").startswith(os.path.join(os.path.realpath(root), "")):
         raise ConfigError(f"--keep: {folder} is in the project, and would be copied with it")
     try:
         os.makedirs(path, exist_ok=True)

@@ -52,9 +52,8 @@ class DtypeInflation(Rule):
     from torch.utils.data import TensorDataset
 
 
-    def synthetic(seed):
-        rng = np.random.default_rng(seed)
-        images = rng.random((20_000, 3, 64, 64)).astype(np.float32)
+    def white_images():
+        images = np.ones((5_000, 3, 64, 64)).astype(np.float32)
         return TensorDataset(torch.from_numpy(images))
     ```
 
@@ -66,9 +65,8 @@ class DtypeInflation(Rule):
     from torch.utils.data import TensorDataset
 
 
-    def synthetic(seed):
-        rng = np.random.default_rng(seed)
-        images = rng.random((20_000, 3, 64, 64), dtype=np.float32)
+    def white_images():
+        images = np.ones((5_000, 3, 64, 64), dtype=np.float32)
         return TensorDataset(torch.from_numpy(images))
     ```
 

@@ -48,15 +48,15 @@ class LargeArrayInInit(Rule):
     from torch.utils.data import Dataset
 
 
-    class SyntheticImages(Dataset):
+    class BlankImages(Dataset):
         def __init__(self):
-            self.images = torch.randn(50_000, 3, 224, 224)
+            self.images = torch.zeros(1_000, 3, 224, 224)
 
         def __len__(self):
-            return 50_000
+            return 1_000
 
         def __getitem__(self, index):
-            return self.images[index], index % 1000
+            return self.images[index], index % 10
     ```
 
     ## Use instead
@@ -66,13 +66,12 @@ class LargeArrayInInit(Rule):
     from torch.utils.data import Dataset
 
 
-    class SyntheticImages(Dataset):
+    class BlankImages(Dataset):
         def __len__(self):
-            return 50_000
+            return 1_000
 
         def __getitem__(self, index):
-            generator = torch.Generator().manual_seed(index)
-            return torch.randn(3, 224, 224, generator=generator), index % 1000
+            return torch.zeros(3, 224, 224), index % 10
     ```
 
     ## Fix safety

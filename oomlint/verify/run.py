@@ -19,7 +19,7 @@ from oomlint.registry import catalogue
 from oomlint.source import SourceError, apply_edits, read_source
 from oomlint.verify import crew
 from oomlint.verify.bench import Bench
-from oomlint.verify.case import Case, Outcome, Part, Verdict
+from oomlint.verify.case import Case, Fidelity, Outcome, Part, Verdict
 from oomlint.verify.jobs import Job
 from oomlint.verify.targets import spot
 from oomlint.verify.tree import Base, Trees
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _ARGUMENTS: Final = frozenset({"OOM101", "OOM102", "OOM103", "OOM104", "OOM105"})  # of one call: each raises before the next is looked at
 _GRAPHS: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM205", "OOM213"})  # of one function: each keeps the graph that the next keeps
 _MOST_PROCESSES: Final = 4  # each has a server with torch, and two workers of a loader now and then
+_SHOWN: Final = 60  # characters of a call
 _PREPARATION: Final = 60.0  # seconds for what makes the project's data
 _DECISIVE: Final = frozenset({Outcome.CONFIRMED, Outcome.REGRESSED, Outcome.SHOWN})
 _RECIPES: Final = ("command", "datasets", "functions", "loops", "calls", "workers")  # the most faithful first
@@ -193,6 +194,7 @@ def asked(bench: Bench) -> Verdict:
     none says anything the reasons of all are told.
     """
     said: list[Verdict] = []
+    unheard: tuple[str, ...] = ()  # what the user asked to be run, and why it says nothing
     for name in _RECIPES:
         if name == "command" and not bench.options.command:
             continue
@@ -200,6 +202,9 @@ def asked(bench: Bench) -> Verdict:
         if bench.case.code not in recipe.CODES:
             continue
         verdict: Verdict = recipe.verify(bench)
+        if name == "command" and verdict.outcome is Outcome.INCONCLUSIVE:
+            unheard = (f"your command: {verdict.reason}",)
+        verdict = _whole(bench.case, replace(verdict, left_out=(*unheard, *verdict.left_out)))
         if verdict.outcome in _DECISIVE:
             return verdict
         said.append(verdict)
@@ -210,6 +215,39 @@ def asked(bench: Bench) -> Verdict:
         return quiet
     reasons = "; ".join(dict.fromkeys(item.reason for item in said))
     return replace(max(said, key=lambda item: len(item.readings)), reason=reasons)
+
+
+def _whole(case: Case, verdict: Verdict) -> Verdict:
+    """The verdict, unless a mend by hand changes loaders that were not run: what is cut out says nothing of the rest."""
+    if not case.by_hand or verdict.outcome is not Outcome.CONFIRMED or verdict.fidelity is Fidelity.COMMAND:
+        return verdict
+    try:
+        changed = [pair for path in case.changes for pair in _changed_loaders(case, path)]
+    except (SourceError, SyntaxError, ValueError, RecursionError):
+        return verdict
+    if len(changed) <= (1 if case.code.startswith("OOM1") and verdict.fidelity is Fidelity.SLICED else 0):
+        return verdict
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; but the mend also changes {changed[-1]}, which was not compared")
+
+
+def _changed_loaders(case: Case, path: str) -> list[str]:
+    """The loaders that a mend makes in another way, in the words of the program after."""
+    old, new = (
+        [ast.unparse(node) for node in ast.walk(ast.parse(case.source(part, path).text)) if isinstance(node, ast.Call) and _makes_loader(node)]
+        for part in (Part.BEFORE, Part.AFTER)
+    )
+    kept = list(old)
+    changed = []
+    for call in new:
+        if call in kept:
+            kept.remove(call)
+        else:
+            changed.append(f"`{call if len(call) <= _SHOWN else call[: _SHOWN - 3] + '...'}`")
+    return changed
+
+
+def _makes_loader(call: ast.Call) -> bool:
+    return ast.unparse(call.func).rpartition(".")[2].endswith("DataLoader")
 
 
 def _trivial(case: Case) -> Verdict | None:

@@ -227,6 +227,13 @@ def results(outcome: Outcome) -> tuple[list[str], dict[str, list[float | None]]]
         written = digests.write(value, name)
         lines.append(f"{name}: {written.hash} ({digests.describe(value)})")
         _flatten(value, numbers.setdefault(name, []), 6)
+    # What is left behind for the code that comes next.
+    lines.append(f"gradient mode: {torch.is_grad_enabled()}")
+    for index, module in enumerate(outcome.modules):
+        modes = {name: item.training for name, item in module.named_modules()} | {
+            f"{name} learns": item.requires_grad for name, item in module.named_parameters()
+        }
+        lines.append(f"modes of model {index}: {digests.digest(modes)} ({'training' if module.training else 'evaluating'})")
     lines.extend(f"beside the loop: {text.partition(': ')[2]}" for text in outcome.guide.failures.values())
     return lines, numbers
 

@@ -5,6 +5,7 @@ import __future__
 
 import argparse
 import ast
+import importlib.util
 import inspect
 import os
 import random
@@ -36,8 +37,8 @@ class Program:
 
     def __init__(self, path: str, root: str, function: str, row: int) -> None:
         self.path, self.root, self.function, self.row = os.path.realpath(path), os.path.realpath(root), function, row
-        with open(self.path, encoding="utf-8") as stream:
-            self.text = stream.read()
+        with open(self.path, "rb") as stream:
+            self.text = importlib.util.decode_source(stream.read())
         self.tree = ast.parse(self.text, self.path)
         self._pieces: dict[tuple[Any, ...], slices.Piece] = {}
         self.flags = 0

@@ -135,7 +135,7 @@ def cache(signs: Signs) -> None:
     answers = [signs.runs.ask(part, "dataset_memory:cached") for part in signs.parts]
     data = float(answers[0]["data"])
     kept = [float(item["kept"]) for item in answers]
-    small = too_small(max(float(answers[0]["read"]), kept[0]), LARGEST_CACHE, "the samples")
+    small = too_small(max(float(answers[0]["read"]), kept[0]), LARGEST_CACHE if "cache" in signs.runs.bench.case.finding.message else CACHE, "the samples")
     if small:
         raise Stopped(small)
     signs.quantity(

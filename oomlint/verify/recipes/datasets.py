@@ -26,6 +26,7 @@ CLOSED: Final = "CPython closes the file when the last reference to it goes"
 def verify(bench: Bench) -> Verdict:
     """Find the dataset that the finding is about, run it, and judge."""
     reasons: list[str] = []
+    best: Verdict | None = None
     for runs in _candidates(bench, reasons):
         try:
             verdict = _judged(runs)
@@ -36,7 +37,10 @@ def verify(bench: Bench) -> Verdict:
         if verdict.outcome is not Outcome.INCONCLUSIVE:
             return verdict
         reasons.append(verdict.reason)
-    return Verdict(Outcome.INCONCLUSIVE, "; ".join(dict.fromkeys(reasons)) or "no dataset could be told from the finding")
+        best = max(best or verdict, verdict, key=lambda item: len(item.readings))
+    if best is None:
+        return Verdict(Outcome.INCONCLUSIVE, "; ".join(dict.fromkeys(reasons)) or "no dataset could be told from the finding")
+    return replace(best, reason="; ".join(dict.fromkeys(reasons)))
 
 
 def _candidates(bench: Bench, reasons: list[str]) -> Any:

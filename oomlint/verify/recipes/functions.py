@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
@@ -61,6 +61,7 @@ class _Runs:
 def verify(bench: Bench) -> Verdict:
     """Call the function that the finding stands in, and judge."""
     reasons: list[str] = []
+    best: Verdict | None = None
     for subject in subjects.functions(bench):
         runs = _found(bench, subject)
         if isinstance(runs, str):
@@ -75,7 +76,10 @@ def verify(bench: Bench) -> Verdict:
         if verdict.outcome is not Outcome.INCONCLUSIVE:
             return verdict
         reasons.append(verdict.reason)
-    return Verdict(Outcome.INCONCLUSIVE, "; ".join(dict.fromkeys(reasons)) or "it stands in no function that can be called")
+        best = max(best or verdict, verdict, key=lambda item: len(item.readings))
+    if best is None:
+        return Verdict(Outcome.INCONCLUSIVE, "; ".join(dict.fromkeys(reasons)) or "it stands in no function that can be called")
+    return replace(best, reason="; ".join(dict.fromkeys(reasons)))
 
 
 def _found(bench: Bench, subject: Subject) -> _Runs | str:

@@ -159,6 +159,9 @@ def _after_failure(case: Case, failed: str, runs: Runs) -> Verdict:
     if case.code == "OOM212" and _TWICE in failed:
         if runs.after is None:
             return Verdict(Outcome.SHOWN, f"the second step raises {failed.partition(' (')[0]}")
+        if not _failure(runs.after) and case.by_hand:
+            words = f"the second step raises {failed.partition(' (')[0]} before, and all steps run after; what they compute has nothing to be compared with"
+            return Verdict(Outcome.INCONCLUSIVE, words)
         if not _failure(runs.after):
             return Verdict(Outcome.CONFIRMED, f"the second step raises {failed.partition(' (')[0]} before; all steps run after")
     return Verdict(Outcome.INCONCLUSIVE, f"the loop does not run on synthesised data: {failed}")

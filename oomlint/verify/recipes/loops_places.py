@@ -137,6 +137,6 @@ def _dotted(node: ast.AST) -> str:
 
 
 def stood_in(names: Iterable[str], state: Any, kinds: Collection[str] = ("object",)) -> str:
-    """The shortest of the names that stands for something of one of these kinds, such as an object of which no more is known than that it was used; empty where there is none."""
+    """The shortest of the names that stands for something of these kinds, such as an object of which nothing is known but its use; empty without one."""
     specs = state.get("specs", {}) if isinstance(state, dict) else {}
     return min((name for name in names if (spec := specs.get(name, {})).get("kind") in kinds and not spec.get("config")), key=len, default="")

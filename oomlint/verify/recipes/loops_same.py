@@ -41,6 +41,9 @@ def compare(first: Answer, second: Answer, after: Answer, *, emptied: Collection
     empty = [name for name, line in new.items() if name.strip("`") in emptied and _EMPTY.search(line) and line != old.get(name)]
     old, again, new = ({name: line for name, line in item.items() if name not in empty} for item in (old, again, new))
     notes = tuple(f"`{name.strip('`')}` is emptied on purpose: it was not compared" for name in empty)
+    retyped = [name for name in new if _is_local(name) and name != "`self`" and old.get(name, new[name]) != new[name] and _agree(first, after, name)]
+    old, again, new = ({name: line for name, line in item.items() if name not in retyped} for item in (old, again, new))
+    notes += tuple(f"{name} is of another type after: a variable, whose values agree" for name in retyped)
     found = _compared(first, second, after, (old, again, new), draws=draws, types=types)
     return replace(found, left_out=(*notes, *found.left_out))
 
@@ -98,12 +101,19 @@ def _text(answer: Answer) -> str:
     return _GRAPH.sub("", str((answer.get("printed") or {}).get("text") or ""))
 
 
+def _agree(first: Answer, after: Answer, name: str) -> bool:
+    """Whether the numbers of a part agree, of whatever type they are."""
+    old, new = ((answer.get("numbers_by") or {}).get(name) for answer in (first, after))
+    return bool(old and new) and close(old or (), new or ())
+
+
 def _near(first: Answer, after: Answer, shared: list[str], *, types: bool) -> bool:
     kinds, others = parts(first), parts(after)
     if types and any(_kind(kinds.get(name, "")) != _kind(others.get(name, "")) for name in shared):
         return False  # a number for a tensor, or other digits
     old, new = first.get("numbers_by"), after.get("numbers_by")
     if isinstance(old, dict) and isinstance(new, dict):
-        return all(close(old.get(name, []), new.get(name, [])) for name in shared)
+        # What has no numbers has nothing to be rounded.
+        return all(close(old[name], new[name]) if old.get(name) and new.get(name) else kinds.get(name) == others.get(name) for name in shared)
     old, new = first.get("numbers"), after.get("numbers")
     return isinstance(old, list) and isinstance(new, list) and bool(old) and close(old, new)
