@@ -209,6 +209,8 @@ def _look(subject: dict[str, Any], count: int, rows: list[int]) -> dict[str, Any
             if len(shown) < 3:  # noqa: PLR2004 -- enough for a reader
                 shown.append(describe(settled))
         steps = _steps(dataset, reads)
+        gc.collect()
+        kept = _less(handles.opened(), start)
     return {
         "length": size,
         "samples": exact,
@@ -216,6 +218,7 @@ def _look(subject: dict[str, Any], count: int, rows: list[int]) -> dict[str, Any
         "outlines": outlines,
         "shown": shown,
         "built": built,
+        "kept": kept,
         "iterable": iterable(dataset),
         **steps,
         **_random(dataset),
