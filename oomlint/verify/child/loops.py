@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NUMBERS: Final = 4096  # of a result that are given back
+OPEN: Final = "open stand-ins in"  # begins the line of a part that holds one
 PRINTED: Final = 16384  # characters of what the program printed
 
 
@@ -223,6 +224,8 @@ def results(outcome: Outcome) -> tuple[list[str], dict[str, list[float | None]]]
     lines: list[str] = []
     numbers: dict[str, list[float | None]] = {}
     for name, value in _values(outcome):
+        if _open(value):
+            lines.append(f"{OPEN} {name}: yes")
         value = plain(value)  # noqa: PLW2901 -- what a stand-in has become
         written = digests.write(value, name)
         lines.append(f"{name}: {written.hash} ({digests.describe(value)})")
@@ -253,6 +256,15 @@ def _values(outcome: Outcome) -> Iterator[tuple[str, Any]]:
         if state:
             yield f"parameters of model {index}", dict(state)
             yield f"gradients of model {index}", {name: item.grad for name, item in module.named_parameters() if item.grad is not None}
+
+
+def _open(value: Any, depth: int = 4) -> bool:
+    """Whether a stand-in is in a value that nothing has looked at: it is of no kind yet."""
+    if isinstance(value, values_late.Late):
+        return object.__getattribute__(value, "_real") is None
+    if depth and type(value) in (list, tuple):
+        return any(_open(item, depth - 1) for item in value)
+    return bool(depth) and type(value) is dict and any(_open(item, depth - 1) for item in value.values())
 
 
 def plain(value: Any, depth: int = 6) -> Any:
