@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from oomlint.verify.child import call_run, digests, load
+from oomlint.verify.child.common import seed
 
 EPOCHS: Final = 3
 BATCHES: Final = 6  # an epoch
@@ -59,7 +60,7 @@ def measure(path: str, root: str, source: str) -> dict[str, Any]:
         return data.DataLoader(rows, call_run.BATCH, shuffle=True, collate_fn=watch.collate)
 
     scope |= {"__loader__": loader, "__kept__": []}
-    call_run.seeded()
+    seed(call_run.SEED)
     try:
         exec(source, scope)  # noqa: S102 -- the user's own program, in a child that is fenced in
         result = scope.pop("__result__")

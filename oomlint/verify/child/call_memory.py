@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import trace
 from oomlint.verify.child import call_run, load
+from oomlint.verify.child.common import seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,7 +142,7 @@ def measure(kind: str, size: int, workers: int, method: str | None, path: str = 
         scope = dict(vars(load.load(path, root).module)) | {"__data__": held}
         held = eval(expression, scope)  # noqa: S307 -- the user's own program, in a child that is fenced in
     del made
-    call_run.seeded()
+    seed(call_run.SEED)
     context: dict[str, Any] = {"multiprocessing_context": method} if workers and method else {}
     dataset: Any = Held(held, length)
     # Workers that are kept are started once: to start them is most of the time under spawn.

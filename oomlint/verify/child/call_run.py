@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import random
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child import digests, stubs
@@ -195,19 +194,6 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return getattr(value, "__qualname__", None) or type(value).__name__
-
-
-def seeded() -> None:
-    """All generators as at the start."""
-    import torch  # noqa: PLC0415 -- the parent imports no torch
-
-    random.seed(SEED)
-    torch.manual_seed(SEED)
-    try:
-        import numpy as np  # noqa: PLC0415 -- may be absent
-    except ImportError:
-        return
-    np.random.seed(SEED)  # noqa: NPY002 -- the generator that user code draws from
 
 
 def words(error: BaseException) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child import call_run, calls, load, stubs
 from oomlint.verify.child.call_values import Need
+from oomlint.verify.child.common import seed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +80,7 @@ def _run(module: Any, plan: Mapping[str, Any], own: str, known: dict[str, Any]) 
         if not workers:
             given = {name: value for name, value in given.items() if name in ("num_workers", own) and (name != "persistent_workers" or value)}
         samples: Any = call_run.Samples("number")
-        call_run.seeded()
+        seed(call_run.SEED)
         loader = data.DataLoader(samples, call_run.BATCH, shuffle=True, **given)
     except Exception as error:  # noqa: BLE001 -- what the user's program raises is the answer
         return {"reached": True, "built": False, "error": call_run.words(error)}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child import call_run, calls, digests, load
 from oomlint.verify.child.call_values import Need
+from oomlint.verify.child.common import seed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,7 @@ def alive(path: str, root: str, plans: list[Mapping[str, Any]]) -> dict[str, Any
     iterators = []
     for answer, loader in zip(answers, loaders, strict=True):
         before = len(multiprocessing.active_children())
-        call_run.seeded()
+        seed(call_run.SEED)
         try:
             for digest, iterator in call_run.epochs(loader, 1):
                 answer["epochs"].append(digest)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child import call_run, digests, load, stubs
 from oomlint.verify.child.call_values import Need, Opaque, myself, text_of
+from oomlint.verify.child.common import seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -112,7 +113,7 @@ class Bench:
         stage = call_run.Stage(self.own, self.counts, call_run.Samples(kind), method, replace=replace, known=known)
         stage.calls = self.calls
         self.notes = stage.notes
-        call_run.seeded()
+        seed(call_run.SEED)
         function = self.function(known, stage)
         try:
             return stage, call_run.staged(stage, function)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from oomlint.verify.child import digests, probe, values, values_names
+from oomlint.verify.child.common import words
 from oomlint.verify.child.load import LoadError, load
-from oomlint.verify.child.loops_guide import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

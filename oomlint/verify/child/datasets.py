@@ -10,17 +10,15 @@ import gc
 import importlib
 import inspect
 import os
-import random
 import tempfile
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-import torch
 from torch.utils.data import IterableDataset
 
 from oomlint.verify import trace
 from oomlint.verify.child import handles, load
+from oomlint.verify.child.common import seed, words
 from oomlint.verify.child.digests import describe, digest, generators
 
 if TYPE_CHECKING:
@@ -37,14 +35,7 @@ class Failed(Exception):  # noqa: N818 -- what went wrong is the user's code
     def __init__(self, stage: str, error: BaseException) -> None:
         super().__init__(stage)
         rows = [item for item in traceback.extract_tb(error.__traceback__) if not item.filename.startswith(os.path.dirname(__file__))]
-        self.told = {"stage": stage, "error": handles.words(error), "kind": type(error).__name__, "row": rows[-1].lineno if rows else 0}
-
-
-def seed(number: int = 0) -> None:
-    """Set all generators."""
-    random.seed(number)
-    np.random.seed(number % 2**32)  # noqa: NPY002 -- the user's code draws from the global generator
-    torch.manual_seed(number)
+        self.told = {"stage": stage, "error": words(error), "kind": type(error).__name__, "row": rows[-1].lineno if rows else 0}
 
 
 # -- the dataset ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from oomlint.verify import trace
 from oomlint.verify.child import handles
-from oomlint.verify.child.datasets import LONGEST, SAMPLES, Failed, folder, iterable, length, made, samples, seed, told, trim
+from oomlint.verify.child.common import seed
+from oomlint.verify.child.datasets import LONGEST, SAMPLES, Failed, folder, iterable, length, made, samples, told, trim
 from oomlint.verify.child.digests import digest
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import trace
 from oomlint.verify.child import handles
-from oomlint.verify.child.datasets import Failed, folder, seed, size_of, told
+from oomlint.verify.child.common import seed
+from oomlint.verify.child.datasets import Failed, folder, size_of, told
 from oomlint.verify.child.digests import describe, digest, generators
 
 if TYPE_CHECKING:

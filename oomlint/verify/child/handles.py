@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.verify.child.common import words
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -24,14 +26,6 @@ PLACE: Final = "<data>"  # stands in samples for the folder of the data, which h
 
 class Interrupted(BaseException):  # no Exception: it must get past the user's handlers
     """Raised in the middle of the user's code, to see what that leaves open."""
-
-
-def words(error: BaseException) -> str:
-    """An exception on one line; of one in a worker, the worker's own."""
-    text = f"{type(error).__name__}: {error}"
-    if "Original Traceback" in text:
-        text = [line for line in text.splitlines() if line.strip() and not line[0].isspace()][-1]
-    return " ".join(text.split())[:240]
 
 
 def opened() -> dict[str, int]:

@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import json
 import os
-import random
 import signal
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import warnings
 from typing import Any, Final
 
 from oomlint.verify.child import sandbox
+from oomlint.verify.child.common import seed
 
 _LARGEST_FILE: Final = 4 * 2**30  # bytes
 _EXIT_SECONDS: Final = 2.0  # what a library has registered to be done at the end may take so long
@@ -89,16 +89,13 @@ def _prepare(job: dict[str, Any]) -> None:
     os.environ["OOMLINT_ROOT"] = job["folder"]  # for workers only: in a fresh interpreter the function decides what loader there is
     _use_copy(job["folder"])
     warnings.simplefilter("ignore")
-    random.seed(0)
     with contextlib.suppress(ImportError):
         import torch  # noqa: PLC0415 -- of the user
 
         torch.set_num_threads(1)
-        torch.manual_seed(0)
     with contextlib.suppress(ImportError):
-        import numpy as np  # noqa: PLC0415 -- of the user
-
-        np.random.seed(0)  # noqa: NPY002 -- what the user's code draws from
+        import numpy  # noqa: F401, ICN001, PLC0415 -- imported, so that its generator is seeded too
+    seed()
 
 
 def _use_copy(folder: str) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from oomlint.verify.child import names, parsers, statements, stubs
+from oomlint.verify.child.common import words
 
 if TYPE_CHECKING:
     import types
@@ -270,7 +271,7 @@ def _beside(name: str) -> bool:
 def _words(error: BaseException) -> str:
     if isinstance(error, _Late):
         return f"takes more than {SECONDS:g} s"
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    return words(error)
 
 
 # Public

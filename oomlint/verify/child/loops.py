@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from oomlint.verify.child import digests, loops_patch, loops_search, probe, slices, slices_names, values_late, values_things
+from oomlint.verify.child.common import words
 from oomlint.verify.child.load import LoadError
-from oomlint.verify.child.loops_guide import descriptors, words
+from oomlint.verify.child.loops_guide import descriptors
 from oomlint.verify.child.loops_run import Outcome, Program, run
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child import values_late, values_names
+from oomlint.verify.child.common import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -176,11 +177,6 @@ class Guide:
         if not self.calls:
             self.close()
         self.locals = {name: value for name, value in names.items() if not name.startswith("_oomlint_")}
-
-
-def words(error: BaseException) -> str:
-    """An exception in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:LINE]
 
 
 def descriptors() -> int:

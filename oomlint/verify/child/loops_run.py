@@ -8,7 +8,6 @@ import ast
 import importlib.util
 import inspect
 import os
-import random
 import sys
 import traceback
 import types
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from oomlint.verify.child import loops_guide, loops_patch, slices, slices_names, values_late, values_names
+from oomlint.verify.child.common import seed
 from oomlint.verify.child.load import Loaded, LoadError, install, load
 from oomlint.verify.child.loops_guide import Guide, nothing
 from oomlint.verify.child.values import Book
@@ -161,7 +161,7 @@ def run(
     outcome = Outcome(guide, book, piece, counts)
     names: dict[str, Any] = module.__dict__
     names[slices.GUIDE] = guide
-    _seed()
+    seed()
     with loops_patch.patched(book, counts, device=device):
         for name in state.get("globals", ()):
             names[name] = book.value(name)
@@ -182,15 +182,6 @@ def run(
     _trace(program, outcome)
     outcome.modules = _modules(outcome, names, piece)
     return outcome
-
-
-def _seed() -> None:
-    """The same random numbers in each run."""
-    random.seed(0)
-    torch.manual_seed(0)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(0)
 
 
 def _call(program: Program, piece: slices.Piece, state: State, outcome: Outcome, names: dict[str, Any]) -> None:

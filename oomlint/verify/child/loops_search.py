@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child import digests, slices_names
-from oomlint.verify.child.loops_guide import words
+from oomlint.verify.child.common import words
 from oomlint.verify.child.loops_moves import Failed, moves
 from oomlint.verify.child.loops_run import run
 

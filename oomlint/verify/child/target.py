@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import linecache
 import os
-import random
 import re
 import sys
 import traceback
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child import arguments, clay, files, lazy, shrink, stubs
 from oomlint.verify.child import hints as hinted
+from oomlint.verify.child.common import seed
 from oomlint.verify.child.load import LoadError, install, load
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _item(dataset: Any, number: int) -> Any:
 def trial(target: Target, state: State, *, real: bool = False) -> State:
     """Run it once in this process, which has to end afterwards. ``real``: on what lies there, with nothing stood in for."""
     progress: State = {"stage": 0, "lines": 0}
-    _seeds()
+    seed()
     rows: set[tuple[str, int]] = set()
     unset: list[str] = []
     world = lazy.World(state, os.getcwd(), target.root, target.hints)
@@ -232,16 +232,6 @@ def _unset(frame: types.FrameType) -> list[str]:
             value = eval(text, frame.f_globals, frame.f_locals)  # noqa: S307 -- the user's own words, in a child that is fenced in
             made += [text] if not hasattr(value, "__len__") else []
     return made
-
-
-def _seeds() -> None:
-    """The same generators in every trial."""
-    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-    import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
-    random.seed(0)
-    np.random.seed(0)  # noqa: NPY002 -- the user's code may use the old generator
-    torch.manual_seed(0)
 
 
 def _reached(target: Target, rows: set[tuple[str, int]]) -> bool:

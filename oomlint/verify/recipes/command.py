@@ -16,6 +16,7 @@ from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
 from oomlint.verify.jobs import Ended
 from oomlint.verify.recipes import command_signs as signs
 from oomlint.verify.recipes.command_same import Ran, Same, compare
+from oomlint.verify.recipes.dataset_runs import Stopped
 
 if TYPE_CHECKING:
     from oomlint.verify.bench import Bench
@@ -27,10 +28,6 @@ CODES: Final = frozenset({*signs.ERRORS, *signs.GROWTH, *signs.WORKERS, *signs.H
 _MEANT: Final = frozenset({"OOM123", "OOM130", "OOM206", "OOM212"})  # an unsafe fix of these changes what is computed, on purpose
 _SAME: Final = "; batches, output and files are the same"
 _PROBED: Final = "growth is counted within the command, which makes it slower"
-
-
-class Stopped(Exception):  # noqa: N818 - nothing is wrong with the harness
-    """It cannot be found out; the message says why."""
 
 
 @dataclass(slots=True)

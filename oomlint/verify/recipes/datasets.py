@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.recipes import subjects
+from oomlint.verify.recipes.attempts import evidence, first
 from oomlint.verify.recipes.dataset_runs import SCALED, Broken, Runs, Stopped, by_factory, found, scaled
 from oomlint.verify.recipes.dataset_signs import AT_ROW, LARGE, LEAST, OWN_SIZE, SIGNS, Signs, pickling, too_small
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oomlint.verify.bench import Bench
-    from oomlint.verify.recipes.dataset_signs import Sign
 
 CODES: Final[frozenset[str]] = frozenset(SIGNS)
 MOST: Final = 3  # datasets that are tried
@@ -25,48 +26,22 @@ CLOSED: Final = "CPython closes the file when the last reference to it goes"
 
 def verify(bench: Bench) -> Verdict:
     """Find the dataset that the finding is about, run it, and judge."""
-    reasons: list[str] = []
-    best: Verdict | None = None
-    for runs in _candidates(bench, reasons):
-        try:
-            verdict = _judged(runs)
-        except Stopped as stop:
-            verdict = _verdict(runs, Outcome.INCONCLUSIVE, str(stop))
-        except Broken as error:
-            verdict = _broken(runs, error)
-        if verdict.outcome is not Outcome.INCONCLUSIVE:
-            return verdict
-        reasons.append(verdict.reason)
-        best = max(best or verdict, verdict, key=lambda item: len(item.readings))
-    if best is None:
-        return Verdict(Outcome.INCONCLUSIVE, "; ".join(dict.fromkeys(reasons)) or "no dataset could be told from the finding")
-    return replace(best, reason="; ".join(dict.fromkeys(reasons)))
+    return first(_candidates(bench), _judged, _again, "no dataset could be told from the finding")
 
 
-def _candidates(bench: Bench, reasons: list[str]) -> Any:
+def _candidates(bench: Bench) -> Iterator[Runs | str]:
     if bench.options.factory:
         yield by_factory(bench)
         return
     for subject in subjects.datasets(bench)[:MOST]:
-        runs = found(bench, subject, at_row=bench.case.code in AT_ROW)
-        if isinstance(runs, str):
-            reasons.append(runs)
-        else:
-            yield runs
+        yield found(bench, subject, at_row=bench.case.code in AT_ROW)
 
 
-def _broken(runs: Runs, error: Broken) -> Verdict:
-    """A verdict on an exception of the user's code: it is the fix's where the program before has run twice without it."""
-    if error.part is Part.BEFORE:
-        return _verdict(runs, Outcome.INCONCLUSIVE, f"the program itself fails on the data: {error}")
-    try:
-        for repetition in (0, 1):
-            runs.look(Part.BEFORE, repetition)
-        if error.told["stage"] == "iterate":
-            runs.ask(Part.BEFORE, "epochs:compared", workers=2)
-    except (Stopped, Broken) as other:
-        return _verdict(runs, Outcome.INCONCLUSIVE, f"the fixed program fails ({error}), and so does the program before: {other}")
-    return _verdict(runs, Outcome.REGRESSED, f"after the fix: {error}")
+def _again(runs: Runs, error: Broken) -> None:
+    for repetition in (0, 1):
+        runs.look(Part.BEFORE, repetition)
+    if error.told["stage"] == "iterate":
+        runs.ask(Part.BEFORE, "epochs:compared", workers=2)
 
 
 def _judged(runs: Runs) -> Verdict:
@@ -89,7 +64,7 @@ def _judged(runs: Runs) -> Verdict:
     if bench.case.mended:
         difference = _difference(runs)
         if difference:
-            return _verdict(runs, Outcome.REGRESSED, difference)
+            return evidence(runs, Outcome.REGRESSED, difference)
     for measure in SIGNS[code]:
         measure(signs)
     return _weighed(runs, signs)
@@ -101,8 +76,8 @@ def _scale(runs: Runs) -> None:
     if code not in LARGE or runs.state is None or runs.fidelity is not Fidelity.SYNTHETIC:
         return
     small = runs.state
-    first = SIZES.get(code, SCALED)
-    for size in (first, first // 8):
+    most = SIZES.get(code, SCALED)
+    for size in (most, most // 8):
         state = scaled(runs, small, size)
         if state is None:
             continue
@@ -120,34 +95,34 @@ def _scale(runs: Runs) -> None:
 
 def _difference(runs: Runs) -> str:
     """In which way the samples are others after the fix; empty where they are the same. Raises Stopped where that cannot be told."""
-    first, after = runs.look(Part.BEFORE), runs.look(Part.AFTER)
-    if first["length"] != after["length"]:
-        return f"the length differs: {first['length']} before, {after['length']} after"
-    differs = first["samples"] != after["samples"]
-    if differs and first["samples"] != runs.look(Part.BEFORE, 1)["samples"]:
+    before, after = runs.look(Part.BEFORE), runs.look(Part.AFTER)
+    if before["length"] != after["length"]:
+        return f"the length differs: {before['length']} before, {after['length']} after"
+    differs = before["samples"] != after["samples"]
+    if differs and before["samples"] != runs.look(Part.BEFORE, 1)["samples"]:
         raise Stopped("the samples differ between two runs of the same program, so nothing can be compared")
-    if first["random"]:
+    if before["random"]:
         runs.assumed.append("samples are drawn at random: the generators are set anew before each")
     if differs:
-        return _excused(runs, first, after)
+        return _excused(runs, before, after)
     return _through_workers(runs)
 
 
-def _excused(runs: Runs, first: dict[str, Any], after: dict[str, Any]) -> str:
+def _excused(runs: Runs, before: dict[str, Any], after: dict[str, Any]) -> str:
     """A difference in the samples that the fix has told of in advance is none."""
-    index = next((number for number, pair in enumerate(zip(first["samples"], after["samples"], strict=False)) if pair[0] != pair[1]), 0)
+    index = next((number for number, pair in enumerate(zip(before["samples"], after["samples"], strict=False)) if pair[0] != pair[1]), 0)
     shown = [
         look["shown"][index] if index < len(look["shown"]) else look["outlines"][index] if index < len(look["outlines"]) else "nothing"
-        for look in (first, after)
+        for look in (before, after)
     ]
     words = f"sample {index} differs: {shown[0]} before, {shown[1]} after" if shown[0] != shown[1] else f"sample {index} differs in its values ({shown[0]})"
     fix = runs.bench.case.finding.fix
     if fix is None or fix.safety is not Safety.UNSAFE:
         return words
-    if first["loose"] == after["loose"]:
-        runs.assumed.append(f"types differ, values do not: {first['outlines'][index]} before, {after['outlines'][index]} after")
+    if before["loose"] == after["loose"]:
+        runs.assumed.append(f"types differ, values do not: {before['outlines'][index]} before, {after['outlines'][index]} after")
         return ""
-    if runs.bench.case.code == "OOM403" and first["outlines"] == after["outlines"] and not runs.look(Part.BEFORE)["built"]["bytes_read"]:
+    if runs.bench.case.code == "OOM403" and before["outlines"] == after["outlines"] and not runs.look(Part.BEFORE)["built"]["bytes_read"]:
         runs.assumed.append("numbers that are drawn as `float32` are others than those drawn as `float64` and converted; shapes and types are the same")
         return ""
     return words
@@ -211,26 +186,26 @@ def _weighed(runs: Runs, signs: Signs) -> Verdict:
         raise Stopped(small)
     if not runs.bench.case.mended:
         outcome = Outcome.SHOWN if seen else Outcome.NOT_SHOWN
-        return _verdict(runs, outcome, (seen or signs.found)[0].words if seen or signs.found else "nothing was measured", signs)
+        return evidence(runs, outcome, (seen or signs.found)[0].words if seen or signs.found else "nothing was measured", signs.found)
     failing = [item for item in signs.found if item.strict and item.worse]
     if failing:
-        return _verdict(runs, Outcome.REGRESSED, failing[0].words, signs)
+        return evidence(runs, Outcome.REGRESSED, failing[0].words, signs.found)
     gone = [item for item in seen if item.gone]
     if gone and not any(item.strict and not item.gone for item in seen):
         if pickling in SIGNS[code]:
             difference = _spawned(runs)
             if difference:
-                return _verdict(runs, Outcome.REGRESSED, difference, signs)
-        return _verdict(runs, Outcome.CONFIRMED, f"{gone[0].words}; the samples are the same", signs, gone)
+                return evidence(runs, Outcome.REGRESSED, difference, signs.found)
+        return evidence(runs, Outcome.CONFIRMED, f"{gone[0].words}; the samples are the same", signs.found, gone)
     if seen:
         rest = next((item for item in seen if item.strict and not item.gone), seen[0])
-        return _verdict(runs, Outcome.INCONCLUSIVE, f"the fix does not end it here: {rest.words}", signs)
-    first = (
+        return evidence(runs, Outcome.INCONCLUSIVE, f"the fix does not end it here: {rest.words}", signs.found)
+    why = (
         f"{CLOSED}: nothing was open after {len(runs.ask(Part.BEFORE, 'look')['ids'])} samples"
         if code == "OOM307"
         else f"not seen before the fix: {signs.found[0].words}"
     )
-    return _verdict(runs, Outcome.NO_EFFECT, f"{first}; the samples are the same", signs)
+    return evidence(runs, Outcome.NO_EFFECT, f"{why}; the samples are the same", signs.found)
 
 
 def _too_small(runs: Runs) -> str:
@@ -239,18 +214,3 @@ def _too_small(runs: Runs) -> str:
         return ""
     memory = runs.memory(Part.BEFORE)
     return too_small(max(int(memory["data"]), int(memory["held"])), 4 * LEAST)
-
-
-def _verdict(runs: Runs, outcome: Outcome, reason: str, signs: Signs | None = None, first: list[Sign] | None = None) -> Verdict:
-    found = [] if signs is None else [*(first or [item for item in signs.found if item.shown])]
-    rest = [] if signs is None else [item for item in signs.found if item not in found]
-    every = [*found, *rest]
-    lines = tuple(item.timeline for item in every if item.timeline is not None)
-    name = f"`{runs.subject.name}`: " if runs.subject is not None and outcome is Outcome.INCONCLUSIVE else ""
-    return replace(
-        Verdict(outcome, f"{name}{reason}", runs.fidelity),
-        readings=tuple(item.reading for item in every),
-        timelines=lines,
-        assumptions=tuple(dict.fromkeys(runs.assumed)),
-        left_out=tuple(dict.fromkeys(runs.left_out)),
-    )

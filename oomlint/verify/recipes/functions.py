@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
@@ -11,6 +11,7 @@ from oomlint.verify import criteria
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Timeline, Verdict
 from oomlint.verify.criteria import amount
 from oomlint.verify.recipes import subjects
+from oomlint.verify.recipes.attempts import evidence, first
 from oomlint.verify.recipes.dataset_runs import SCALED, SECONDS, TRIALS, Broken, Stopped, listed
 from oomlint.verify.recipes.dataset_signs import HALF, LEAST, PART, TWICE, Sign, falls, too_small
 
@@ -60,26 +61,12 @@ class _Runs:
 
 def verify(bench: Bench) -> Verdict:
     """Call the function that the finding stands in, and judge."""
-    reasons: list[str] = []
-    best: Verdict | None = None
-    for subject in subjects.functions(bench):
-        runs = _found(bench, subject)
-        if isinstance(runs, str):
-            reasons.append(runs)
-            continue
-        try:
-            verdict = _judged(runs)
-        except Stopped as stop:
-            verdict = _verdict(runs, Outcome.INCONCLUSIVE, str(stop))
-        except Broken as error:
-            verdict = _broken(runs, error)
-        if verdict.outcome is not Outcome.INCONCLUSIVE:
-            return verdict
-        reasons.append(verdict.reason)
-        best = max(best or verdict, verdict, key=lambda item: len(item.readings))
-    if best is None:
-        return Verdict(Outcome.INCONCLUSIVE, "; ".join(dict.fromkeys(reasons)) or "it stands in no function that can be called")
-    return replace(best, reason="; ".join(dict.fromkeys(reasons)))
+    return first((_found(bench, subject) for subject in subjects.functions(bench)), _judged, _again, "it stands in no function that can be called")
+
+
+def _again(runs: _Runs, _: Broken) -> None:
+    for repetition in (0, 1):
+        runs.ask(Part.BEFORE, "measure", repetition)
 
 
 def _found(bench: Bench, subject: Subject) -> _Runs | str:
@@ -106,17 +93,6 @@ def _found(bench: Bench, subject: Subject) -> _Runs | str:
     return f"`{subject.name}` could not be called: {reason}"
 
 
-def _broken(runs: _Runs, error: Broken) -> Verdict:
-    if error.part is Part.BEFORE:
-        return _verdict(runs, Outcome.INCONCLUSIVE, f"the program itself fails on the data: {error}")
-    try:
-        for repetition in (0, 1):
-            runs.ask(Part.BEFORE, "measure", repetition)
-    except (Stopped, Broken) as other:
-        return _verdict(runs, Outcome.INCONCLUSIVE, f"the fixed program fails ({error}), and so does the program before: {other}")
-    return _verdict(runs, Outcome.REGRESSED, f"after the fix: {error}")
-
-
 def _judged(runs: _Runs) -> Verdict:
     bench = runs.bench
     code = bench.case.code
@@ -128,7 +104,7 @@ def _judged(runs: _Runs) -> Verdict:
     if bench.case.mended:
         difference = _difference(runs)
         if difference:
-            return _verdict(runs, Outcome.REGRESSED, difference)
+            return evidence(runs, Outcome.REGRESSED, difference)
     signs = _handles(runs) if code == "OOM307" else _memory(runs)
     return _weighed(runs, signs)
 
@@ -239,28 +215,14 @@ def _weighed(runs: _Runs, signs: list[Sign]) -> Verdict:
             raise Stopped(small)
     plain = CLOSED if case.code == "OOM307" else f"not seen: {signs[0].words}"
     if not case.mended:
-        return _verdict(runs, Outcome.SHOWN if seen else Outcome.NOT_SHOWN, seen[0].words if seen else plain, signs)
+        return evidence(runs, Outcome.SHOWN if seen else Outcome.NOT_SHOWN, seen[0].words if seen else plain, signs)
     failing = next((item for item in signs if item.strict and item.worse), None)
     if failing is not None:
-        return _verdict(runs, Outcome.REGRESSED, failing.words, signs)
+        return evidence(runs, Outcome.REGRESSED, failing.words, signs)
     gone = [item for item in seen if item.gone]
     if gone and not any(item.strict and not item.gone for item in seen):
-        return _verdict(runs, Outcome.CONFIRMED, f"{gone[0].words}; results, files and output are the same", signs, gone)
+        return evidence(runs, Outcome.CONFIRMED, f"{gone[0].words}; results, files and output are the same", signs, gone)
     if seen:
         rest = next((item for item in seen if item.strict and not item.gone), seen[0])
-        return _verdict(runs, Outcome.INCONCLUSIVE, f"the fix does not end it here: {rest.words}", signs)
-    return _verdict(runs, Outcome.NO_EFFECT, f"{plain}; results, files and output are the same", signs)
-
-
-def _verdict(runs: _Runs, outcome: Outcome, reason: str, signs: list[Sign] | None = None, first: list[Sign] | None = None) -> Verdict:
-    found = list(first or [item for item in signs or () if item.shown])
-    every = [*found, *(item for item in signs or () if item not in found)]
-    return Verdict(
-        outcome,
-        f"`{runs.subject.name}`: {reason}" if outcome is Outcome.INCONCLUSIVE else reason,
-        runs.fidelity,
-        readings=tuple(item.reading for item in every),
-        timelines=tuple(item.timeline for item in every if item.timeline is not None),
-        assumptions=tuple(dict.fromkeys(runs.assumed)),
-        left_out=tuple(dict.fromkeys(runs.left_out)),
-    )
+        return evidence(runs, Outcome.INCONCLUSIVE, f"the fix does not end it here: {rest.words}", signs)
+    return evidence(runs, Outcome.NO_EFFECT, f"{plain}; results, files and output are the same", signs)

@@ -1,0 +1,95 @@
+"""What the recipes for datasets and for functions share: one candidate after the other is tried, and what is seen of it becomes a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from oomlint.verify.case import Outcome, Part, Verdict
+from oomlint.verify.recipes.dataset_runs import Broken, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from oomlint.verify.case import Fidelity
+    from oomlint.verify.recipes.dataset_signs import Sign
+    from oomlint.verify.recipes.subjects import Subject
+
+
+class Tried(Protocol):
+    """A candidate with the data that it runs on, and what was assumed for it."""
+
+    @property
+    def subject(self) -> Subject | None:
+        """What is run; None for a factory of the user."""
+        ...
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """How near it is to the real thing."""
+        ...
+
+    @property
+    def assumed(self) -> list[str]:
+        """What was assumed."""
+        ...
+
+    @property
+    def left_out(self) -> list[str]:
+        """What was not run."""
+        ...
+
+
+_Tried = TypeVar("_Tried", bound=Tried)
+
+
+def first(candidates: Iterable[_Tried | str], judged: Callable[[_Tried], Verdict], again: Callable[[_Tried, Broken], None], none: str) -> Verdict:
+    """The verdict on the first candidate that says something; else all reasons why none does, ``none`` where there was no candidate.
+
+    A candidate that is a text could not be made: it is the reason. ``again`` runs the program before twice where the one after has raised.
+    """
+    reasons: list[str] = []
+    best: Verdict | None = None
+    for runs in candidates:
+        if isinstance(runs, str):
+            reasons.append(runs)
+            continue
+        try:
+            verdict = judged(runs)
+        except Stopped as stop:
+            verdict = evidence(runs, Outcome.INCONCLUSIVE, str(stop))
+        except Broken as error:
+            verdict = _broken(runs, error, again)
+        if verdict.outcome is not Outcome.INCONCLUSIVE:
+            return verdict
+        reasons.append(verdict.reason)
+        best = max(best or verdict, verdict, key=lambda item: len(item.readings))
+    reason = "; ".join(dict.fromkeys(reasons))
+    return Verdict(Outcome.INCONCLUSIVE, reason or none) if best is None else replace(best, reason=reason)
+
+
+def _broken(runs: _Tried, error: Broken, again: Callable[[_Tried, Broken], None]) -> Verdict:
+    """A verdict on an exception of the user's code: it is the fix's where the program before has run twice without it."""
+    if error.part is Part.BEFORE:
+        return evidence(runs, Outcome.INCONCLUSIVE, f"the program itself fails on the data: {error}")
+    try:
+        again(runs, error)
+    except (Stopped, Broken) as other:
+        return evidence(runs, Outcome.INCONCLUSIVE, f"the fixed program fails ({error}), and so does the program before: {other}")
+    return evidence(runs, Outcome.REGRESSED, f"after the fix: {error}")
+
+
+def evidence(runs: Tried, outcome: Outcome, reason: str, signs: Sequence[Sign] = (), deciding: Sequence[Sign] = ()) -> Verdict:
+    """A verdict with all that was read. What decided comes first: else the signs that were shown."""
+    found = list(deciding or [item for item in signs if item.shown])
+    every = [*found, *(item for item in signs if item not in found)]
+    name = f"`{runs.subject.name}`: " if runs.subject is not None and outcome is Outcome.INCONCLUSIVE else ""
+    return Verdict(
+        outcome,
+        f"{name}{reason}",
+        runs.fidelity,
+        readings=tuple(item.reading for item in every),
+        timelines=tuple(item.timeline for item in every if item.timeline is not None),
+        assumptions=tuple(dict.fromkeys(runs.assumed)),
+        left_out=tuple(dict.fromkeys(runs.left_out)),
+    )
