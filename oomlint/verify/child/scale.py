@@ -29,20 +29,22 @@ def scale_to(state: State, size: int) -> State:
 
 
 def _lengthened(made: State, size: int) -> bool:
-    """Make the arrays of files longer that are named after samples and listed nowhere. Gives whether there are such files."""
-    if any(spec["kind"] in ("folder", "pattern") for spec in made["files"].values()):
+    """Make the arrays of files longer that are named after samples and listed nowhere, or hold many samples each. Gives whether there are such files."""
+    likes = Counter(_like(key) for key, spec in made["files"].items() if spec["kind"] in ("npy", "npz", "h5"))
+    many = {like for like, count in likes.items() if count >= EACH}
+    long = [entry for key, spec in made["files"].items() if _like(key) in many for entry in _entries(spec) if "n" in entry.get("shape", ())]
+    listed = any(spec["kind"] in ("folder", "pattern") for spec in made["files"].values())
+    if not many or (listed and not long):
         return False
-    likes = Counter(re.sub(r"\d+", "#", key) for key, spec in made["files"].items() if spec["kind"] in ("npy", "npz", "h5"))
-    if max(likes.values(), default=0) < EACH:
-        return False
-    made["n"] = READ
-    for key, spec in made["files"].items():
-        if likes[re.sub(r"\d+", "#", key)] >= EACH:
-            for entry in _entries(spec):
-                if "n" in entry.get("shape", ()):
-                    each = _array_bytes(entry, 1)
-                    entry["shape"][entry["shape"].index("n")] = max(READ, size // (READ * each))
+    count = made["n"] if listed else READ  # files that are listed: more of them would be read for each sample of each
+    made["n"] = count
+    for entry in long:
+        entry["shape"][entry["shape"].index("n")] = max(READ, size // (count * _array_bytes(entry, 1)))
     return True
+
+
+def _like(key: str) -> str:
+    return re.sub(r"\d+", "#", key)
 
 
 def _entries(spec: Any) -> list[Any]:

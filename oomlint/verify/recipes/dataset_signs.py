@@ -251,6 +251,13 @@ def _tree(runs: Runs, part: Part, workers: int, method: str, times: int = 1, **n
     return runs.ask(part, "epochs:tree", workers=workers, method=method, size=size, repeat=repeat, times=times, seconds=60, **named)
 
 
+def check_draws(runs: Runs) -> None:
+    """Raise Stopped where samples are drawn at random, since the fix changes the number of workers."""
+    look = runs.look(Part.BEFORE)
+    if look["random"] or look["draws"]:
+        raise Stopped("samples are drawn at random: with another number of workers they are others, and whether they are as good is not measured")
+
+
 def counts(signs: Signs) -> None:
     """What workers cost against none: their number is what the fix changes. Under spawn they have copies of the data, under fork only what they are."""
     runs = signs.runs
@@ -258,9 +265,6 @@ def counts(signs: Signs) -> None:
     numbers = [subjects.workers(bench, part) for part in signs.parts]
     if len(numbers) > 1 and (numbers[1] is None or numbers[0] == numbers[1]):
         raise Stopped("the number of workers after the fix is not known")
-    look = runs.look(Part.BEFORE)
-    if len(numbers) > 1 and (look["random"] or look["draws"]):
-        raise Stopped("samples are drawn at random: with another number of workers they are others, and whether they are as good is not measured")
     used = [min(number if number is not None else WORKERS, WORKERS) for number in numbers]
     if used[0] != numbers[0]:
         runs.assumed.append(f"{used[0]} workers instead of {numbers[0] if numbers[0] is not None else 'a number that is not known'}")

@@ -10,7 +10,7 @@ from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.recipes import subjects
 from oomlint.verify.recipes.attempts import evidence, first
 from oomlint.verify.recipes.dataset_runs import SCALED, Broken, Runs, Stopped, by_factory, found, scaled
-from oomlint.verify.recipes.dataset_signs import AT_ROW, LARGE, LEAST, OWN_SIZE, SIGNS, Signs, pickling, too_small
+from oomlint.verify.recipes.dataset_signs import AT_ROW, LARGE, LEAST, OWN_SIZE, SIGNS, Signs, check_draws, counts, pickling, too_small
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +54,8 @@ def _judged(runs: Runs) -> Verdict:
         runs.rows, runs.watched = subjects.statement(bench, place), place.path
     if not runs.reached and runs.rows and runs.state is not None:
         runs.reached = bool(runs.look(Part.BEFORE)["rows"])  # with few data: each row that runs is looked at
+    if bench.case.mended and counts in SIGNS[code]:
+        check_draws(runs)  # while there are few data: it is the quickest answer
     _scale(runs)
     look = runs.look(Part.BEFORE)
     if place is not None and runs.rows and not runs.reached and not look["rows"]:

@@ -39,10 +39,11 @@ class Subject:
 def datasets(bench: Bench) -> list[Subject]:
     """Datasets that a finding can be about, the likeliest first."""
     found: dict[tuple[str, str], Subject] = {}
-    for ref in _classes(bench):
+    for one in _classes(bench):
+        ref = one.cls if isinstance(one, Instance) else one
         key = (ref.module.path, ref.scope.qualname)
         if key not in found and "<" not in key[1] and not _local(ref.scope):
-            found[key] = Subject(*key, known_of(bench, ref))
+            found[key] = Subject(*key, known_of(bench, ref, one if isinstance(one, Instance) else None))
         if len(found) >= MOST:
             break
     return list(found.values())
@@ -98,11 +99,11 @@ def _around(bench: Bench, place: Place) -> list[tuple[Module, Scope]]:
     return [(module, scope) for _, module, scope in sorted(found, key=lambda item: -item[0])]
 
 
-def _classes(bench: Bench) -> Iterator[ClassRef]:
-    """Classes of datasets. The first way that leads to any decides: a class that only may be meant is no witness."""
+def _classes(bench: Bench) -> Iterator[ClassRef | Instance]:
+    """Classes of datasets, where it is known the very one. The first way that leads to any decides: a class that only may be meant is no witness."""
     own = list(_places(bench, related=False))
     every = list(_places(bench))
-    ways: tuple[Callable[[], Iterator[ClassRef]], ...] = (
+    ways: tuple[Callable[[], Iterator[ClassRef | Instance]], ...] = (
         lambda: _standing(bench, own[:1]),
         lambda: (ref for place in own[:1] for ref in _loaded(bench, place)),
         lambda: _standing(bench, own),
@@ -127,7 +128,7 @@ def _standing(bench: Bench, places: list[Place]) -> Iterator[ClassRef]:
                 yield from constructions.datasets(ClassRef(module, scope))
 
 
-def _loaded(bench: Bench, place: Place) -> Iterator[ClassRef]:
+def _loaded(bench: Bench, place: Place) -> Iterator[Instance]:
     """Datasets of the loader that is made at a place."""
     try:
         module = bench.project.module(place.path)
@@ -143,7 +144,7 @@ def _loaded(bench: Bench, place: Place) -> Iterator[ClassRef]:
             while waiting:
                 one = waiting.pop(0)
                 if one.instance is not None and not one.inner:
-                    yield one.instance.cls
+                    yield one.instance
                 waiting.extend(one.inner)
 
 
@@ -199,14 +200,14 @@ def _local(scope: Scope) -> bool:
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
-def known_of(bench: Bench, ref: ClassRef) -> dict[str, Any]:
-    """Arguments of the constructor that the program is known to pass, where all that is known agrees or one is usual."""
+def known_of(bench: Bench, ref: ClassRef, own: Instance | None = None) -> dict[str, Any]:
+    """Arguments of the constructor that the program is known to pass: to ``own`` before all, else where all that is known agrees or one is usual."""
     evaluator = evaluator_of(bench.project)
     init = evaluator.method(Instance(ref, None), "__init__")
     if init is None:
         return {}
     frames = []
-    for instance in evaluator.calls.instances(ref.module, ref.scope):
+    for instance in (*([own] if own is not None else ()), *evaluator.calls.instances(ref.module, ref.scope)):
         frame = evaluator.init_frame(instance) if instance.cls.scope is ref.scope else None
         if frame is not None:
             frames.append(frame)
