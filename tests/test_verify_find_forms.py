@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oomlint.verify.child import find, moves_reach, scale
+from oomlint.verify.child import find, moves_reach, scale, target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,3 +200,43 @@ def test_a_class_whose_parameters_a_fix_changes_is_made_as_the_file_makes_it(tmp
     environment = {**os.environ, "PYTHONPATH": HOME, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False, timeout=120)
     assert done.stdout.strip() == "features.h5", done.stderr
+
+
+def test_a_file_that_the_function_makes_itself(tmp_path: Path) -> None:
+    """The row runs only where what it writes is not there yet."""
+    answer = found(
+        tmp_path,
+        """
+        def convert(source, folder):
+            target = os.path.join(folder, os.path.basename(source) + "_means.h5")
+            with h5py.File(source, "r") as file:
+                if not os.path.exists(target):
+                    out = h5py.File(target, "w")
+                    out["mean"] = file["waves"][:].mean()
+                    out.close()
+        """,
+        "convert",
+        "function",
+        rows=[8],
+    )
+    assert answer["reached"]
+
+
+def test_the_file_as_a_script(tmp_path: Path) -> None:
+    answer = found(
+        tmp_path,
+        """
+        import argparse
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--folder", required=True)
+        if __name__ == "__main__":
+            for path in sorted(glob.glob(os.path.join(parser.parse_args().folder, "*.h5"))):
+                file = h5py.File(path, "r")
+                np.save(path + ".npy", file["waves"][:].mean())
+        """,
+        target.SCRIPT,
+        "function",
+        rows=[9],
+    )
+    assert answer["reached"]
+    assert any(spec["kind"] == "h5" for spec in answer["state"]["files"].values())

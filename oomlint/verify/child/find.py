@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.verify.child import arguments, files, moves, moves_reach, search, slots
 from oomlint.verify.child.load import LoadError
 from oomlint.verify.child.scale import scale_to
-from oomlint.verify.child.target import WORKS, Target, trial
+from oomlint.verify.child.target import SCRIPT, WORKS, Target, trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,7 +189,8 @@ def _why(target: Target, result: State) -> str:
         return f"it reads {result['outside'][-1]}, which is not in the project"
     place = f" at {result['place']}" if result.get("place") else ""
     needs = f"; {', '.join(result['needs'][:2])} stood in for" if result.get("needs") else ""
-    return f"no data was found that {target.name} reads: {error}{place}{needs}"
+    name = "the script" if target.name == SCRIPT else target.name
+    return f"no data was found that {name} reads: {error}{place}{needs}"
 
 
 # Entry points

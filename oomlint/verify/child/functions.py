@@ -6,7 +6,9 @@ import contextlib
 import gc
 import hashlib
 import io
+import itertools
 import os
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import trace
@@ -24,10 +26,13 @@ ARRAYS: Final = (".npy", ".npz")
 HDF5: Final = b"\x89HDF\r\n\x1a\n"
 
 
-def caller(path: str, root: str, function: str, state: Any, size: int = 0) -> Callable[[], Any]:
-    """A call of the function, the generators set anew. It raises Failed where the function raises."""
+def caller(path: str, root: str, function: str, state: Any, size: int = 0, *, passing: bool = False) -> Callable[[], Any]:
+    """A call of the function, the generators set anew. It raises Failed where the function raises.
+
+    A generator is run, as the loop would that it is made for; ``passing`` lets go of each value when the next one comes.
+    """
     from oomlint.verify.child import files, find  # noqa: PLC0415 -- they import much
-    from oomlint.verify.child.target import Target  # noqa: PLC0415
+    from oomlint.verify.child.target import YIELDED, Target  # noqa: PLC0415
 
     scaled = find.scale_to(state, size) if size else state
     files.materialise(scaled)
@@ -38,7 +43,8 @@ def caller(path: str, root: str, function: str, state: Any, size: int = 0) -> Ca
             files.materialise(scaled)
             made = target.make(scaled)
             seed()
-            return made()
+            result = made()
+            return (type(result).__name__, *deque(itertools.islice(result, YIELDED), 1 if passing else None)) if hasattr(result, "__next__") else result
         except (Exception, SystemExit) as error:
             raise Failed("the call", error) from error
 
@@ -84,7 +90,7 @@ def _less(now: dict[str, int], then: dict[str, int]) -> dict[str, int]:
 
 def repeated(path: str, root: str, function: str, state: Any, keep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
     """Handles open after each of 20 calls. ``keep`` holds on to all that the calls give back."""
-    return told(lambda: _repeated(caller(path, root, function, state), keep=keep))
+    return told(lambda: _repeated(caller(path, root, function, state, passing=not keep), keep=keep))
 
 
 def _repeated(call: Callable[[], Any], *, keep: bool) -> dict[str, Any]:
@@ -107,7 +113,7 @@ def _repeated(call: Callable[[], Any], *, keep: bool) -> dict[str, Any]:
 
 def memory(path: str, root: str, function: str, state: Any, size: int = 0) -> dict[str, Any]:
     """The most bytes while it runs, and those that what it gives back holds."""
-    return told(lambda: _memory(caller(path, root, function, state, size), state))
+    return told(lambda: _memory(caller(path, root, function, state, size, passing=True), state))
 
 
 def _memory(call: Callable[[], Any], state: Any) -> dict[str, Any]:

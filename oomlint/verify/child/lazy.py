@@ -221,6 +221,8 @@ class World:
             self.use(key)
         if spec["kind"] == "absent":
             self.use(key)
+            if os.path.dirname(key) in self.specs:
+                self.empty(os.path.dirname(key))  # the program makes the file there
             return
         self.empty(key)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 State = dict[str, Any]
+ASKS: Final = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir", "lexists"})  # whether there is a file
 PLAIN: Final[tuple[Any, ...]] = (True, False, None, 0, 1, 2)
 
 
@@ -45,6 +47,8 @@ def guards(path: str, rows: Sequence[int]) -> list[Guard]:
 def reaching(state: State, conditions: list[Guard]) -> Iterator[tuple[str, State]]:
     """States in which what a condition speaks of is what it compares with."""
     for guard in conditions:
+        if guard.names & ASKS:
+            yield from _without(state)
         for where in ("arguments", "owner"):
             for name, spec in state.get(where, {}).items():
                 if name in guard.names or name.strip("_") in guard.names:
@@ -66,3 +70,11 @@ def _others(state: State, place: list[Any], guard: Guard) -> Iterator[tuple[str,
         made = replaced(state, place, spec)
         made["files"] = {}
         yield f"{name} is {spec}, as a condition asks", made
+
+
+def _without(state: State) -> Iterator[tuple[str, State]]:
+    """States without one of the files, what was asked for last first: that is what the program itself makes."""
+    for key, spec in reversed(list(state["files"].items())):
+        if spec["kind"] != "absent":
+            folder = {os.path.dirname(key): {"kind": "empty"}} if os.path.dirname(key) else {}
+            yield f"{key} is not there, as a condition asks", {**state, "files": {**folder, **state["files"], key: {"kind": "absent"}}}

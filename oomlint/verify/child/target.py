@@ -9,19 +9,19 @@ import os
 import re
 import sys
 import traceback
+import types
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child import arguments, clay, files, lazy, shrink, stubs
+from oomlint.verify.child import arguments, clay, files, lazy, names, shrink, stubs
 from oomlint.verify.child import hints as hinted
 from oomlint.verify.child.common import seed
 from oomlint.verify.child.load import LoadError, install, load
 
 if TYPE_CHECKING:
-    import types
-
     from oomlint.verify.child.files_plain import Hints
     from oomlint.verify.child.load import Loaded
 
+SCRIPT: Final = "<module>"  # in place of a name: the file is run as a script
 READ: Final = 64  # items that are read at most
 YIELDED: Final = 20  # values that a generator of the user's gives at most
 WORKS: Final = 5  # the stage from which a dataset or function works
@@ -39,15 +39,30 @@ class Target:
         self.owner: Any = None
         self.rows: list[int] = []  # one of them had better run
         self.thing: Any = self.module
-        for part in name.split("."):
+        for part in name.split(".") if name != SCRIPT else ():
             self.owner, self.thing = self.thing, vars(self.thing).get(part, getattr(self.thing, part, None))
             if self.thing is None:
                 raise LoadError(self._undefined(part))
+        if name == SCRIPT:
+            self.thing = self._script
         self.method = isinstance(self.owner, type) and not dataset
         if self.method:
             self.static = isinstance(self.thing, (staticmethod, classmethod))
             self.thing = getattr(self.owner, name.rpartition(".")[2])
         self.hints: Hints = hinted.read(self._files(), name)
+
+    def _script(self) -> None:
+        """The whole file, as the main module and without a command line."""
+        before, words = sys.modules["__main__"], sys.argv
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        main.__file__, sys.argv = self.path, [self.path]
+        try:
+            exec(compile(names.text(self.path), self.path, "exec", dont_inherit=True), main.__dict__)  # noqa: S102 -- the user's own program, fenced in
+        except SystemExit as left:
+            if left.code:
+                raise
+        finally:
+            sys.modules["__main__"], sys.argv = before, words
 
     def _undefined(self, part: str) -> str:
         last = self.loaded.skipped[0] if self.loaded.skipped else "it is not at the top level of the file"

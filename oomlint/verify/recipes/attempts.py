@@ -83,7 +83,7 @@ def evidence(runs: Tried, outcome: Outcome, reason: str, signs: Sequence[Sign] =
     """A verdict with all that was read. What decided comes first: else the signs that were shown."""
     found = list(deciding or [item for item in signs if item.shown])
     every = [*found, *(item for item in signs if item not in found)]
-    name = f"`{runs.subject.name}`: " if runs.subject is not None and outcome is Outcome.INCONCLUSIVE else ""
+    name = f"{runs.subject.title}: " if runs.subject is not None and outcome is Outcome.INCONCLUSIVE else ""
     return Verdict(
         outcome,
         f"{name}{reason}",

@@ -90,7 +90,7 @@ def _found(bench: Bench, subject: Subject) -> _Runs | str:
             left_out = [*answer.get("skipped", ()), *(f"{name}: stood in for" for name in answer.get("stubbed", ()))]
             return _Runs(bench, subject, answer["state"], fidelity, list(answer.get("assumed", ())), left_out)
         reason = reason or (str(answer.get("reason", "")) if answer else done.failure)
-    return f"`{subject.name}` could not be called: {reason}"
+    return f"{subject.title} could not be run: {reason}"
 
 
 def _judged(runs: _Runs) -> Verdict:
@@ -153,11 +153,14 @@ def _short(answer: dict[str, Any], key: str) -> str:
 def _handles(runs: _Runs) -> list[Sign]:
     """What is open after the call, after 20 of them whose results are kept, and after an exception in the middle."""
     signs = []
+    end = "when the script ends" if runs.subject.name == subjects.SCRIPT else "after the call"
     singles = [runs.ask(part, "measure") for part in runs.parts]
     for key, name in (("ids", "HDF5 identifiers"), ("descriptors", "file descriptors")):
         values = [float(item["left"][key]) for item in singles]
-        signs.append(_sign(f"{name} open after the call", name, values, shown=values[0] > 0, gone=len(values) > 1 and values[1] <= 0, strict=True))
+        signs.append(_sign(f"{name} open {end}", name, values, shown=values[0] > 0, gone=len(values) > 1 and values[1] <= 0, strict=True))
     for keep, under in ((False, "20 calls"), (True, "20 calls, all that they give back is kept")):
+        if runs.subject.name == subjects.SCRIPT:
+            break  # nobody runs a script twenty times in one process
         answers = [runs.ask(part, "repeated", keep=keep) for part in runs.parts]
         for key, name in (("ids", "HDF5 identifiers"), ("descriptors", "file descriptors")):
             found = criteria.handles(name, answers[0][key], answers[1][key] if len(answers) > 1 else None)

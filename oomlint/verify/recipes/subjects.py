@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from oomlint.verify.bench import Bench
 
 MOST: Final = 4  # datasets that are tried
+SCRIPT: Final = "<module>"  # in place of a name, as Python calls the code of a file itself
 PLAIN: Final = (str, int, float, bool)
 
 
@@ -34,6 +35,11 @@ class Subject:
     path: str
     name: str  # dotted
     known: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def title(self) -> str:
+        """What it is called in a sentence."""
+        return "the script" if self.name == SCRIPT else f"`{self.name}`"
 
 
 def datasets(bench: Bench) -> list[Subject]:
@@ -50,13 +56,18 @@ def datasets(bench: Bench) -> list[Subject]:
 
 
 def functions(bench: Bench, *, every: bool = False) -> list[Subject]:
-    """Functions that a finding stands in, the innermost first that can be called from outside; ``every``: also those that a dataset runs of itself."""
+    """Functions that a finding stands in, the innermost first that can be called from outside; ``every``: also those that a dataset runs of itself.
+
+    What stands in none is run with the whole file, as a script.
+    """
     found: dict[tuple[str, str], Subject] = {}
     for place in _places(bench, related=False):
         for module, scope in _around(bench, place):
             if scope.is_function and scope.name and not _local(scope) and (every or not _of_dataset(bench, module, scope)):
                 key = (module.path, scope.qualname)
                 found.setdefault(key, Subject(*key, _passed(bench, module, scope, evaluator_of(bench.project).calls.frames(module, scope))))
+        if not place.cell and not _around(bench, place):
+            found.setdefault((place.path, SCRIPT), Subject(place.path, SCRIPT))
     return list(found.values())
 
 
