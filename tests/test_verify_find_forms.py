@@ -240,3 +240,22 @@ def test_the_file_as_a_script(tmp_path: Path) -> None:
     )
     assert answer["reached"]
     assert any(spec["kind"] == "h5" for spec in answer["state"]["files"].values())
+
+
+def test_what_a_message_says_of_a_setting_and_what_an_argument_is_used_as(tmp_path: Path) -> None:
+    """A configuration's entry that has to be one of some words, and an argument that is asked as `pathlib` has it."""
+    answer = found(
+        tmp_path,
+        """
+        def convert(source, args):
+            assert source.exists(), source
+            if args.challenge not in ("singlecoil", "multicoil"):
+                raise ValueError("challenge should be either singlecoil or multicoil")
+            with h5py.File(source, "r") as file:
+                return file["kspace"][:].mean()
+        """,
+        "convert",
+        "function",
+    )
+    assert answer["state"]["arguments"]["source"]["is"] == "pathlib"
+    assert answer["state"]["arguments"]["args"]["has"]["challenge"]["value"] == "singlecoil"

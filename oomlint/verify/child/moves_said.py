@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 LARGEST: Final = 4096  # of an axis
 Pair = tuple[str, State]  # what is changed, and the state
+PATHS: Final = (
+    "exists|is_file|is_dir|iterdir|glob|rglob|joinpath|stem|suffix|parent|parents|read_text|read_bytes|with_suffix|relative_to|resolve|as_posix|mkdir"
+)
 TEXTUAL: Final = re.compile(r"str|bytes|concatenat|decode|startswith|endswith|replace|split|unhashable|lower|strip|encode|PathLike|join", re.IGNORECASE)
 
 
@@ -36,6 +39,14 @@ def steered(state: State, result: State, hints: Hints, error: str) -> Iterator[P
             if spec["is"] == "json" or (spec["is"] == "path" and not re.search(r"path|dir|root|file|folder", name)):
                 for word in said[:4]:
                     yield f"{name} is {word!r}", replaced(state, ["arguments", name], {"is": "json", "value": word})
+            elif spec["is"] == "settings":
+                for entry in [entry for entry in spec["has"] if entry in result.get("names", []) or re.search(rf"\b{re.escape(entry)}\b", error)]:
+                    for word in said[:4]:
+                        yield f"{name}.{entry} is {word!r}", replaced(state, ["arguments", name, "has", entry], {"is": "json", "value": word})
+    if re.search(rf"has no attribute '({PATHS})'", error):
+        for name in result.get("names", []):
+            if name in state["arguments"] and state["arguments"][name]["is"] != "pathlib":
+                yield f"{name} is a path", fresh(state, ["arguments", name], {"is": "pathlib", "name": name, "end": ""})
     if match := re.search(r"'(?:str|int|NoneType|float|bool|list|numpy.ndarray|TensorDataset|Tensor)' object has no attribute '(\w+)'", error):
         yield from _soft(state, result)
         for name in result.get("names", []):
