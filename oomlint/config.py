@@ -327,8 +327,7 @@ def _first_cause(error: ValidationError) -> str:
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part if nested else repr(part)}" if index else part for index, part in enumerate(first["loc"]))
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if kind in _UNKNOWN:
-        keys = [*Settings().as_table(), *(f"verify.{name}" for name in VerifySettings().as_table())]
-        hint = ": the keys stand at the top of this file, without a table" if key == "tool" else _suggestion(key, keys)
+        hint = ": the keys stand at the top of this file, without a table" if key == "tool" else _suggestion(key, nested=nested)
         return f"unknown key {key!r}{hint}{more}"
     if kind == "enum":
         cause = f"is not one of {context['expected']}"
@@ -355,6 +354,10 @@ def _check_values(settings: Settings, given: Iterable[str]) -> None:
 def _check_verify(settings: VerifySettings) -> None:
     if settings.repeat < 1:
         raise ConfigError(f"verify.repeat: {settings.repeat} is less than 1")
+    for key in ("command", "prepare", "mends", "python"):
+        value = getattr(settings, key)
+        if value is not None and not value.strip():
+            raise ConfigError(f"verify.{key}: it is empty")
     if settings.factory is not None and not FACTORY.fullmatch(settings.factory):
         raise ConfigError(f"verify.factory: {_value(settings.factory)} is not of the form 'package.module:function'")
     for key, parse, value in (("time-limit", amounts.seconds, settings.time_limit), ("memory-cap", amounts.size, settings.memory_cap)):
@@ -403,11 +406,17 @@ def _split(options: Iterable[str]) -> tuple[str, ...]:
     return tuple(code.strip() for option in options for code in option.split(",") if code.strip())
 
 
-def _suggestion(word: str, known: Iterable[str]) -> str:
+def _suggestion(key: str, *, nested: bool) -> str:
+    """The key of the same table that is spelt most like it; or where the key belongs, if it is one of the other table."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for an error
 
-    close = get_close_matches(word.replace("_", "-"), list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    tables = ("", Settings().as_table()), ("verify.", VerifySettings().as_table())
+    (above, own), (beside, other) = reversed(tables) if nested else tables
+    word = key.removeprefix(above).replace("_", "-")
+    close = get_close_matches(word, list(own), n=1)
+    if close:
+        return f"; did you mean {above + close[0]!r}?"
+    return f"; did you mean {beside + word!r}?" if word in other else ""
 
 
 def _value(value: object) -> str:

@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -16,8 +17,10 @@ from oomlint import amounts
 from oomlint.__main__ import main
 from oomlint.cli import app, verify, workbench
 from oomlint.cli.options import read
-from oomlint.verify.case import Fidelity, Outcome, Reading, Verdict
-from oomlint.verify.jobs import WorkshopError
+from oomlint.verify import run as run_module
+from oomlint.verify.bench import Bench, Options
+from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
+from oomlint.verify.jobs import Limits, WorkshopError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -185,8 +188,18 @@ def test_an_interruption_keeps_what_was_reported(run: Callable[..., Done], judge
         (("--html", "gone/x.html"), "gone/x.html: No such file or directory"),
         (("--output-file", "gone/x.txt"), "gone/x.txt: No such file or directory"),
         (("--keep=copies",), "--keep: copies is in the project, and would be copied with it"),
+        (("--python", ""), "--python: it is empty"),
+        (("--command", " "), "--command: it is empty"),
+        (("--command", "python 'a.py"), "--command: `python 'a.py`: no closing quotation"),
+        (("--command", "nonsense-of-mine a.py"), "--command: there is no program 'nonsense-of-mine'"),
+        (("--command", "./run.sh"), "--command: there is no program './run.sh'"),
+        (("--command", "A=1 python gone.py"), "--command: there is no file 'gone.py' in ."),
+        (("--html", "."), ".: Is a directory"),
+        (("--output-file", "/proc/report.txt"), "/proc/report.txt: No such file or directory"),
+        (("--keep=..",), "--keep: .. is not empty"),
+        (("--keep=/dev/null",), "--keep: /dev/null: File exists"),
         (("--after", "gone.py"), "--after: gone.py: No such file or directory"),
-        (("--after", "a.py"), "--after: a.py changes nothing"),
+        (("--after", "a.py"), "--after: a.py changes nothing: it is the same as in the project"),
         (("--select", "OOM9"), "select: unknown rule or prefix 'OOM9'"),
         (("--config", "pyproject.toml", "--isolated"), "exclude each other"),
     ],
@@ -275,22 +288,99 @@ def test_mended_files_in_a_folder(folder: Path, run: Callable[..., Done], judge:
     assert "no file below ../mine has the name of one below" in run("verify", "a.py", "--after", "../mine").err
 
 
+@pytest.fixture
+def mine(folder: Path) -> Path:
+    """A folder of mends, beside the project, which has a second file with a finding."""
+    (folder / "b.py").write_text(HEAD + BAD.format("four"))
+    made = folder.parent / "mine"
+    made.mkdir()
+    return made
+
+
+def test_a_finding_whose_file_the_mended_folder_lacks_is_not_run(folder: Path, mine: Path, run: Callable[..., Done], judge: Judge) -> None:
+    (mine / "a.py").write_text(HEAD)
+    assert run("verify", "--after", "../mine").status == 0
+    assert [(case.mended, case.unmended) for case in judge.cases] == [(True, "")] * 3 + [(False, "../mine holds no `b.py`")]
+    ((case, verdict),) = run_module.verdicts(judge.cases[-1:], judge.around)  # type: ignore[arg-type]
+    assert (case, verdict.outcome, verdict.reason) == (judge.cases[-1], Outcome.INCONCLUSIVE, "../mine holds no `b.py`")
+    assert run("verify", "b.py", "--after", "../mine") == (2, "", "oomlint: error: --after: ../mine holds no file that has a finding, such as b.py\n")
+    (mine / "a.py").write_bytes((folder / "a.py").read_bytes())
+    assert "--after: ../mine changes nothing: its files are the same as in the project" in run("verify", "--after", "../mine").err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "cause"),
+    [
+        ("a.py", "x = 1\ny = (\n", "a.py:2:5: '(' was never closed"),
+        ("a.py", "if x:\ny = 1\n", "a.py:2:1: expected an indented block after 'if' statement on line 1"),
+        ("new.py", "x = = 1\n", "new.py:1:5: invalid syntax"),
+        ("a.ipynb", "{}", "a.ipynb:1:1: not a notebook: no list of cells"),
+    ],
+)
+def test_a_mend_that_is_no_program(folder: Path, mine: Path, run: Callable[..., Done], judge: Judge, name: str, text: str, cause: str) -> None:
+    (mine / "b.py").write_text(HEAD)
+    (mine / name).write_text(text)
+    if name != "a.py":
+        (folder / name).write_text('{"cells": []}')
+    assert run("verify", "b.py", "--after", "../mine") == (2, "", f"oomlint: error: --after: ../mine/{cause}\n")
+    if name == "a.py":
+        assert run("verify", "b.py", "--after", "../mine/a.py") == (2, "", f"oomlint: error: --after: ../mine/{cause}\n")
+    (folder / "pyproject.toml").write_text('[tool.oomlint]\nverify.mends = "../mine"\n')
+    for words in (("verify", "b.py"), ("verify", "--config", "pyproject.toml")):
+        assert run(*words) == (2, "", f"oomlint: error: verify.mends: ../mine/{cause}\n")
+    assert judge.cases == []
+
+
+@pytest.mark.usefixtures("mine")
+def test_mends_that_the_settings_name(folder: Path, run: Callable[..., Done], judge: Judge) -> None:
+    (folder / "a.py").write_text(CYCLE)
+    settings = '[tool.oomlint]\nselect = ["OOM101", "OOM130"]\nverify.mends = "{}"\n'
+    for name, cause in (
+        ("gone", "gone: No such file or directory"),
+        ("a.py", "a.py is not a folder"),
+        ("../mine", "../mine holds no program that has the name"),
+    ):
+        (folder / "pyproject.toml").write_text(settings.format(name))
+        run_module.nearest.cache_clear()
+        assert run("verify").err.startswith(f"oomlint: error: verify.mends: {cause}")
+        assert run("check", "--fix", "--verify").err.startswith(f"oomlint: error: verify.mends: {cause}")
+    (folder / "mends").mkdir()
+    (folder / "mends" / "b.py").write_text(HEAD + BAD.format("five"))
+    (folder / "pyproject.toml").write_text(settings.format("mends"))
+    run_module.nearest.cache_clear()
+    assert run("verify").status == 0
+    assert [os.path.relpath(case.finding.place.path) for case in judge.cases] == ["a.py", "b.py"], "the mends are not what is to be verified"
+
+
 # -- how it is run ----------------------------------------------------------------------------------------------------
 
 
 def test_options_win_over_settings(folder: Path, run: Callable[..., Done], judge: Judge) -> None:
     (folder / "pyproject.toml").write_text(
-        '[tool.oomlint]\nselect = ["OOM101"]\n[tool.oomlint.verify]\ntime-limit = "1m"\nmemory-cap = "1GB"\nrepeat = 7\nfactory = "a.b:make"\ncommand = "run"\n'
+        '[tool.oomlint]\nselect = ["OOM101"]\n[tool.oomlint.verify]\ntime-limit = "1m"\nmemory-cap = "1GB"\n'
+        'repeat = 7\nfactory = "a.b:make"\ncommand = "python -V"\n'
     )
     assert run("verify").status == 0
     assert judge.around is not None
     options = judge.around.options
-    assert (options.limits.seconds, options.limits.memory, options.repeat, options.factory, options.command) == (60, 10**9, 7, "a.b:make", "run")
-    words = ("--time-limit", "500ms", "--memory-cap=512MiB", "--repeat", "2", "--factory", "c:make", "--command", "python train.py", "--unsandboxed")
+    assert (options.limits.seconds, options.limits.memory, options.repeat, options.factory, options.command) == (60, 10**9, 7, "a.b:make", "python -V")
+    words = ("--time-limit", "500ms", "--memory-cap=512MiB", "--repeat", "2", "--factory", "c:make", "--command", "python -m train", "--unsandboxed")
     assert run("verify", *words).status == 0
     options = judge.around.options
-    assert (options.limits.seconds, options.limits.memory, options.repeat, options.factory, options.command) == (0.5, 2**29, 2, "c:make", "python train.py")
+    assert (options.limits.seconds, options.limits.memory, options.repeat, options.factory, options.command) == (0.5, 2**29, 2, "c:make", "python -m train")
     assert judge.around.unsandboxed
+
+
+@pytest.mark.parametrize(
+    ("limit", "own", "most"), [(5.0, None, 5.0), (5.0, 20.0, 20.0), (1.0, 20.0, 20.0), (1.0, None, 1.0), (60.0, 20.0, 60.0), (60.0, 90.0, 90.0)]
+)
+def test_a_higher_limit_holds_for_every_run(limit: float, own: float | None, most: float) -> None:
+    jobs: list[Any] = []
+    workshop: Any = SimpleNamespace(run=jobs.append)
+    trees: Any = SimpleNamespace(folder=lambda _: "")
+    nothing: Any = None
+    Bench(nothing, nothing, nothing, Options(Limits(seconds=limit)), workshop, trees).run(Part.BEFORE, "a:b", {}, seconds=own)
+    assert jobs[0].limits.seconds == most
 
 
 def environment(folder: Path, *, torch: bool) -> Path:
@@ -326,6 +416,8 @@ def test_the_interpreter(folder: Path, run: Callable[..., Done], judge: Judge, m
 def test_the_copies_stay_where_they_are_asked_for(folder: Path, run: Callable[..., Done], judge: Judge) -> None:
     done = run("verify", "a.py:2", "--keep=../copies")
     assert done.err == "oomlint: the copies of the project are in ../copies\n"
+    (folder.parent / "copies" / "raw").mkdir()
+    assert run("verify", "a.py:2", "--keep=../copies").err == "oomlint: error: --keep: ../copies is not empty\n"
     assert judge.around is not None
     assert judge.around.keep == str(folder.parent / "copies")
     run("verify", "--keep", "a.py:2")

@@ -86,7 +86,7 @@ def approval(paths: Sequence[str], settings: Settings, root: str, options: engin
     report = engine.run(paths, settings, root, replace(options, fix=False, write=False))
     cases = [
         case
-        for case in cases_of(report.findings, around.root, nested=nested)
+        for case in cases_of(report.findings, around.root, settings, nested=nested)
         if case.mended and not case.by_hand and case.finding.fix and case.finding.fix.safety in allowed
     ]
     try:

@@ -1,67 +1,77 @@
-"""A mend written by hand, which stands in place of oomlint's own fixes."""
+"""`--after`: a mend written by hand, which stands in place of oomlint's own fixes."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, NamedTuple
 
 from oomlint.config import ConfigError
+from oomlint.verify import mends
+from oomlint.verify.case import Case
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from oomlint.finding import Finding
 
-_NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
-_PROGRAMS: Final = (".py", ".ipynb")
 
-Changes = dict[str, tuple[bytes, bytes]]
+class _Mend(NamedTuple):
+    """What was found: the changes, the files of the project that there is a mend for, changed or not, and the folder that their names begin at."""
+
+    changes: mends.Changes
+    paths: set[str]
+    base: str
 
 
-def changes(after: str, findings: Sequence[Finding], folders: Sequence[str]) -> Changes:
-    """Contents before and after, by path, of every file that the mend changes. Raises ConfigError.
+def cases(after: str, findings: Sequence[Finding], root: str, folders: Sequence[str]) -> list[Case]:
+    """A case for every finding, with the mend. Raises ConfigError.
 
     A file stands for the one file that the findings are in. Of a folder every file stands for the one of the same relative name below the first of
-    ``folders`` that has any such file; a program that is new there is new in the mend.
+    ``folders`` that has any such file; a program that is new there is new in the mend. A finding whose file the folder does not hold has no mend.
     """
+    whole = os.path.isdir(after)
     try:
-        found = _from_folder(after, folders) if os.path.isdir(after) else _from_file(after, findings)
+        mend = _from_folder(after, folders) if whole else _from_file(after, findings)
     except OSError as error:
         raise ConfigError(f"--after: {error.filename or after}: {error.strerror or error}") from None
-    if findings and not found:
-        raise ConfigError(f"--after: {after} changes nothing")
-    return found
+    missing = {finding.place.path: os.path.relpath(finding.place.path, mend.base) for finding in findings if finding.place.path not in mend.paths}
+    if findings and all(finding.place.path in missing for finding in findings):
+        raise ConfigError(f"--after: {after} holds no file that has a finding, such as {next(iter(missing.values()))}")
+    if findings and not mend.changes:
+        raise ConfigError(f"--after: {after} changes nothing: {'its files are' if whole else 'it is'} the same as in the project")
+    return [
+        Case(finding, root, by_hand=True, unmended=f"{after} holds no `{missing[path]}`")
+        if (path := finding.place.path) in missing
+        else Case(finding, root, mend.changes, by_hand=True)
+        for finding in findings
+    ]
 
 
-def _from_file(after: str, findings: Sequence[Finding]) -> Changes:
+def _from_file(after: str, findings: Sequence[Finding]) -> _Mend:
     paths = list(dict.fromkeys(finding.place.path for finding in findings))
-    content = _bytes(after)
+    content = mends.content(after)
     if len(paths) > 1:
         raise ConfigError(f"--after: {after} is one file, and the findings are in {len(paths)}: name one of them, or give a folder")
-    return {path: (before, content) for path in paths if (before := _bytes(path)) != content}
+    changes = {path: (before, content) for path in paths if (before := mends.content(path)) != content}
+    for path in changes:
+        mends.check("--after", after, content, path)
+    return _Mend(changes, set(paths), "")
 
 
-def _from_folder(after: str, folders: Sequence[str]) -> Changes:
-    names = list(_names(after))
+def _from_folder(after: str, folders: Sequence[str]) -> _Mend:
+    names = list(mends.files(after))
     base = next((folder for folder in folders if any(os.path.isfile(os.path.join(folder, name)) for name in names)), None)
     if base is None:
-        raise ConfigError(f"--after: no file below {after} has the name of one below {folders[0]}")
-    found = {}
+        raise ConfigError(f"--after: no file below {after} has the name of one below {os.path.relpath(folders[0])}")
+    mend = _Mend({}, set(), base)
     for name in names:
-        path = os.path.join(base, name)
-        if os.path.isfile(path) or name.endswith(_PROGRAMS):
-            before, content = _bytes(path) if os.path.isfile(path) else b"", _bytes(os.path.join(after, name))
-            if before != content:
-                found[os.path.abspath(path)] = (before, content)
-    return found
-
-
-def _names(folder: str) -> Iterator[str]:
-    for here, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _NOT_ENTERED)
-        yield from (os.path.relpath(os.path.join(here, name), folder) for name in sorted(names))
-
-
-def _bytes(path: str) -> bytes:
-    with open(path, "rb") as stream:
-        return stream.read()
+        path = os.path.abspath(os.path.join(base, name))
+        known = os.path.isfile(path)
+        if not known and not mends.is_program(name):
+            continue
+        mend.paths.add(path)
+        before, content = mends.content(path) if known else b"", mends.content(os.path.join(after, name))
+        if before != content:
+            mends.check("--after", os.path.join(after, name), content)
+            mend.changes[path] = (before, content)
+    return mend

@@ -18,7 +18,8 @@ from oomlint.output import concise, summary, verdicts_github, verdicts_html, ver
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View
 from oomlint.registry import catalogue
-from oomlint.verify.case import Case, Outcome
+from oomlint.verify import mends
+from oomlint.verify.case import Outcome
 from oomlint.verify.run import cases_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from oomlint.engine import Report
     from oomlint.finding import Finding
     from oomlint.output.verdicts_numbers import Item
+    from oomlint.verify.case import Case
+    from oomlint.verify.run import Surroundings
 
 _WRITABLE_BLOCKS: Final = "█▏▁±"
 _Number = TypeVar("_Number", int, float)
@@ -45,11 +48,11 @@ def verify(arguments: Arguments) -> int:
     asked = _asked(arguments, root)
     around = surroundings(settings, root, asked)
     for path in (arguments.html, arguments.output_file):
-        if path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-            raise ConfigError(f"{path}: No such file or directory")  # now, not after all the work
+        if path is not None:
+            _refuse_unwritable(path)
     report = engine.run(paths, settings, folder, engine.Options(force_exclude=arguments.force_exclude, cache=asked.cache))
     _tell(report, arguments, view)
-    cases = _cases(report.findings, picks.picked(report.findings, chosen), arguments, root, paths)
+    cases = _cases(report.findings, picks.picked(report.findings, chosen), arguments, around, paths)
     python = shown_python(around.python, view)
     printed = _Printed(arguments, view, python)
     items: list[Item] = []
@@ -76,6 +79,9 @@ def _root(root: str, paths: Sequence[str], start: str) -> str:
 def _asked(arguments: Arguments, root: str) -> Asked:
     if arguments.repeat is not None and not (arguments.repeat.isdecimal() and int(arguments.repeat) > 0):
         raise ConfigError(f"--repeat: {arguments.repeat!r} is not a whole number from 1 on")
+    for option, value in (("--python", arguments.python), ("--command", arguments.command), ("--after", arguments.after)):
+        if value is not None and not value.strip():
+            raise ConfigError(f"{option}: it is empty")
     if arguments.factory is not None and not FACTORY.fullmatch(arguments.factory):
         raise ConfigError(f"--factory: {arguments.factory!r} is not of the form 'package.module:function'")
     return Asked(
@@ -98,8 +104,25 @@ def _amount(option: str, parse: Callable[[str], _Number], text: str | None) -> _
         raise ConfigError(f"{option}: {error}") from None
 
 
+def _refuse_unwritable(path: str) -> None:
+    """Now, not after all the work."""
+    if os.path.isdir(path):
+        raise ConfigError(f"{path}: Is a directory")
+    if _is_special(path):
+        return
+    try:
+        tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(path))).close()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+
+
+def _is_special(path: str) -> bool:
+    """Whether it is there and no regular file, such as `/dev/stdout`: it is written to as it is."""
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
 def _kept(folder: str | None, root: str) -> str | None:
-    """The folder that copies stay in."""
+    """The folder that copies stay in. It has to be empty: what is in the way of a copy would be removed."""
     if not folder:
         return None if folder is None else tempfile.mkdtemp(prefix="oomlint-verify-")
     path = os.path.abspath(folder)
@@ -107,18 +130,29 @@ def _kept(folder: str | None, root: str) -> str | None:
         raise ConfigError(f"--keep: {folder} is in the project, and would be copied with it")
     try:
         os.makedirs(path, exist_ok=True)
+        taken = bool(os.listdir(path))
     except OSError as error:
         raise ConfigError(f"--keep: {folder}: {error.strerror or error}") from None
+    if taken:
+        raise ConfigError(f"--keep: {folder} is not empty")
     return path
 
 
-def _cases(findings: Sequence[Finding], chosen: Sequence[Finding], arguments: Arguments, root: str, paths: Sequence[str]) -> list[Case]:
+def _cases(findings: Sequence[Finding], chosen: Sequence[Finding], arguments: Arguments, around: Surroundings, paths: Sequence[str]) -> list[Case]:
+    if around.settings.verify.mends:
+        mends.of_setting(around.root, around.settings.verify.mends)  # wrong settings are told also where they would not be used
+        chosen = _besides(chosen, os.path.join(around.root, around.settings.verify.mends))
     if arguments.after is None:
         nested = arguments.config is None and not arguments.isolated
-        return [case for case in cases_of(findings, root, nested=nested) if case.finding in chosen]
+        return [case for case in cases_of(findings, around.root, around.settings, nested=nested) if case.finding in chosen]
     folders = [os.path.abspath(path) for path in paths if os.path.isdir(path)]
-    changes = mended.changes(arguments.after, chosen, list(dict.fromkeys([*folders[:1], root, os.getcwd()])))
-    return [Case(finding, root, changes, by_hand=True) for finding in chosen]
+    return mended.cases(arguments.after, _besides(chosen, arguments.after), around.root, list(dict.fromkeys([*folders[:1], around.root, os.getcwd()])))
+
+
+def _besides(findings: Sequence[Finding], folder: str) -> Sequence[Finding]:
+    """The findings that do not stand in a folder of mends, unless all do: then they are meant."""
+    top = os.path.join(os.path.abspath(folder), "")
+    return [finding for finding in findings if not finding.place.path.startswith(top)] or findings
 
 
 # -- what comes out ----------------------------------------------------------------------------------------------
@@ -187,12 +221,12 @@ def _holds_blocks(stream: TextIO) -> bool:
 
 
 def _write_whole(path: str, text: str) -> None:
-    """Write a file as a whole or not at all. What is no regular file (`/dev/stdout`) is written to as it is."""
+    """Write a file as a whole or not at all, unless it is a special one."""
     data = text.encode("utf-8", "backslashreplace")
     target = os.path.realpath(path)
     try:
-        if os.path.lexists(target) and not os.path.isfile(target):
-            with open(target, "wb") as stream:
+        if _is_special(path):
+            with open(path, "wb") as stream:
                 stream.write(data)
             return
         handle, temporary = tempfile.mkstemp(prefix=".oomlint-", suffix=".tmp", dir=os.path.dirname(target))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import signal
 import sys
 import threading
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from oomlint import amounts
 from oomlint.config import ConfigError
@@ -26,6 +28,12 @@ if TYPE_CHECKING:
     from oomlint.output.verdicts_numbers import Item
     from oomlint.output.view import View
     from oomlint.verify.case import Case
+
+
+_OF_A_SHELL: Final = re.compile(r"[|&;<>$`*?(){}~\n]")
+_VARIABLE: Final = re.compile(r"[A-Za-z_]\w*=")
+_PYTHON: Final = re.compile(r"python(\d(\.\d+)?)?")
+_BUILTIN: Final = frozenset({".", ":", "cd", "command", "eval", "exec", "export", "set", "source", "time", "trap", "ulimit", "umask", "unset"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +59,14 @@ def surroundings(settings: Settings, root: str, asked: Asked) -> Surroundings:
         memory=amounts.size(known.memory_cap) if asked.memory_cap is None else asked.memory_cap,
     )
     options = Options(limits, asked.repeat or known.repeat, asked.factory or known.factory, asked.command or known.command, known.prepare)
+    python = interpreter(asked.python, known.python, root)
+    refuse_command("--command" if asked.command else "verify.command", options, root, python)
 
     def elsewhere(settings: Settings, root: str) -> Surroundings:
-        return surroundings(settings, root, asked)
+        # A command and a function that a line names are those of the project that the run is about.
+        return surroundings(settings, root, replace(asked, command=None, factory=None))
 
-    return Surroundings(root, settings, options, interpreter(asked.python, known.python, root), asked.unsandboxed, asked.keep, elsewhere)
+    return Surroundings(root, settings, options, python, asked.unsandboxed, asked.keep, elsewhere)
 
 
 def interpreter(option: str | None, setting: str | None, root: str) -> str:
@@ -63,11 +74,42 @@ def interpreter(option: str | None, setting: str | None, root: str) -> str:
     for given, name, folder in ((option, "--python", os.getcwd()), (setting, "verify.python", root)):
         if given is None:
             continue
-        found = shutil.which(os.path.join(folder, os.path.expanduser(given)) if os.path.dirname(given) else given)
+        path = os.path.join(folder, os.path.expanduser(given))
+        if os.path.isdir(path):
+            path = os.path.join(path, "bin", "python")  # a virtual environment
+        found = shutil.which(path if os.path.dirname(given) or os.path.isfile(path) else given)
         if found is None:
             raise ConfigError(f"{name}: {given!r} is not a program")
         return found
     return workshop.interpreter(root)
+
+
+def refuse_command(label: str, options: Options, root: str, python: str) -> None:
+    """Raise ConfigError for a command that cannot be run, as far as that is seen without running it."""
+    command = options.command
+    if not command:
+        return
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ConfigError(f"{label}: `{command}`: {str(error).lower()}") from None
+    if options.prepare or _OF_A_SHELL.search(command):
+        return  # a file may come to be, and a shell reads it in its own way
+    while words and _VARIABLE.match(words[0]):
+        words.pop(0)
+    if not words:
+        raise ConfigError(f"{label}: `{command}` runs no program")
+    program = words[0]
+    places = os.pathsep.join([os.path.dirname(python), os.environ.get("PATH", os.defpath)])
+    if not (
+        program in _BUILTIN or _PYTHON.fullmatch(program) or shutil.which(os.path.join(root, program) if os.path.dirname(program) else program, path=places)
+    ):
+        plain = program.endswith(".py") and os.path.isfile(os.path.join(root, program))
+        if not plain:
+            raise ConfigError(f"{label}: there is no program {program!r}")
+    file = next((word for word in words[1:2] if word.endswith(".py")), None)
+    if file is not None and _PYTHON.fullmatch(os.path.basename(program)) and not os.path.isfile(os.path.join(root, file)):
+        raise ConfigError(f"{label}: there is no file {file!r} in {os.path.relpath(root)}")
 
 
 def shown_python(python: str, view: View) -> str:

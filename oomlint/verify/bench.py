@@ -55,6 +55,8 @@ class Bench:
     def run(
         self, part: Part, call: str, arguments: dict[str, Any], *, seconds: float | None = None, fresh: bool = False, timeline: bool = False, **limits: int
     ) -> Done:
-        """Run a function of :mod:`oomlint.verify.child` on one part."""
-        allowed = replace(self.options.limits, seconds=seconds or self.options.limits.seconds, **limits)
+        """Run a function of :mod:`oomlint.verify.child` on one part. A limit that is higher than usual holds also for runs that have their own."""
+        asked = self.options.limits.seconds
+        most = max(seconds or 0.0, asked) if asked > Limits().seconds else seconds or asked
+        allowed = replace(self.options.limits, seconds=most, **limits)
         return self._workshop.run(Job(call, arguments, self.folder(part), allowed, fresh=fresh, timeline=timeline))

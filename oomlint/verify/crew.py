@@ -11,6 +11,8 @@ import threading
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Final
 
+from oomlint.config import ConfigError
+from oomlint.verify import interrupts
 from oomlint.verify.jobs import WorkshopError
 
 if TYPE_CHECKING:
@@ -46,10 +48,11 @@ def work(cases: Sequence[Case], make: Make, number: int, begin: Callable[[Case],
     try:
         for index in waiting:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_member, args=(cases, make, theirs, [ours, *members]))
-            process.start()
-            theirs.close()
-            members[ours] = process
+            process = context.Process(target=_member, args=(cases, make, theirs, [ours, *members], os.getpid()))
+            with interrupts.blocked():  # until it has handlers of its own, and we know of it
+                process.start()
+                theirs.close()
+                members[ours] = process
             begin(cases[index])
             ours.send(index)
             if len(members) == number:
@@ -66,7 +69,8 @@ def work(cases: Sequence[Case], make: Make, number: int, begin: Callable[[Case],
                     pipe.send(following)
                 yield done, verdict
     finally:
-        _dismiss(members)
+        with interrupts.held():
+            _dismiss(members)
 
 
 def _answer(pipe: Connection) -> tuple[int, Verdict]:
@@ -92,10 +96,12 @@ def _dismiss(members: dict[Connection, multiprocessing.process.BaseProcess]) -> 
             process.join()
 
 
-def _member(cases: Sequence[Case], make: Make, pipe: Connection, others: list[Connection]) -> None:
+def _member(cases: Sequence[Case], make: Make, pipe: Connection, others: list[Connection], parent: int) -> None:
     """What a process does: verify the cases that it is told to, and put its things away."""
-    signal.signal(signal.SIGTERM, _leave)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent speaks for all, and ends all
+    for number in interrupts.ENDING:
+        signal.signal(number, _leave if number == signal.SIGTERM else signal.SIG_IGN)  # the parent speaks for all, and ends all
+    interrupts.welcome()
+    interrupts.end_with(parent)
     for other in others:
         other.close()  # else no one would see the end of it
     with contextlib.ExitStack() as stack:
@@ -104,7 +110,7 @@ def _member(cases: Sequence[Case], make: Make, pipe: Connection, others: list[Co
             while True:
                 index = pipe.recv()
                 pipe.send((index, verify(cases[index])))
-        except WorkshopError as error:
+        except (ConfigError, WorkshopError) as error:
             with contextlib.suppress(OSError):
                 pipe.send(str(error))
         except (EOFError, OSError):

@@ -10,6 +10,7 @@ from typing import Final
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _CHILD: Final = os.path.join(_PACKAGE, "verify", "child")
 _KEPT: Final = frozenset({"PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE"})  # where modules are found; the rest changes how Python behaves
+_TEMPORARY: Final = ("TMPDIR", "TEMP", "TMP")
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
 
 
@@ -18,7 +19,9 @@ def of_server(place: str) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON") or name in _KEPT}
     if "PYTHONPATH" in own:  # relative to the folder that we are in
         own["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in own["PYTHONPATH"].split(os.pathsep) if path)
-    return {**own, **_ONE_THREAD, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "OOMLINT_PLACE": place}
+    fixed = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "OOMLINT_PLACE": place}
+    # What torch's compiler and others keep between runs goes with the server's folder.
+    return {**own, **_ONE_THREAD, **fixed, **dict.fromkeys(_TEMPORARY, place), "TORCHINDUCTOR_CACHE_DIR": os.path.join(place, "inductor")}
 
 
 def of_job(home: str, temporary: str) -> dict[str, str]:
@@ -33,12 +36,13 @@ def of_job(home: str, temporary: str) -> dict[str, str]:
     path = of_server(home).get("PYTHONPATH")
     return {
         "HOME": home,
-        **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary),
+        **dict.fromkeys(_TEMPORARY, temporary),
         "XDG_CACHE_HOME": cache,
         "XDG_CONFIG_HOME": os.path.join(home, ".config"),
         "XDG_DATA_HOME": os.path.join(home, ".local", "share"),
         "XDG_STATE_HOME": os.path.join(home, ".local", "state"),
         "XDG_RUNTIME_DIR": temporary,
+        "TORCHINDUCTOR_CACHE_DIR": os.path.join(cache, "inductor"),
         "TORCH_HOME": os.path.join(cache, "torch"),
         "HF_HOME": os.path.join(cache, "huggingface"),
         "PYTHONUSERBASE": site.getuserbase(),  # HOME is another: packages of the user would be lost to spawned workers

@@ -6,7 +6,7 @@ import ast
 import importlib
 import os
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -17,10 +17,10 @@ from oomlint.finding import Safety
 from oomlint.model.project import Project
 from oomlint.registry import catalogue
 from oomlint.source import SourceError, apply_edits, read_source
-from oomlint.verify import crew
+from oomlint.verify import crew, interrupts, mends
 from oomlint.verify.bench import Bench
 from oomlint.verify.case import Case, Fidelity, Outcome, Part, Verdict
-from oomlint.verify.jobs import Job
+from oomlint.verify.preparing import prepare
 from oomlint.verify.targets import spot
 from oomlint.verify.tree import Base, Trees
 from oomlint.verify.workshop import Workshop
@@ -37,7 +37,6 @@ _ARGUMENTS: Final = frozenset({"OOM101", "OOM102", "OOM103", "OOM104", "OOM105"}
 _GRAPHS: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM205", "OOM213"})  # of one function: each keeps the graph that the next keeps
 _MOST_PROCESSES: Final = 4  # each has a server with torch, and two workers of a loader now and then
 _SHOWN: Final = 60  # characters of a call
-_PREPARATION: Final = 60.0  # seconds for what makes the project's data
 _DECISIVE: Final = frozenset({Outcome.CONFIRMED, Outcome.REGRESSED, Outcome.SHOWN})
 _RECIPES: Final = ("command", "datasets", "functions", "loops", "calls", "workers")  # the most faithful first
 
@@ -68,18 +67,18 @@ class Surroundings:
     elsewhere: Callable[[Settings, str], Surroundings] | None = field(default=None, compare=False)
 
 
-def cases_of(findings: Sequence[Finding], root: str, *, nested: bool = False) -> Iterator[Case]:
+def cases_of(findings: Sequence[Finding], root: str, settings: Settings | None = None, *, nested: bool = False) -> Iterator[Case]:
     """A case for every finding that came of a rule. Fixes that are advice count as none.
 
-    With ``nested`` a file belongs to the project of the settings file that is nearest to it, and a mend by hand that those settings name stands in where
-    there is no fix to apply. Raises ConfigError for settings that cannot be used.
+    A mend by hand that the settings name stands in where there is no fix to apply. With ``nested`` a file belongs to the project of the settings file that is
+    nearest to it, else to ``root`` with ``settings``. Raises ConfigError for settings that cannot be used.
     """
     for finding in findings:
         if finding.code is not None:
-            settings, home = nearest(os.path.dirname(finding.place.path)) if nested else (None, root)
+            own, home = nearest(os.path.dirname(finding.place.path)) if nested else (settings, root)
             if home != root and not home.startswith(os.path.join(root, "")):
-                settings, home = None, root  # it lies outside
-            yield _case(finding, findings, home, settings)
+                own, home = None, root  # it lies outside
+            yield _case(finding, findings, home, own)
 
 
 @cache
@@ -156,7 +155,8 @@ class _Projects:
             if around.python not in self._workshops:
                 self._workshops[around.python] = self._stack.enter_context(Workshop(around.python, unsandboxed=around.unsandboxed))
             keep = around.keep and os.path.join(around.keep, os.path.relpath(case.root, self._surroundings.root))
-            base = self._stack.enter_context(Base(case.root, keep))
+            with interrupts.held():
+                base = self._stack.enter_context(Base(case.root, keep))
             self._runners[case.root] = _Runner(around, self._workshops[around.python], base)
         return self._runners[case.root]
 
@@ -167,24 +167,17 @@ class _Runner:
         self._workshop = workshop
         self._base = base
         self._project = Project(surroundings.root, surroundings.settings, {})
-        self._unprepared = self._prepare(surroundings.options.prepare)
+        prepare(workshop, base, surroundings)
 
     def verify(self, case: Case) -> Verdict:
         start = time.monotonic()
         with Trees(self._base, case.changes) as trees:
             bench = Bench(case, self._project, self._surroundings.settings, self._surroundings.options, self._workshop, trees)
             verdict = asked(bench)
-        return replace(verdict, seconds=time.monotonic() - start, left_out=(*self._unprepared, *verdict.left_out))
-
-    def _prepare(self, command: str | None) -> tuple[str, ...]:
-        """Run the user's command that makes what the project needs, such as its data, in the copy. What went wrong, if anything did."""
-        if not command:
-            return ()
-        limits = replace(self._surroundings.options.limits, seconds=_PREPARATION)
-        done = self._workshop.run(Job("scripts:prepare", {"command": command}, self._base.folder, limits))
-        status = (done.answer or {}).get("status")
-        cause = done.failure if done.answer is None else f"it exits with {status}" if status else ""
-        return (f"`{command}`: {cause}",) if cause else ()
+        verdict = replace(verdict, seconds=time.monotonic() - start)
+        if not case.by_hand or case.finding.place.path in case.changes:
+            return verdict
+        return replace(verdict, assumptions=(*verdict.assumptions, f"the mend leaves {os.path.basename(case.finding.place.path)} as it is"))
 
 
 def asked(bench: Bench) -> Verdict:
@@ -251,14 +244,20 @@ def _makes_loader(call: ast.Call) -> bool:
 
 
 def _trivial(case: Case) -> Verdict | None:
-    """The verdict on a fix that leaves the program as it is, such as one of a comment."""
+    """The verdict where there is nothing to run: no mend was found, or the fix leaves the program as it is, such as one of a comment."""
+    if case.unmended:
+        return Verdict(Outcome.INCONCLUSIVE, case.unmended)
     if not case.mended:
         return None
     try:
         same = all(_program(case, Part.BEFORE, path) == _program(case, Part.AFTER, path) for path in case.changes)
     except (SourceError, SyntaxError, ValueError, RecursionError):
         return None
-    return Verdict(Outcome.NO_EFFECT, "the fix changes no statement: the program is the same") if same else None
+    if not same:
+        return None
+    what = "mend" if case.by_hand else "fix"
+    alike = all(before == after for before, after in case.changes.values())
+    return Verdict(Outcome.NO_EFFECT, f"the {what} is the same file" if alike else f"the {what} changes no statement: the program is the same")
 
 
 def _program(case: Case, part: Part, path: str) -> str:
@@ -270,8 +269,8 @@ def _program(case: Case, part: Part, path: str) -> str:
 
 def _case(finding: Finding, findings: Sequence[Finding], root: str, settings: Settings | None) -> Case:
     edits = _edits(finding)
+    mend = mends.of_setting(root, settings.verify.mends) if settings and settings.verify.mends else {}
     if not edits:
-        mend = _by_hand(root, settings.verify.mends) if settings and settings.verify.mends else {}
         # The rows of a finding hold in the file as it is: a mend of other files only says nothing of it.
         return Case(finding, root, mend if finding.place.path in mend else {}, by_hand=finding.place.path in mend)
     others = [edit for other in findings if _beside(finding, other) for edit in _edits(other) if edit not in edits]
@@ -283,20 +282,6 @@ def _case(finding: Finding, findings: Sequence[Finding], root: str, settings: Se
         return Case(finding, root, _changes([], edits))
     except (SourceError, ValueError):
         return Case(finding, root)
-
-
-@cache
-def _by_hand(root: str, folder: str) -> dict[str, tuple[bytes, bytes]]:
-    """The mend that lies in a folder, under the names of the files that it mends. What cannot be read is no part of it."""
-    top = os.path.join(root, folder)
-    changes = {}
-    for here, _, names in os.walk(top):
-        for name in sorted(names):
-            mended = os.path.join(here, name)
-            path = os.path.normpath(os.path.join(root, os.path.relpath(mended, top)))
-            with suppress(OSError), open(path, "rb") as old, open(mended, "rb") as new:
-                changes[path] = (old.read(), new.read())
-    return changes
 
 
 def _edits(finding: Finding) -> tuple[Edit, ...]:

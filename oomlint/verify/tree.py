@@ -85,10 +85,12 @@ class Base:
         return self._slots[part]
 
     def next_case(self) -> None:
-        """What is kept is not used again."""
-        self._cases += 1
+        """What is kept is not used again. What was run before the first case is not kept."""
         if self._keep:
+            if not self._cases:
+                remove(os.path.join(self.place, f"{0:03}"))
             self._slots = {}
+        self._cases += 1
 
 
 class Trees:

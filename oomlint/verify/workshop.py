@@ -16,7 +16,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from oomlint.verify import trace
+from oomlint.verify import interrupts, trace
 from oomlint.verify.environment import of_job, of_server
 from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Moment, Ready, WorkshopError
 
@@ -45,11 +45,13 @@ class Workshop:
         """Start the server. Raises WorkshopError where no job can be run."""
         self.python = _executable(python or sys.executable)
         self.unsandboxed = unsandboxed
-        self.place = os.path.realpath(tempfile.mkdtemp(prefix="oomlint-"))  # goes when the workshop closes, or when this process dies
+        self.place = ""  # goes when the workshop closes, or when this process dies
         self._count = 0
         self._lock = threading.Lock()
         self._server: _Server | None = None
         try:
+            with interrupts.held():
+                self.place = os.path.realpath(tempfile.mkdtemp(prefix="oomlint-"))
             self.ready = self._start()
         except BaseException:
             self.close()
@@ -63,10 +65,12 @@ class Workshop:
 
     def close(self) -> None:
         """End the server and all that it has started, and remove its folders."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-        shutil.rmtree(self.place, ignore_errors=True)
+        with interrupts.held():
+            server, self._server = self._server, None
+            if server is not None:
+                server.close()
+            if self.place:
+                shutil.rmtree(self.place, ignore_errors=True)
 
     def run(self, job: Job) -> Done:
         """Do a job to its end. Raises WorkshopError only where no server can be started."""
@@ -93,14 +97,16 @@ class Workshop:
         return self._server
 
     def _start(self) -> Ready:
-        server = _Server(self.python, self.place, unsandboxed=self.unsandboxed)
         try:
-            ready = server.greeting()
+            with interrupts.held():
+                self._server = _Server(self.python, self.place, unsandboxed=self.unsandboxed)
+            return self._server.greeting()
         except BaseException:
-            server.close()
+            with interrupts.held():
+                server, self._server = self._server, None
+                if server is not None:
+                    server.close(0.0)  # it has done nothing yet
             raise
-        self._server = server
-        return ready
 
 
 class _Gone(Exception):  # noqa: N818 -- it never leaves this file
@@ -125,7 +131,7 @@ class _Server:
                 self._process = subprocess.Popen(  # noqa: S603 -- the interpreter that the user has chosen
                     [python, "-B", _SERVE, "server", str(given), place, "unsandboxed" if unsandboxed else "sandboxed"],
                     stdin=orders,
-                    stdout=errors,
+                    stdout=subprocess.DEVNULL,
                     stderr=errors,
                     pass_fds=(given,),
                     cwd=place,
@@ -183,11 +189,11 @@ class _Server:
             return {}
         return message if isinstance(message, dict) else {}
 
-    def close(self) -> None:
+    def close(self, seconds: float = _END_SECONDS) -> None:
         """Let it remove what it has started, then make sure."""
         os.close(self._orders)
         try:
-            self._process.wait(_END_SECONDS)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             pass
         finally:

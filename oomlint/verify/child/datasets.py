@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
+import operator
 import os
 import tempfile
 import traceback
@@ -87,7 +88,7 @@ def from_factory(name: str, root: str) -> Any:
     """What a function of the user gives back. One parameter without a default gets an empty folder."""
     module, _, function = name.partition(":")
     load.install(root)
-    call = getattr(importlib.import_module(module), function)
+    call = operator.attrgetter(function)(importlib.import_module(module))
     wanted = [
         item
         for item in inspect.signature(call).parameters.values()
