@@ -30,7 +30,7 @@ _ADVICE = "collect the parts in a list and join them once, behind the loop"
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    init: cst.BaseExpression  # becomes `[]`
+    init: cst.BaseExpression  # becomes a list, with what was there at first: its type has a say in that of the whole, and it is the whole after no round
     store: cst.CSTNode  # becomes `x.append(y)`
     appended: str
     behind: cst.CSTNode  # the statement that the join goes behind: the loop, or what holds it
@@ -51,7 +51,8 @@ def as_list(found: Sequence[Growth], module: Module) -> Fix:
     edits: list[Edit] = []
     for group in plans.values():
         for plan in group:
-            edits.append(replace(module.tree, plan.init, "[]"))
+            first = module.code(plan.init).strip()
+            edits.append(replace(module.tree, plan.init, "[]" if first == "None" else f"[{first}]"))
             edits.append(replace(module.tree, plan.store, plan.appended))
         start, end = text.span(group[0].behind)
         stop = _line_end(text.text, end)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.content import Kind
+from oomlint.memory.copies import cases
+from oomlint.memory.kept_lists import NUMBERS, STRINGS, TENSORS, at_once, of_one_shape
 from oomlint.memory.lazy_opening import lazily_opened
-from oomlint.memory.rewrites import wrap
+from oomlint.memory.shared_arrays import shared
+from oomlint.model import names
 from oomlint.syntax.edits import is_cheap_path, replace
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from oomlint.memory.copies import Case
+    from oomlint.model.project import Module
 
 _PACK = Fix(Safety.DISPLAY, "pack the records into one buffer with offsets: see the page of this rule")
+_NO_WORKERS = Fix(Safety.DISPLAY, "take the workers away, and with them the arguments that need them")
+_STACK = Fix(Safety.DISPLAY, "keep one tensor: `torch.stack` where all have one shape, else `torch.cat` with an array of offsets")
 _NEEDS_WORKERS = ("persistent_workers", "prefetch_factor", "timeout", "multiprocessing_context")
 
 
@@ -39,19 +47,17 @@ def as_array(case: Case) -> Fix | None:
     few = isinstance(case.workers.const, int) and case.workers.const < case.loader.module.project.settings.workers_over_memory
     if not few and not case.dataset.opens_files:
         return _PACK
-    function = "asarray" if content.numbers else "array"
-    return wrap(case.holding.module, value, "numpy", function, "one array instead of a list: shared by the workers") or _PACK
+    return at_once(case.holding, value, NUMBERS if content.numbers else STRINGS) or _PACK
 
 
 def mapped_or_tensor(case: Case) -> Fix | None:
-    """OOM112: a memory map is opened in each process; an array becomes a tensor, which goes to shared memory once."""
+    """OOM112: a memory map is opened in each process; an array is kept as a tensor, which goes to shared memory once."""
     if case.holding.content.kind is Kind.MEMMAP:
         copied = [h for h in case.dataset.every() if h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
         return lazily_opened(case.holding, case.holding.module) if not copied else None  # with a `__getstate__`, nobody would see what is still copied
-    value = _value(case)
-    if value is None or case.holding.content.kind is not Kind.ARRAY:
-        return None
-    return wrap(case.holding.module, value, "torch", "from_numpy", "a tensor is moved to shared memory once, an array is copied")
+    # With one of them left, the finding would stay.
+    arrays = [h for h in case.dataset.every() if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
+    return shared(arrays) if arrays and all(h.content.kind is Kind.ARRAY for h in arrays) else None
 
 
 def stacked(case: Case) -> Fix | None:
@@ -59,7 +65,7 @@ def stacked(case: Case) -> Fix | None:
     value = _value(case)
     if value is None or not isinstance(value, cst.ListComp):
         return None
-    return wrap(case.holding.module, value, "torch", "stack", "one tensor has one file descriptor")
+    return (at_once(case.holding, value, TENSORS) if of_one_shape(case, value) else None) or _STACK
 
 
 def no_workers(case: Case) -> Fix | None:
@@ -72,6 +78,47 @@ def no_workers(case: Case) -> Fix | None:
         module, node = last.module, last.node
     else:
         return None
-    if case.loader.stars or any(case.loader.explicit(name) is not None for name in _NEEDS_WORKERS):
-        return Fix(Safety.DISPLAY, "take the workers away, and with them the arguments that need them")
+    if not _for_it_alone(case, node, module) or case.loader.stars or any(case.loader.explicit(name) is not None for name in _NEEDS_WORKERS):
+        return _NO_WORKERS
     return Fix(Safety.UNSAFE, "no workers: the samples are in memory already", (replace(module.tree, node, "0"),))
+
+
+def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:
+    """Whether the literal counts the workers of such loaders and nothing else: what has a name may be read by others, and divided by."""
+    holder = home.walk.parents.get(literal)
+    if isinstance(holder, cst.Arg) and home.walk.parents.get(holder) is case.loader.call:
+        return True
+    written = case.loader.explicit("num_workers")
+    if written is None:
+        return False
+    words = {names.last_name(written.value)}
+    match holder:
+        case cst.Param(name=cst.Name(value=name)) | cst.Arg(keyword=cst.Name(value=name)) | cst.AnnAssign(target=cst.Name(value=name)):
+            words.add(name)
+        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() | cst.Attribute() as target)]):
+            words.add(names.last_name(target))
+    project = case.loader.module.project
+    pattern = re.compile(rb"\b(?:" + b"|".join(map(re.escape, map(str.encode, sorted(words - {"default"})))) + rb")\b")
+    for path in project.files():
+        if pattern.search(project.raw(path)) and (module := project.find(path)) is not None and not _counts_only(module, words, case, literal):
+            return False
+    return True
+
+
+def _counts_only(module: Module, words: set[str], case: Case, literal: cst.CSTNode) -> bool:
+    """Whether what goes by these names is read in a file only to tell such loaders how many workers they have."""
+    alike = [one for one in cases(module, module.project, "OOM114") if one.workers.story and one.workers.story[-1].node is literal]
+    told = {arg for one in (*alike, case) if (arg := one.loader.explicit("num_workers")) is not None}
+    for node in descend(module.tree.module):
+        if not isinstance(node, cst.Name) or node.value not in words:
+            continue
+        holder = module.walk.parents.get(node)
+        part: cst.CSTNode = node
+        if isinstance(holder, cst.Attribute) and holder.attr is node:
+            part, holder = holder, module.walk.parents.get(holder)
+        if isinstance(holder, cst.Param | cst.AssignTarget | cst.AnnAssign) and getattr(holder, "value", None) is not part:
+            continue
+        if isinstance(holder, cst.Arg) and (holder.keyword is part or holder in told or (holder.keyword is not None and holder.keyword.value in words)):
+            continue
+        return False
+    return True

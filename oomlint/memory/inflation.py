@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _WIDE: Final = 8  # bytes of a float64
 _TYPED: Final = frozenset({"zeros", "ones", "empty", "full"})
+_IN_PLACE: Final = r"(?!_)\w+(?<!_)_|sort|fill|put|partition|resize|setfield"
+_FACTS: Final = frozenset({"shape", "dtype", "ndim", "size", "nbytes"})
 _FLOATS: Final = frozenset({"float", "half"})
 _TENSORS: Final = frozenset({"FloatTensor", "HalfTensor"})
 
@@ -211,12 +213,24 @@ def _typed(module: Module, call: cst.Call, inner: cst.BaseExpression, name: str)
         return None
     if len([a for a in inner.args if a.keyword is None]) > (2 if last == "full" else 1):
         return None
+    wanted = call.args[0].value
+    word = str(wanted.evaluated_value) if isinstance(wanted, cst.SimpleString) else names.last_name(wanted)
+    if (drawn and word not in {"float32", "single", "f4"}) or (last == "full" and not _fits(inner, word)):
+        return None
     text = Text(module.tree)
     start, end = text.span(call)
     inner_end = text.span(inner)[1]
     given = text.text[start : inner_end - 1].rstrip().rstrip(",")
     written = f"{given}, dtype={module.code(call.args[0].value)})"
     return Fix(Safety.UNSAFE, "make it of that type at once", (text.replaced(start, end, written),))
+
+
+def _fits(call: cst.Call, word: str) -> bool:
+    """Whether `full` takes its value for this type: NumPy refuses an integer that the type cannot hold, where `astype` wraps it around."""
+    value = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "fill_value"), call.args[1].value if len(call.args) > 1 else None)
+    if word.startswith(("float", "f", "half", "single")) or isinstance(value, cst.Float):
+        return True
+    return isinstance(value, cst.Integer) and value.evaluated_value <= 127  # noqa: PLR2004 - what all of them hold
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------------
@@ -260,8 +274,46 @@ def _written(keeper: Keeper) -> bool:
     """Whether the copy is written to: then it is one for a reason."""
     name = re.escape(keeper.attribute or (keeper.names[-1] if keeper.names else ""))
     node: cst.CSTNode = keeper.owner.scope.node if keeper.owner is not None else keeper.module.walk.scope_at(keeper.node).node
-    changed = rf"\b{name}\s*(\[[^\]]*\]\s*)?([-+*/|&]|//|\*\*)=|\b{name}\s*\[[^\]]*\]\s*=(?!=)"
-    return bool(name) and re.search(changed, keeper.module.code(node)) is not None
+    return _changed(name, keeper.module.code(node))
+
+
+def _changed(name: str, code: str) -> bool:
+    """Whether code changes what goes by a name in place."""
+    changed = rf"\b{name}\s*(\[[^\]]*\]\s*)?([-+*/|&]|//|\*\*)=|\b{name}\s*\[[^\]]*\]\s*=(?!=)|\b{name}\s*(\[[^\]]*\])?\.({_IN_PLACE})\("
+    return bool(name) and re.search(changed, code) is not None
+
+
+def _shares(module: Module, source: cst.BaseExpression, node: cst.BaseExpression) -> bool:
+    """Whether the array goes on beside its copy, so that what is written to one would be seen in the other: it has a name that is read later or kept."""
+    scope = module.walk.scope_at(node)
+    while isinstance(source, cst.Subscript):
+        source = source.value
+    if isinstance(source, cst.Attribute):
+        owner = scope.parent if scope.parent is not None and scope.parent.is_class else scope
+        return _changed(re.escape(source.attr.value), module.code(owner.node))
+    if not isinstance(source, cst.Name):
+        return False
+    for here in module.walk.ancestors(node):
+        if isinstance(here, cst.For | cst.While):
+            return True
+        if here is scope.node:
+            break
+    text = Text(module.tree)
+    end = text.span(node)[1]
+    for one in descend(scope.suite):
+        if not isinstance(one, cst.Name) or one.value != source.value:
+            continue
+        holder = module.walk.parents.get(one)
+        if isinstance(holder, cst.Assign | cst.NamedExpr) and holder.value is one:
+            return True
+        if text.span(one)[0] < end or isinstance(holder, cst.AssignTarget | cst.Del):
+            continue
+        if isinstance(holder, cst.Attribute) and (holder.attr is one or holder.attr.value in _FACTS):
+            continue
+        call = module.walk.parents.get(holder) if isinstance(holder, cst.Arg) else None
+        if not (isinstance(call, cst.Call) and names.dotted(call.func) == "len"):
+            return True
+    return False
 
 
 def _casts(module: Module, project: Project, scope: Scope) -> Iterator[Inflation]:
@@ -277,7 +329,8 @@ def _casts(module: Module, project: Project, scope: Scope) -> Iterator[Inflation
         if given and given == module.code(call.args[0].value):
             text = Text(module.tree)
             last = text.span(call.args[0].value)[1]
-            fix = Fix(Safety.UNSAFE, "copy only where the type differs", (text.replaced(last, last, ", copy=False"),))
+            shared = _shares(module, call.func.value, call)
+            fix = None if shared else Fix(Safety.UNSAFE, "copy only where the type differs", (text.replaced(last, last, ", copy=False"),))
             yield Inflation(call, f"`.astype` copies all of the data for {keeper.words}, which has that type already", (), fix)
 
 
@@ -300,7 +353,7 @@ def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[In
 def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
     message = f"`{names.dotted(node.func)}` copies all of the data for {keeper.words}: the array and its copy are in memory at once"
     fix = None
-    if names.last_name(node.func) == "tensor" and isinstance(node.func, cst.Attribute):
+    if names.last_name(node.func) == "tensor" and isinstance(node.func, cst.Attribute) and not _shares(module, node.args[0].value, node):
         given = [a.keyword.value for a in node.args[1:] if a.keyword is not None]
         if len(node.args) == 1 and made_by_numpy(project, module, module.walk.scope_at(node), node.args[0].value):
             fix = Fix(Safety.UNSAFE, "let the tensor share the memory of the array", (replace(module.tree, node.func.attr, "from_numpy"),))

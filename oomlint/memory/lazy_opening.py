@@ -88,8 +88,10 @@ def lazily_opened(holding: Held, module: Module) -> Fix | None:
     if any(lazy.source is not None and no_file(family, lazy.method, lazy.source) for lazy in found.values()):
         return None
     order = {node: number for number, node in enumerate(descend(owner.node))}
+    # The path is another text than it was: an absolute one.
+    named = any(b".filename" in family.project.raw(maker.path) for maker in family.makers())
     # A second environment of the same file cannot be opened in a process; a map that was pickled could be written.
-    sure = not any(lazy.kind in _NEVER_SAFE or (lazy.root is None and in_doubt(family, lazy.method, lazy.source)) for lazy in found.values())
+    sure = not named and not any(lazy.kind in _NEVER_SAFE or (lazy.root is None and in_doubt(family, lazy.method, lazy.source)) for lazy in found.values())
     return rewritten(module, sorted(found.values(), key=lambda lazy: order[lazy.statement]), Safety.SAFE if sure else Safety.UNSAFE)
 
 

@@ -84,8 +84,10 @@ class TensorListFileDescriptors(Rule):
 
     ## Fix safety
 
-    The list becomes one tensor by `torch.stack(...)`: unsafe. All tensors must have one shape, building it takes twice the memory for a
-    moment, and an element is then a view. Tensors of different lengths go into one tensor by `torch.cat` with an array of offsets, by hand.
+    The list becomes one tensor by `torch.stack(...)`: unsafe. Building it takes twice the memory for a moment, and an element is then a view.
+    The fix is made where all tensors have one shape, because they are made so or because the default `collate_fn` has to stack them, and where
+    all uses of the list are known to take a tensor as well; a slice becomes a list again. Elsewhere it is advice. Tensors of different
+    lengths go into one tensor by `torch.cat` with an array of offsets, by hand.
 
     ## References
 

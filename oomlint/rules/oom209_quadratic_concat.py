@@ -74,7 +74,7 @@ class QuadraticConcat(Rule):
 
     def predict(model, dataset):
         loader = DataLoader(dataset, batch_size=64)
-        classes = []
+        classes = [np.array([])]
         with torch.no_grad():
             for images in loader:
                 classes.append(model(images).argmax(dim=1).numpy())
@@ -84,9 +84,10 @@ class QuadraticConcat(Rule):
 
     ## Fix safety
 
-    Unsafe. Joined once, integers stay integers, where `np.array([])` made floating-point numbers of them; a loop without any round raises
-    instead of giving an empty array. The fix is made where the name starts empty beside the loop, is read behind it only, and what is added
-    is one class a sample (`argmax`). Elsewhere it is advice: outputs of every step are often better reduced at once than kept in a list.
+    Unsafe. The empty array stays as the first of the list, so that the result has the type that it had (`np.array([])` makes floating-point numbers
+    of integers); where the name starts as `None`, a loop without any round raises. The fix is made where the name starts empty beside the
+    loop, is read behind it only, and what is added is one class a sample (`argmax`). Elsewhere it is advice: outputs of every step are often
+    better reduced at once than kept in a list.
 
     ## References
 

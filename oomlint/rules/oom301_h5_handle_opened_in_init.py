@@ -114,7 +114,8 @@ class H5HandleOpenedInInit(Rule):
 
     It is unsafe where the file may not be there later, or may be another one: where a file of the project that builds the data set, or the class, speaks of
     temporary files, or of deleting, renaming or moving files. It is also unsafe where a caller may hand over a buffer or an open file, and where a function
-    that builds the data set is called inside a `try` or `suppress`, because the error would come with the first sample.
+    that builds the data set is called inside a `try` or `suppress`, because the error would come with the first sample; and where `filename` is asked
+    for, because it is the whole path then.
 
     There is no fix where the file is written, closed or set again elsewhere, where it may be deleted after `__init__`, where the class or one that it
     derives from says how it is pickled, or where it keeps something else that cannot be pickled.

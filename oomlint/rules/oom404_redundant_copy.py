@@ -85,7 +85,7 @@ class RedundantCopy(Rule):
     `torch.tensor(a)` becomes `torch.from_numpy(a)` where `a` is made by a call of NumPy or a read (an annotation does not keep a list out, which
     `from_numpy` refuses). With a `dtype` it becomes `torch.as_tensor(a, dtype=...)`, and `.astype(x)` becomes
     `.astype(x, copy=False)`: unsafe. Both names then stand for the same memory, so that what is written to one is seen in the other, and
-    `from_numpy` of a read-only array warns.
+    `from_numpy` of a read-only array warns. There is no fix where the array is used again after its copy is made, or has another name.
 
     ## References
 

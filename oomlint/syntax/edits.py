@@ -96,7 +96,7 @@ def _does_more(node: cst.CSTNode) -> bool:
 
 def wrapped(code: str, node: cst.CSTNode) -> str:
     """The code of an expression as an operand of ``and``, ``>`` or ``if``: in parentheses where it needs them."""
-    if isinstance(node, cst.Name | cst.Attribute | cst.Subscript | cst.Call | cst.Integer | cst.SimpleString | cst.List | cst.Dict | cst.Tuple):
+    if isinstance(node, cst.Name | cst.Attribute | cst.Subscript | cst.Call | cst.Integer | cst.Float | cst.SimpleString | cst.List | cst.Dict | cst.Tuple):
         return code
     return code if code.startswith("(") and code.endswith(")") and _one_group(code) else f"({code})"
 
