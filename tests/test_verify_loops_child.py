@@ -157,7 +157,7 @@ def test_what_fails_beside_the_loop_is_stood_in_for(tmp_path: Path) -> None:
     assert any("rows.txt" in line for line in said["find"]["skipped"])
     result = said["measure"]
     assert result["ok"]
-    assert "float32 (48, 6)" in result["result"][0]
+    assert "float32 (47, 6)" in result["result"][0]  # the last batch is smaller
     assert min(growth(result, "nodes")) > 0
 
 

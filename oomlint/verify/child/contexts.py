@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from oomlint.verify.child import digests, probe, values, values_names
+from oomlint.verify.child import digests, loops_rows, probe, values, values_names
 from oomlint.verify.child.common import words
 from oomlint.verify.child.load import LoadError, load
 
@@ -23,8 +23,10 @@ KINDS: Final = ("number", "tensor")  # of an argument whose name says that it is
 NUMBERS: Final = 4096  # of a result that are given back
 
 
-def measure(path: str, root: str, cls: str, row: int, steps: int = 12, state: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Apply the function once a step and keep its node; what goes in is found unless ``state`` says it."""
+def measure(
+    path: str, root: str, cls: str, row: int, steps: int = 12, state: dict[str, Any] | None = None, asked: dict[str, list[list[int]]] | None = None
+) -> dict[str, Any]:
+    """Apply the function once a step and keep its node; what goes in is found unless ``state`` says it. ``asked``: rows to tell of whether they were run."""
     try:
         loaded = load(path, root)
     except (LoadError, OSError, SyntaxError, UnicodeDecodeError) as error:
@@ -44,8 +46,19 @@ def measure(path: str, root: str, cls: str, row: int, steps: int = 12, state: di
         except Exception as error:  # noqa: BLE001 -- whatever the user's code raises
             errors.append(words(error))
             continue
-        return {"state": candidate, "reached": reached.seen, **_measured(function, candidate, steps), "assumed": loaded.assumed, "stubbed": loaded.stubbed}
+        ran = _ran(function, candidate, loops_rows.Rows(os.path.realpath(root), asked), os.path.realpath(path))
+        told = {"assumed": loaded.assumed, "stubbed": loaded.stubbed, "run": ran}
+        return {"state": candidate, "reached": reached.seen, **_measured(function, candidate, steps), **told}
     return {"ok": False, "exception": errors[0] if errors else "nothing was tried"}
+
+
+def _ran(function: Any, state: dict[str, Any], rows: loops_rows.Rows, path: str) -> dict[str, list[bool]]:
+    sys.settrace(rows.trace)
+    try:
+        once(function, state, {}, 0)
+    finally:
+        sys.settrace(None)
+    return rows.run(path, ())
 
 
 def _measured(function: Any, state: dict[str, Any], steps: int) -> dict[str, Any]:

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from oomlint.verify.child import digests, loops_patch, loops_search, probe, slices, slices_names, values_late, values_things
+from oomlint.verify.child import digests, loops_patch, loops_search, probe, slices, slices_names, values_late, values_names, values_things
 from oomlint.verify.child.common import words
 from oomlint.verify.child.load import LoadError
 from oomlint.verify.child.loops_guide import descriptors
 from oomlint.verify.child.loops_run import Outcome, Program, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+LONG: Final = 4.0  # seconds of processor time of a trial that is to come to all rows
 NUMBERS: Final = 4096  # of a result that are given back
+EQUAL: Final = "batches of equal size: the loop does not bear a last one that is smaller"
 OPEN: Final = "open stand-ins in"  # begins the line of a part that holds one
 PRINTED: Final = 16384  # characters of what the program printed
 
@@ -37,10 +39,13 @@ def find(
     known: dict[str, Any],
     seconds: float = 4.0,
     trials: int = 200,
+    opened: Sequence[str] = (),
+    taken: Sequence[tuple[str, bool]] = (),
 ) -> dict[str, Any]:
     """Search for a state with which the loop around a row goes over its batches. ``function``: the outermost one around the row, empty for none.
 
     Where it runs into a graph that an earlier step has freed, whatever goes in, none is found; the answer tells the state with which it does.
+    ``opened``: parameters that get a stand-in in place of their default. ``taken``: conditions of branches that are taken or not, whatever they say.
     """
     try:
         program = Program(path, root, function, row)
@@ -49,12 +54,21 @@ def find(
         warm(program.text)
     except (SyntaxError, slices.SliceError, LoadError, OSError, UnicodeDecodeError) as error:
         return {"found": False, "reason": words(error).partition(": ")[2] or words(error)}
-    state: dict[str, Any] = {"specs": _given(known), "globals": [], "skips": [], "open": [], "force": False, "loader": False}
+    specs = {name: values_names.of_name(name, "any") or {"kind": "object"} for name in opened} | _given(known)
+    state: dict[str, Any] = {"specs": specs, "globals": [], "skips": [], "open": [*opened], "force": False, "loader": False}
+    if taken:
+        state["taken"] = [[*item] for item in taken]
     found = loops_search.search(program, state, seconds, trials)
     state, report = found.state or found.failing or {}, found.report
     if not state:
         return {"found": False, "reason": found.reason, "trials": found.trials}
     assumed = [*loaded.assumed, *report["branches"], *_words(state, report)]
+    if found.state is not None:
+        uneven = {**state, "uneven": True}
+        if loops_search.good(loops_search.trial(program, uneven)):
+            state = uneven
+        else:
+            assumed.append(EQUAL)
     return {
         "found": found.state is not None,
         "reason": found.reason,
@@ -82,10 +96,11 @@ def measure(
     workers: int = 0,
     epochs: int = 1,
     release: bool = False,  # noqa: FBT001, FBT002 -- as above
+    asked: dict[str, list[list[int]]] | None = None,
 ) -> dict[str, Any]:
     """Run the loop with the stand-ins that were found, and count what is alive before each step and after the last one.
 
-    ``release``: no backward pass keeps its graph, whatever it is asked for.
+    ``release``: no backward pass keeps its graph, whatever it is asked for. ``asked``: by file, rows of which the answer says whether they were run.
     """
     try:
         program = Program(path, root, function, row)
@@ -94,8 +109,12 @@ def measure(
         warm(program.text)
     except (SyntaxError, slices.SliceError, LoadError, OSError, UnicodeDecodeError) as error:
         return {"ok": False, "exception": words(error), "steps": 0}
-    if loops_search.trial(program, state, loops_search.STEPS).get("hung"):
+    short = loops_search.trial(program, state, loops_search.STEPS, asked=asked)
+    if short.get("hung"):
         return {"ok": False, "exception": "TimeoutError: a short run takes too long", "steps": 0}
+    ran = short.get("run") or {}
+    if not all(all(rows) for rows in ran.values()):  # some are come to in later steps only
+        ran = loops_search.trial(program, state, steps, LONG, epochs, asked).get("run") or ran
     meter = Meter(steps * epochs + 1)
     with Printed() as printed:
         with _device(simulate_device), _releasing(release), contextlib.redirect_stdout(printed), meter.growth:
@@ -122,6 +141,9 @@ def measure(
         "left_out": [*guide.left_out],
         "shown": outcome.piece.text,
         "missing": _missing(program, state, outcome),
+        "run": ran,
+        "program": not outcome.piece.name,
+        "cut": guide.cut,
     }
 
 

@@ -38,6 +38,9 @@ class Guide:
         self.left_out: dict[str, None] = {}
         self.branches: dict[str, None] = {}
         self.locals: dict[str, Any] = {}
+        self.look = False  # whether a loop that has made its steps is to be asked for one item more
+        self.cut = 0  # how often there was one
+        self.passed: set[int] = set()  # rows of statements that were left out or have failed
         self.slow: list[str] = []  # keys of statements that took their time and failed
         self._since = 0.0
         self.calls = False  # the function is the body of the loop: it ends in each step
@@ -55,11 +58,13 @@ class Guide:
     def failed(self, key: str, row: int, error: BaseException) -> None:
         """It has failed; the run goes on."""
         self.failures[key] = f"line {row}: {words(error)}"
+        self.passed.add(row)
         if _now() - self._since > SLOW:
             self.slow.append(key)
 
     def skipped(self, row: int, text: str) -> None:
         """A statement is left out."""
+        self.passed.add(row)
         self.left_out[f"line {row}: `{text}` was left out"] = None
 
     def instead(self, name: str) -> Any:
@@ -68,7 +73,9 @@ class Guide:
 
     def anew(self, name: str) -> Any:
         """In each step a new stand-in for what a statement in the loop would have computed."""
-        spec = self.book.specs.get(name) or values_names.scalar(name)
+        low = name.lower()
+        named = low in values_names.SMALL or not values_names.FRACTION.search(low)  # "output_mean" is no number where a model has computed it
+        spec = self.book.specs.get(name) or (values_names.scalar(name) if named else None)
         if spec and spec["kind"] == "const":
             self.book.learn(name, spec)
             return spec["value"]
@@ -102,8 +109,8 @@ class Guide:
 
     # -- the loop ----------------------------------------------------------------------------------------------------------
 
-    def loop(self, items: Any, text: str) -> Iterator[Any]:
-        """The items of the loop, so many as there are to be steps."""
+    def loop(self, items: Any, text: str, again: Callable[[], Any] | None = None) -> Iterator[Any]:
+        """The items of the loop, so many as there are to be steps. ``again``: makes the items anew, for a loop that has too few of them."""
         self.pulse("")
         source = self._source(items, text)
         for _ in range(self.steps):
@@ -111,9 +118,17 @@ class Guide:
             try:
                 item = next(source)
             except StopIteration:
-                self._back()
-                return
+                if again is None:
+                    self._back()
+                    return
+                source = self._source(again(), text)
+                item = next(source, self)
+                if item is self:  # there are none, or they can be gone through but once
+                    self._back()
+                    return
             yield item
+        if self.look and next(source, self) is not self:
+            self.cut += 1
 
     def _source(self, items: Any, text: str) -> Iterator[Any]:
         if isinstance(items, values_late.Late) and object.__getattribute__(items, "_real") is None:

@@ -76,7 +76,7 @@ def _stood_in(loader: Any, book: Book, path: str, given: dict[str, Any]) -> dict
     if tree is None:
         loader.__dict__["_unsettled"] = (book, path)
         tree = {"kind": "tensor", "path": path, "shape": [], "dtype": "float32"}
-    samples = values_things.Samples(tree, book.batch * book.steps)
+    samples = values_things.Samples(tree, book.samples)
     samples.told = book, path
     kept = {name: given[name] for name in ("num_workers", "drop_last", *LOADING) if isinstance(given.get(name), (bool, int, float, str))}
     shuffle = given.get("shuffle") is True and "sampler" not in given

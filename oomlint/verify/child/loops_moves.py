@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child import loops_edits, values_names
+from oomlint.verify.child import loops_edits, loops_shapes, values_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,7 @@ def edits(specs: dict[str, Spec], failed: Failed) -> Iterator[Edit]:
                 if len(wider) > len(edit):
                     yield wider
     if failed.kind in ("RuntimeError", "IndexError", "ValueError", "TypeError"):
-        yield from loops_edits.anything(specs, paths)
+        yield from loops_shapes.anything(specs, paths)
 
 
 def _alike(specs: dict[str, Spec], edit: Edit, names: list[str]) -> Edit:

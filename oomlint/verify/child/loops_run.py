@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from oomlint.verify.child import loops_guide, loops_patch, slices, slices_names, values_late, values_names
+from oomlint.verify.child import loops_guide, loops_patch, slices, slices_names, slices_turns, values_late, values_names
 from oomlint.verify.child.common import seed
 from oomlint.verify.child.load import Loaded, LoadError, install, load
 from oomlint.verify.child.loops_guide import Guide, nothing
@@ -79,9 +79,13 @@ class Program:
 
     def piece(self, state: State) -> slices.Piece:
         """What is to run. Raises SliceError."""
-        what = (*sorted(state.get("skips", ())), state.get("force", False))
+        branches = [(text, way) for text, way in state.get("taken", ())]
+        what = (*sorted(state.get("skips", ())), state.get("force", False), *branches, state.get("again", False))
         if what not in self._pieces:
-            piece = slices.Cutter(self.tree, self.row, state.get("skips", ()), force=state.get("force", False)).cut()
+            tree = slices_turns.taken(self.tree, branches)
+            piece = slices.Cutter(tree, self.row, state.get("skips", ()), force=state.get("force", False)).cut()
+            if state.get("again"):
+                slices_turns.endless(piece.code)
             piece.compiled = slices.compiled(piece.code, self.path, self.flags)
             self._pieces[what] = piece
         return self._pieces[what]
@@ -153,10 +157,13 @@ def run(
     """Run the piece once. Raises SliceError and LoadError."""
     piece = program.piece(state)
     module = program.loaded.module
-    book = Book(state.get("specs", {}), batch=batch, steps=steps, workers=workers, options=program.options)
+    # Batches wait in the queues of workers: one of another size would look like something kept or let go.
+    uneven = state.get("uneven", False) and not workers
+    book = Book(state.get("specs", {}), batch=batch, steps=steps, workers=workers, options=program.options, uneven=uneven)
     if device:
         book.device = "cuda"
     guide = Guide(book, steps=steps, epochs=epochs, reading=reading, pulse=pulse, stand_in=state.get("loader", False))
+    guide.look = bool(state.get("look"))
     counts = counts or loops_patch.Counts()
     outcome = Outcome(guide, book, piece, counts)
     names: dict[str, Any] = module.__dict__
@@ -175,6 +182,8 @@ def run(
             outcome.error = error
     if outcome.error is None:
         book.settle()
+        kept = [guide.locals.get(name) for name in piece.watched]
+        values_late.settle([outcome.value, kept, list(getattr(outcome.self_object, "__dict__", {}).values())])
     if guide.error is not None and not isinstance(guide.error, Exception):
         outcome.error = outcome.error or guide.error
     elif guide.error is not None:
@@ -224,11 +233,15 @@ def _call(program: Program, piece: slices.Piece, state: State, outcome: Outcome,
         outcome.value = once(0)
         return
     guide.calls = True
+    full = book.batch
     for _ in range(guide.epochs):
         for index in range(guide.steps):
             guide._step()  # noqa: SLF001 -- the function is the loop's body here
             guide.mark()
+            if book.uneven and index == guide.steps - 1:
+                book.batch = book.short
             outcome.value = once(index)
+        book.batch = full
         _epoch_end(piece, receiver, outcome)
         guide.finished += 1
     guide.close()

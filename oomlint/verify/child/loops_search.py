@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.verify.child import digests, slices_names
 from oomlint.verify.child.common import words
 from oomlint.verify.child.loops_moves import Failed, moves
+from oomlint.verify.child.loops_rows import Rows
 from oomlint.verify.child.loops_run import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import CodeType, FrameType
 
+    from oomlint.verify.child.loops_rows import Asked
     from oomlint.verify.child.loops_run import Outcome, Program
 
     State = dict[str, Any]
@@ -50,8 +51,8 @@ class Found:
     failing: State | None = None  # with which the loop runs into the graph that an earlier step has freed: no other input mends that
 
 
-def trial(program: Program, state: State, steps: int = STEPS, limit: float = LIMIT) -> dict[str, Any]:
-    """Run the piece in a process of its own, and report."""
+def trial(program: Program, state: State, steps: int = STEPS, limit: float = LIMIT, epochs: int = 1, asked: Asked | None = None) -> dict[str, Any]:
+    """Run the piece in a process of its own, and report. ``asked``: which rows of files to look out for."""
     reader, writer = os.pipe()
     beat, pulse = os.pipe()
     program.prepare(state)
@@ -65,7 +66,7 @@ def trial(program: Program, state: State, steps: int = STEPS, limit: float = LIM
             signal.signal(signal.SIGPROF, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_PROF, limit)
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                report = _report(program, state, steps, lambda key: _beat(pulse, key))
+                report = _report(program, state, steps, epochs, Rows(program.root, asked or {}), lambda key: _beat(pulse, key))
             data = json.dumps(report).encode()
         except BaseException as error:  # noqa: BLE001 -- the process ends here
             data = json.dumps({"broken": words(error)}).encode()
@@ -108,30 +109,10 @@ def _received(reader: int, child: int, limit: float) -> tuple[bytes, bool]:
             parts.append(part)
 
 
-class Rows:
-    """The rows of the project that were executed: how far a run came."""
-
-    def __init__(self, root: str) -> None:
-        self.root = root
-        self.seen: set[tuple[CodeType, int]] = set()
-
-    def trace(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
-        """For `sys.settrace`."""
-        del event, argument
-        return self._line if frame.f_code.co_filename.startswith(self.root) else None
-
-    def _line(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
-        del argument
-        if event == "line":
-            self.seen.add((frame.f_code, frame.f_lineno))
-        return self._line
-
-
-def _report(program: Program, state: State, steps: int, pulse: Callable[[str], None]) -> dict[str, Any]:
-    rows = Rows(program.root)
+def _report(program: Program, state: State, steps: int, epochs: int, rows: Rows, pulse: Callable[[str], None]) -> dict[str, Any]:
     sys.settrace(rows.trace)
     try:
-        outcome = run(program, state, steps=steps, batch=BATCH, pulse=pulse)
+        outcome = run(program, state, steps=steps, batch=BATCH, epochs=epochs, pulse=pulse)
     finally:
         sys.settrace(None)
     guide, book = outcome.guide, outcome.book
@@ -152,6 +133,7 @@ def _report(program: Program, state: State, steps: int, pulse: Callable[[str], N
         "signature": digests.digest([outcome.piece.kind, outcome.piece.name, sorted(specs)]),
         "text": outcome.piece.text,
         "capped": outcome.counts.capped,
+        "run": rows.run(program.path, guide.passed),
         "error": None,
     }
     if outcome.error is not None:

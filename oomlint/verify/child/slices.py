@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.slices_names import around, bound, filled_names, head, key_of, loaded, stored, within
+from oomlint.verify.child.slices_turns import located
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -126,7 +127,7 @@ class Cutter:
         piece.makers = self.makers
         piece.loads = sorted(loaded(function)) if function else []
         piece.text = head(self.loop) if self.loop else f"def {piece.name}"
-        ast.fix_missing_locations(piece.code)
+        located(piece.code)
         return piece
 
     # -- blocks ------------------------------------------------------------------------------------------------------------

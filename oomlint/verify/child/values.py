@@ -30,12 +30,15 @@ CLASSES = 8  # size of the last dimension of what models give, and of features
 class Book:
     """The stand-ins of one run."""
 
-    def __init__(self, specs: Mapping[str, Spec], *, batch: int, steps: int, workers: int = 0, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, specs: Mapping[str, Spec], *, batch: int, steps: int, workers: int = 0, options: Mapping[str, Any] | None = None, uneven: bool = False
+    ) -> None:
         self.specs: dict[str, Spec] = {path: dict(spec) for path, spec in specs.items()}
         self.learned: dict[str, Spec] = {}
         self.batch = batch
         self.steps = steps
         self.workers = workers
+        self.uneven = uneven  # the last batch of a loader is smaller than the others
         self.options = options or {}  # defaults of the program's command line, by name
         self.modules: list[torch.nn.Module] = []  # all that an optimizer may have to step
         self.layers: dict[str, torch.nn.Module] = {}  # parts of models that hooks are registered on, by path
@@ -44,6 +47,16 @@ class Book:
         self.touched: list[str] = []  # paths in the order of their last use
         self._values: dict[str, Any] = {}
         self._weights: dict[str, torch.nn.Parameter] = {}
+
+    @property
+    def short(self) -> int:
+        """The size of the last batch. One sample alone would be too few for layers that take a mean over the batch."""
+        return self.batch - 1 if self.uneven and self.batch > 2 else self.batch  # noqa: PLR2004 -- see above
+
+    @property
+    def samples(self) -> int:
+        """How many a loader goes over."""
+        return self.batch * (self.steps - 1) + self.short
 
     # -- what is known -----------------------------------------------------------------------------------------------------
 
@@ -119,7 +132,8 @@ class Book:
                     value = max(value, self.steps)  # it may end the loop
                 return pathlib.Path(value) if kind == "path" else value
             case "tensor":
-                return self.output(path, spec, inputs) if role == "output" else self.tensor(path, spec, [self.batch] if part == "leaf" else [])
+                computed = role == "output" or spec.get("learns", False)
+                return self.output(path, spec, inputs) if computed else self.tensor(path, spec, [self.batch] if part == "leaf" else [])
             case "strings":
                 return [f"{self.name(path) or 'text'}{index}" for index in range(self.batch)]
             case "tuple" | "list" as kind:

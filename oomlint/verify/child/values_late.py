@@ -65,8 +65,7 @@ class Late:
 
     def __len__(self) -> int:
         if object.__getattribute__(self, "_real") is None and about(self)[2] not in PARTS:
-            book = about(self)[0]
-            return book.batch * book.steps  # a dataset's, most of the time; it may still become anything
+            return about(self)[0].samples  # a dataset's, most of the time; it may still become anything
         return len(become(self, lambda: as_leaf(self)))
 
     def __getitem__(self, key: Any) -> Any:
@@ -154,6 +153,11 @@ def about(item: Late) -> tuple[Book, str, str, tuple[torch.Tensor, ...]]:
     return found
 
 
+def is_part(value: Any) -> bool:
+    """Whether a value is a batch, a part of one or an output, and still open."""
+    return isinstance(value, Late) and about(value)[2] in PARTS
+
+
 def become(item: Late, spec: Callable[[], Spec]) -> Any:
     """The value that a late stand-in is; ``spec`` says what it becomes with its first use."""
     real = object.__getattribute__(item, "_real")
@@ -186,15 +190,27 @@ def as_tensor(value: Any, book: Book) -> Any:
     return settled(value)
 
 
+def settle(value: Any, depth: int = 4) -> None:
+    """Take parts of batches and outputs that are kept and that nothing has looked at for tensors: in the next run they are."""
+    if isinstance(value, Late):
+        if about(value)[2] in ("leaf", "output") and object.__getattribute__(value, "_real") is None:
+            become(value, lambda: as_leaf(value))
+    elif depth and type(value) in (list, tuple, dict):
+        for item in list(value.values() if type(value) is dict else value):
+            settle(item, depth - 1)
+
+
 # -- what it becomes -----------------------------------------------------------------------------------------------------------
 
 
 def as_leaf(item: Late, shape: list[Any] | None = None, dtype: str = "float32") -> Spec:
     """A tensor."""
     book, path, role, _ = about(item)
-    if role == "output":
-        return {"kind": "tensor", "shape": ["B", values.CLASSES] if shape is None else shape, "dtype": dtype}
     spec = values_names.of_leaf(book.name(path))
+    if role == "output":
+        low = book.name(path).lower()
+        usual: list[Any] = [] if values_names.LOSS.search(low) else ["B", *(spec["shape"] if values_names.BOXES.search(low) else [values.CLASSES])]
+        return {"kind": "tensor", "shape": usual if shape is None else shape, "dtype": dtype}
     if role in ("batch", "leaf"):
         if shape is not None:
             return {"kind": "tensor", "shape": shape[1:], "dtype": dtype}

@@ -46,6 +46,8 @@ LABEL: Final = re.compile(
     r"segment_label|length|lengths|len|lens|caplens|caption_lengths|answer|answers|question|questions|seg|input_ids|positions?)$",
 )
 FLOAT_LABEL: Final = re.compile(r"(mask|box|boxes|bbox|pose|coord|coords|points|flow|depth|score|scores|weight|weights)$")
+BOXES: Final = re.compile(r"b?boxe?s$")  # of four numbers each
+LOSS: Final = re.compile(r"(^|_)loss$")  # one number, where a model gives it
 STRINGS: Final = re.compile(r"^(fnames?|file_?names?|paths?|names?|image_paths?|urls?|texts?|sentences?|scan_ids?|image_?names?|files?)$")
 IMAGE: Final = re.compile(r"(img|imgs|image|images|pixel_values|picture|frames?|face|faces)$")
 
@@ -112,6 +114,8 @@ def scalar(name: str) -> Spec | None:
 def of_leaf(name: str) -> Spec:
     """A tensor of a batch, without its batch dimension."""
     low = name.lower()
+    if BOXES.search(low):
+        return {"kind": "tensor", "shape": [8, 4], "dtype": "float32"}
     if STRINGS.search(low):
         return {"kind": "strings"}
     if IMAGE.search(low):

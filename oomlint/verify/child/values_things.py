@@ -75,8 +75,7 @@ class Thing:
         return iter(())
 
     def __len__(self) -> int:
-        book = self.__dict__["_stand_in"][0]
-        return int(book.batch * book.steps)
+        return int(self.__dict__["_stand_in"][0].samples)
 
     def __bool__(self) -> bool:
         return True
@@ -98,8 +97,9 @@ class Thing:
 
 def call(book: Book, path: str, role: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """What a call of a stand-in gives: something computed where tensors go in."""
-    inputs = tuple(values.tensors([values_late.settled(item) for item in (*args, *keywords.values())]))
-    if inputs or role == "output":
+    given = (*args, *keywords.values())
+    inputs = tuple(values.tensors([values_late.settled(item) for item in given]))
+    if inputs or role == "output" or any(values_late.is_part(item) for item in given):
         return book.make(f"{path}()", "output", inputs)
     return book.make(f"{path}()", "any" if role == "config" else role)
 
@@ -367,7 +367,7 @@ def loader(book: Book, path: str) -> Any:
     tree = book.tree(f"{path}[*]")
     if tree is None:
         return Unsettled(book, path)
-    samples = Samples(tree, book.batch * book.steps)
+    samples = Samples(tree, book.samples)
     made = Loader(samples, book.batch, sampler=Sequence(samples), num_workers=book.workers, collate_fn=Collate(tree))
     made.__dict__["_stand_in"] = book, path
     return made

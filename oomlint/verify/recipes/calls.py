@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
-from oomlint.verify.recipes import calls_judge, calls_loops, calls_memory, calls_trainer
+from oomlint.verify.recipes import calls_judge, calls_loops, calls_memory, calls_predict, calls_trainer
 from oomlint.verify.recipes.calls_judge import OWN, Judged
 from oomlint.verify.recipes.calls_slice import counterpart, cut
 from oomlint.verify.recipes.calls_values import domain, program, targets
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oomlint.verify.recipes.calls_values import Domain, Target
 
 _PICKLED: Final = "OOM111"
-CODES: Final = frozenset({*OWN, _PICKLED, *calls_memory.CODES, *calls_loops.CODES, *calls_trainer.CODES})
+CODES: Final = frozenset({*OWN, _PICKLED, *calls_memory.CODES, *calls_loops.CODES, *calls_predict.CODES, *calls_trainer.CODES})
 _SECONDS: Final = 20.0  # a call with its sweep, two workers at a time
 _SPAWN_SECONDS: Final = 60.0
 _WORKER_BYTES: Final = 4096 * 2**20  # spawned workers import torch
@@ -34,6 +34,8 @@ def verify(bench: Bench) -> Verdict:
             judged = _still_runs(bench, judged)
     elif code in calls_loops.CODES:
         judged = calls_loops.judge(bench)
+    elif code in calls_predict.CODES:
+        judged = calls_predict.judge(bench)
     elif code in calls_trainer.CODES:
         judged = calls_trainer.judge(bench)
     else:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.source import SourceError
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.recipes import loops_contexts
-from oomlint.verify.recipes.loops_judge import NEW_FAILURE, Expected, Runs, Way, judge
+from oomlint.verify.recipes.loops_judge import NEW_FAILURE, SHORT, Expected, Runs, Way, behaves, judge
 from oomlint.verify.recipes.loops_known import known_in, modes
 from oomlint.verify.recipes.loops_places import read_at, stood_in, target_of
+from oomlint.verify.recipes.loops_reach import Call, Reach
 from oomlint.verify.recipes.loops_signals import PLANS, Ask, seen
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 CODES: Final = frozenset(PLANS)
 
-_SEARCH: Final = 4.0  # seconds
+_SEARCH: Final = 6.0  # seconds
 _TRIALS: Final = 200
 _LONGER: Final = 4  # times the steps, before a loop is said to keep nothing
 _GRACE: Final = 4.0  # seconds on top, to load the file
@@ -43,6 +44,10 @@ _HIDING: Final = {"OOM212": ("object", "model")}  # kinds of stand-ins that may 
 _MORE: Final = (4, 4)  # dimensions
 _STEPS: Final = 4  # of an epoch whose results are compared
 _SETTLED: Final = frozenset({Outcome.CONFIRMED, Outcome.SHOWN})
+_SOUND: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT})  # said of a mend that changes no behaviour
+_TRIES: Final = 4  # ways to call the function, for its runs to come to all that is changed
+_REPEATED: Final = "the loop goes over its items again, as they are too few to tell"
+_CUT: Final = "the mend changes `drop_last`, and no run came to the last batch"
 
 
 def verify(bench: Bench) -> Verdict:
@@ -80,19 +85,36 @@ class _Trial:
         self._names = read_at(text, old.row)
         emptied = self._names if bench.case.code in _EMPTIES else ()
         self._expected = Expected(graphs=not _GRADLESS.search(text), emptied=frozenset(emptied))
+        self._reach = Reach(bench.case, {part: target.function for part, target in self._targets.items()})
+        self._cut = False
 
     def verdict(self) -> Verdict:
         """What most is to be said for; a regression in any way to call the function counts before all."""
         best: Verdict | None = None
+        used: dict[str, Any] = {}
         for known, counts in self._ways():
             if best is not None and best.outcome in _SETTLED and not self._mended:
                 break
-            verdict = self._attempt(known)
+            verdict = self._attempt(Call(known))
             if verdict.outcome is Outcome.REGRESSED:
                 return verdict
             if counts and (best is None or _weight(verdict) > _weight(best)):
-                best = verdict
-        return best or _unknown("there is no way to call the function")
+                best, used = verdict, known
+        best = best or _unknown("there is no way to call the function")
+        return self._reached(best, used) if self._mended and best.outcome in _SOUND else best
+
+    def _reached(self, best: Verdict, known: Mapping[str, Any]) -> Verdict:
+        """A verdict that runs have come to all that is changed for."""
+        for _, call in zip(range(_TRIES), self._reach.calls(known), strict=False):
+            verdict = self._attempt(call)
+            if verdict.outcome is Outcome.REGRESSED and call.forced:  # in a branch that may never be taken
+                return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"where a branch is taken that was not come to by itself, {verdict.reason}")
+            if verdict.outcome is Outcome.REGRESSED:
+                return verdict
+        gap = self._reach.gap or (_CUT if self._reach.drops and self._cut else "")
+        if gap:
+            return replace(best, outcome=Outcome.INCONCLUSIVE, reason=gap)
+        return replace(best, left_out=(*best.left_out, *self._reach.notes))
 
     def _ways(self) -> Iterator[tuple[dict[str, Any], bool]]:
         """What to call the function with, and whether what is seen then can be what the finding speaks of."""
@@ -105,46 +127,63 @@ class _Trial:
         yield from (({**known, **more}, True) for more in evaluating if not (told and more.items() <= known.items()))
         yield from (({**known, **more}, told) for more in training if not (told and more.items() <= known.items()))
 
-    def _attempt(self, known: Mapping[str, Any]) -> Verdict:
+    def _attempt(self, call: Call) -> Verdict:
         try:
-            way, reason = self._find(Part.BEFORE, known)
+            way, reason = self._find(Part.BEFORE, call)
             if way is None:
-                return self._only_after(known, reason)
+                return self._only_after(call, reason)
             verdict = self._judged(way)
+            if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason == SHORT:
+                longer = self._judged(replace(way, state={**way.state, "again": True}, assumed=(*way.assumed, _REPEATED)))
+                verdict = verdict if longer.outcome is Outcome.INCONCLUSIVE else longer
             if verdict.outcome in {Outcome.NO_EFFECT, Outcome.NOT_SHOWN} and not self._plan.workers and self._seldom(way):
                 return self._judged(way, longer=_LONGER)
             if verdict.outcome is Outcome.INCONCLUSIVE and self._plan.signals[0].ask is Ask.EASE:
                 other = self._judged(replace(way, state=wider(way.state)))
                 return other if other.outcome in _SETTLED else verdict
             if verdict.outcome is Outcome.REGRESSED and verdict.reason.startswith(NEW_FAILURE):
-                return self._other_way(known, verdict)
+                return self._other_way(call, way, verdict)
         except _Unanswered as failure:
             return _unknown(str(failure))
         return verdict
 
     def _judged(self, way: Way, longer: int = 1) -> Verdict:
         hidden = replace(self._expected, hidden=stood_in(self._names, way.state, _HIDING.get(self._bench.case.code, ("object",))))
-        return judge(self._bench.case, self._plan, way, self._runs(way, longer), hidden)
+        runs = self._runs(way, longer)
+        verdict = judge(self._bench.case, self._plan, way, runs, hidden)
+        if self._mended and self._plan.workers and verdict.outcome in _SOUND and way.state.get("uneven"):
+            first, second, after = (self._measure(part, way, longer, alone=True) for part in (Part.BEFORE, *Part))
+            alone = Runs(first, second, after)
+            uneven = judge(self._bench.case, self._plan, way, alone, hidden)
+            verdict = uneven if uneven.outcome is Outcome.REGRESSED else verdict
+        if self._mended and (verdict.outcome in _SOUND or behaves(self._bench.case, runs, hidden)):
+            answers = [(Part.BEFORE, runs.first), (Part.BEFORE, runs.second), (Part.AFTER, runs.after), *zip(Part, runs.epochs or (), strict=False)]
+            self._reach.note({item for part, answer in answers if answer for item in self._reach.ran(self._bench, part, answer)})
+            self._cut |= bool(runs.first.get("cut"))
+        return verdict
 
     def _seldom(self, way: Way) -> bool:
         """Whether a longer run of the program before keeps something every ten steps or so."""
         found = seen(self._plan, self._measure(Part.BEFORE, way, _LONGER, several=self._plan.epochs > 1), None)
         return any(item.shows or item.growth.before.hints for item in found)
 
-    def _only_after(self, known: Mapping[str, Any], reason: str) -> Verdict:
+    def _only_after(self, call: Call, reason: str) -> Verdict:
         """Where the program before runs with no input: does the one after, and how does the one before fail there?"""
         if not self._mended or self._bench.case.code not in _RAISES:
             return _unknown(reason)
-        way, _ = self._find(Part.AFTER, known)
+        way, _ = self._find(Part.AFTER, call)
         if way is None:
             return _unknown(reason)
         verdict = self._judged(way)
         return verdict if verdict.outcome in _SETTLED else replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reason)
 
-    def _other_way(self, known: Mapping[str, Any], verdict: Verdict) -> Verdict:
-        """A stand-in may be what the program after cannot work with. An input that it does take decides, if the program before takes it too."""
-        way, _ = self._find(Part.AFTER, known)
-        if way is None:
+    def _other_way(self, call: Call, first: Way, verdict: Verdict) -> Verdict:
+        """A stand-in may be what the program after cannot work with. An input that it does take decides, if the program before takes it too.
+
+        One with which it does only where more of it is left out decides nothing: what fails is left out then.
+        """
+        way, _ = self._find(Part.AFTER, call)
+        if way is None or not _left_out(way) <= _left_out(first):
             return verdict
         other = self._judged(way)
         if other.outcome in _SETTLED:
@@ -153,8 +192,8 @@ class _Trial:
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
-    def _find(self, part: Part, known: Mapping[str, Any]) -> tuple[Way | None, str]:
-        arguments = {**self._place(part), "known": dict(known), "seconds": _SEARCH, "trials": _TRIALS}
+    def _find(self, part: Part, call: Call) -> tuple[Way | None, str]:
+        arguments = {**self._place(part), **call.arguments, "seconds": _SEARCH, "trials": _TRIALS}
         done = self._bench.run(part, "loops:find", arguments, seconds=_SEARCH + _GRACE)
         if not isinstance(done.answer, dict):
             return None, f"the search for inputs ended without a result: {done.failure}"
@@ -175,12 +214,14 @@ class _Trial:
             epochs = self._measure(Part.BEFORE, way, longer, several=True), self._measure(Part.AFTER, way, longer, several=True)
         return Runs(first, second, after, epochs)
 
-    def _measure(self, part: Part, way: Way, longer: int, *, several: bool = False, release: bool = False) -> Answer:
-        """``several``: as many epochs as the plan has, with the plan's steps; else one epoch."""
+    def _measure(self, part: Part, way: Way, longer: int, *, several: bool = False, release: bool = False, alone: bool = False) -> Answer:
+        """``several``: as many epochs as the plan has, with the plan's steps; else one epoch. ``alone``: without workers, and with a smaller last batch."""
         plan = self._plan
         steps = max(plan.steps, 1 if several else _STEPS) * longer
-        how = {"steps": steps, "workers": plan.workers, "epochs": plan.epochs if several else 1, "simulate_device": plan.simulated, "release": release}
-        arguments = {**self._place(part), "state": way.state, **how}
+        workers = 0 if alone else plan.workers
+        how = {"steps": steps, "workers": workers, "epochs": plan.epochs if several else 1, "simulate_device": plan.simulated, "release": release}
+        state = {**way.state, "look": True} if self._reach.drops else way.state
+        arguments = {**self._place(part), "state": state, **how, "asked": self._reach.asked(self._bench, part)}
         done = self._bench.run(part, "loops:measure", arguments, seconds=_RUN)
         if not isinstance(done.answer, dict):
             raise _Unanswered(f"the run of the program {part} ended without a result: {done.failure}")
@@ -189,6 +230,11 @@ class _Trial:
     def _place(self, part: Part) -> dict[str, Any]:
         target = self._targets[part]
         return {"path": self._bench.path(part), "root": self._bench.folder(part), "function": target.function, "row": target.row}
+
+
+def _left_out(way: Way) -> set[str]:
+    """What of a program a way leaves out."""
+    return {*way.state.get("skips", ()), *(["loader"] if way.state.get("loader") else [])}
 
 
 def wider(state: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.source import SourceError
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.recipes.loops_judge import Runs, Way, judge
+from oomlint.verify.recipes.loops_reach import Reach
 from oomlint.verify.recipes.loops_signals import PLANS
 from oomlint.verify.targets import spot
 
@@ -33,21 +34,25 @@ def verify(bench: Bench) -> Verdict:
         return Verdict(Outcome.INCONCLUSIVE, f"the program cannot be taken apart: {error}")
     if not cls:
         return Verdict(Outcome.INCONCLUSIVE, "the finding stands in no class")
-    first = _measure(bench, Part.BEFORE, cls, row, None)
+    reach = Reach(case, dict.fromkeys(Part, cls))
+    first = _measure(bench, Part.BEFORE, cls, row, None, reach)
     state = first.get("state")
     if not first.get("ok") or state is None:
         return Verdict(Outcome.INCONCLUSIVE, f"the function does not run on synthesised tensors: {first.get('exception')}")
     runs = Runs(first)
     if case.mended:
-        second, after = (_measure(bench, part, cls, row, state) for part in Part)
+        second, after = (_measure(bench, part, cls, row, state, reach) for part in Part)
+        reach.note({item for part, answer in zip(Part, (second, after), strict=True) for item in reach.ran(bench, part, answer)})
         runs = Runs(first, second, after)
     shapes = ", ".join(f"{name}: {'tensor ' + str(tuple(value)) if isinstance(value, list) else value}" for name, value in state["arguments"])
     way = Way(state, assumed=(f"stand-ins for what goes in: {shapes}", *first.get("assumed", ())), stubbed=tuple(first.get("stubbed", ())))
     verdict = judge(case, PLANS[case.code], way, runs)
+    if case.mended and verdict.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} and reach.gap:
+        verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reach.gap)
     return replace(verdict, readings=tuple(replace(item, under=_KEPT) for item in verdict.readings))
 
 
-def _measure(bench: Bench, part: Part, cls: str, row: int, state: Any) -> Mapping[str, Any]:
-    arguments = {"path": bench.path(part), "root": bench.folder(part), "cls": cls, "row": row, "state": state}
+def _measure(bench: Bench, part: Part, cls: str, row: int, state: Any, reach: Reach) -> Mapping[str, Any]:
+    arguments = {"path": bench.path(part), "root": bench.folder(part), "cls": cls, "row": row, "state": state, "asked": reach.asked(bench, part)}
     done = bench.run(part, "contexts:measure", arguments, seconds=_RUN)
     return done.answer if isinstance(done.answer, dict) else {"ok": False, "exception": done.failure}

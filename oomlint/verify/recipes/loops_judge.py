@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Answer = Mapping[str, Any]
 
 NEW_FAILURE: Final = "the program after raises"
+SHORT: Final = "the loop took too few steps to tell"
 _LEARNS: Final = frozenset({"OOM124", "OOM206", "OOM212"})  # an unsafe fix of these changes what is computed on purpose
 _TYPES: Final = frozenset({"OOM209"})  # an unsafe fix of these leaves integers what they are, where an empty array made floating-point numbers of them
 _KERNELS: Final = frozenset({"OOM204"})  # without gradients torch may choose other kernels
@@ -120,9 +121,21 @@ def _judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected) -> 
         return Verdict(Outcome.INCONCLUSIVE, f"a statement was left out before that the fix has changed; after it the program raises {failed}")
     if failed:
         return Verdict(Outcome.REGRESSED, f"{NEW_FAILURE} {failed}")
-    behaviour = compare(runs.first, runs.second, runs.after, emptied=expected.emptied, draws=case.code not in _PASSES, types=case.code not in _TYPES)
+    behaviour = _behaviour(case, runs.first, runs.second, runs.after, expected)
     found = seen(plan, old, new)
     return replace(_compared(case, way, found, behaviour), left_out=behaviour.left_out, **_evidence(plan, found, old, new))
+
+
+def behaves(case: Case, runs: Runs, expected: Expected = Expected()) -> bool:
+    """Whether both programs run to their end and do the same, but for rounding and what a fix changes on purpose."""
+    if runs.after is None or runs.second is None or _failure(runs.first) or _new_failure(runs.first, runs.after):
+        return False
+    behaviour = _behaviour(case, runs.first, runs.second, runs.after, expected)
+    return bool(behaviour.same) or behaviour.rounding or (behaviour.same is not None and case.code in _LEARNS)
+
+
+def _behaviour(case: Case, first: Answer, second: Answer, after: Answer, expected: Expected) -> Behaviour:
+    return compare(first, second, after, emptied=expected.emptied, draws=case.code not in _PASSES, types=case.code not in _TYPES)
 
 
 def _missing(code: str, answer: Answer, expected: Expected) -> str:
@@ -213,6 +226,8 @@ def _compared(case: Case, way: Way, found: Sequence[Seen], behaviour: Behaviour)
     note = ""
     if not behaviour.same:
         unsafe = case.finding.fix is None or case.finding.fix.safety is not Safety.SAFE
+        if behaviour.dtypes:
+            return Verdict(Outcome.REGRESSED, f"the dtype differs: {behaviour.dtypes}")
         if behaviour.rounding and (unsafe or case.code in _KERNELS):
             note = "; the results agree to 5 digits, not to the last bit"
         elif mended and unsafe and case.code in _LEARNS:
@@ -237,7 +252,7 @@ def _compared(case: Case, way: Way, found: Sequence[Seen], behaviour: Behaviour)
 def _silent(way: Way, found: Sequence[Seen]) -> tuple[Outcome, str]:
     """What it means that nothing was shown."""
     if not any(item.growth.before.enough for item in found):
-        return Outcome.INCONCLUSIVE, "the loop took too few steps to tell" if found else "what the finding speaks of could not be measured here"
+        return Outcome.INCONCLUSIVE, SHORT if found else "what the finding speaks of could not be measured here"
     if any(item.signal.ask is not Ask.ALSO and item.growth.before.hints for item in found):
         return Outcome.INCONCLUSIVE, "something is kept in a few steps, too few to tell whether it grows"
     if any(item.signal.ask is Ask.EASE for item in found):

@@ -23,12 +23,14 @@ class Behaviour:
     words: str = ""  # the first difference
     rounding: bool = False  # they differ, by no more than another order of the same arithmetic does
     left_out: tuple[str, ...] = ()  # what was not compared
+    dtypes: str = ""  # values agree, and are of other dtypes: "`returned` is float64 (8,) before, int64 (8,) after"
 
 
 _GRAPH: Final = re.compile(r", (?:grad_fn=<\w+>|requires_grad=True)")
 _OPEN: Final = "open stand-ins in"  # as oomlint.verify.child.loops has it
 _EMPTY: Final = re.compile(r"\((?:\w+ )*of 0\)$")
 _DRAWS: Final = "the state of the random generators was not compared: each pass over a loader draws from them"
+_DTYPE: Final = re.compile(r"\b(?:u?int|b?float|complex)\d+\b|\bbool(?= \()")
 _TIMES: Final = "numbers in the printed text were not compared: they differ between two runs of the same program"
 
 
@@ -36,7 +38,7 @@ def compare(first: Answer, second: Answer, after: Answer, *, emptied: Collection
     """Compare a run of the program after with one before; two runs before say what repeats at all.
 
     ``emptied``: names of what a fix may leave empty, without quotes. ``draws``: whether as many random numbers have to be drawn. ``types``:
-    whether numbers have to be of the same type.
+    whether numbers of another type are more than rounding; without it other dtypes are told.
     """
     old, again, new = (parts(item) for item in (first, second, after))
     if {name for name in old if name.startswith(_OPEN)} != {name for name in new if name.startswith(_OPEN)}:
@@ -45,6 +47,8 @@ def compare(first: Answer, second: Answer, after: Answer, *, emptied: Collection
     old, again, new = ({name: line for name, line in item.items() if name not in empty} for item in (old, again, new))
     notes = tuple(f"`{name.strip('`')}` is emptied on purpose: it was not compared" for name in empty)
     retyped = [name for name in new if _is_local(name) and name != "`self`" and old.get(name, new[name]) != new[name] and _agree(first, after, name)]
+    if first.get("program"):  # what follows in the script or in another cell works with them
+        retyped = [name for name in retyped if not _retyped(old[name], new[name])]
     old, again, new = ({name: line for name, line in item.items() if name not in retyped} for item in (old, again, new))
     notes += tuple(f"{name} is of another type after: a variable, whose values agree" for name in retyped)
     found = _compared(first, second, after, (old, again, new), draws=draws, types=types)
@@ -76,7 +80,9 @@ def _compared(first: Answer, second: Answer, after: Answer, found: tuple[dict[st
         return Behaviour(same=True, left_out=left_out)
     words = result.words or f"the printed text differs: {first_difference(printed.splitlines(), text.splitlines())}"
     near = (result.same or _near(first, after, shared, types=types)) and (spoken or close_text(printed, text))
-    return Behaviour(same=False, words=words, rounding=near, left_out=left_out)
+    other = next((name for name in shared if _retyped(old.get(name, ""), new.get(name, ""))), "") if near else ""
+    dtypes = f"{other if _is_local(other) else f'`{other}`'} is {_kind(old[other])} before, {_kind(new[other])} after" if other else ""
+    return Behaviour(same=False, words=words, rounding=near, left_out=left_out, dtypes=dtypes)
 
 
 def parts(answer: Answer) -> dict[str, str]:
@@ -87,7 +93,13 @@ def parts(answer: Answer) -> dict[str, str]:
 
 def _kind(line: str) -> str:
     """What a line says of types and shapes."""
-    return line.partition(" (")[2]
+    return line.partition(" (")[2].removesuffix(")")
+
+
+def _retyped(before: str, after: str) -> bool:
+    """Whether two lines tell of arrays or tensors of other dtypes."""
+    old, new = (_DTYPE.findall(_kind(line)) for line in (before, after))
+    return bool(old and new) and old != new
 
 
 def _is_local(name: str) -> bool:

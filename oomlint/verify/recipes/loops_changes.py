@@ -1,0 +1,230 @@
+"""The statements that a mend changes: a comparison of two syntax trees, for a run to be asked whether it has come to each of them.
+
+A statement is told by its head and by the head of what it stands in: what is only moved into another block has changed too. Imports, heads of functions
+and classes, docstrings and what cannot be reached are nothing that runs; for a changed head of a function any statement in it stands.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+_DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_SILENT: Final = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Pass, ast.Try)
+_ENDS: Final = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+_LOADED: Final = (ast.Assign, ast.AnnAssign, ast.AugAssign)  # of a module that is imported
+_FILLING: Final = frozenset({"append", "extend", "update", "add", "insert", "setdefault", "appendleft"})
+_SHOWN: Final = 60  # characters of a statement
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement of a program, as it is compared with others."""
+
+    node: ast.stmt = field(compare=False)
+    key: str  # two statements with the same key are the same
+    function: str = ""  # the innermost one around it, dotted
+    tests: tuple[tuple[ast.If, bool], ...] = field(default=(), compare=False)  # branches around it, and whether it stands in their body
+    beside: int = -1  # column, where it stands in the row of its own head: the row alone does not tell whether it was run
+    silent: bool = False  # nothing of it can be seen to run
+
+    @property
+    def asked(self) -> list[int]:
+        """First and last row, and the column from which on it is; -1 for all of the row. One row in it is enough."""
+        node = self.node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            body = [item for item in node.body if not _documents(item)] or node.body
+            return [body[0].lineno, node.end_lineno or node.lineno, -1]
+        return [node.lineno, _last(node), self.beside]
+
+    @property
+    def row(self) -> int:
+        """The row to tell."""
+        return self.node.lineno
+
+    @property
+    def words(self) -> str:
+        """For example: line 12, `total += loss`."""
+        node = self.node
+        text = f"def {node.name}" if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ast.unparse(node).split("\n", 1)[0].strip()
+        return f"line {self.row}, `{text if len(text) <= _SHOWN else f'{text[: _SHOWN - 3]}...'}`"
+
+
+def changed(before: str, after: str, *, script: bool) -> tuple[list[Statement], list[Statement]]:
+    """Statements that only the program before has, and those that only the one after has. ``script``: the top level itself is what is run.
+
+    Raises SyntaxError and ValueError.
+    """
+    old, new = (list(statements(ast.parse(text), script=script)) for text in (before, after))
+    gone: list[Statement] = []
+    come: list[Statement] = []
+    for kind, start, end, first, last in SequenceMatcher(None, [item.key for item in old], [item.key for item in new], autojunk=False).get_opcodes():
+        if kind != "equal":
+            gone.extend(item for item in old[start:end] if not item.silent)
+            come.extend(item for item in new[first:last] if not item.silent)
+    return gone, come
+
+
+def readers(text: str, found: Iterable[Statement], *, script: bool) -> list[Statement]:
+    """Statements of the functions of the changed ones that read what those set."""
+    found = list(found)
+    by_function: dict[str, set[str]] = {}
+    for item in found:
+        by_function.setdefault(item.function, set()).update(_written(item.node))
+    keys = {item.key for item in found}
+    return [
+        item
+        for item in statements(ast.parse(text), script=script)
+        if not item.silent and item.key not in keys and not isinstance(item.node, _DEFINITIONS) and _read(item.node) & by_function.get(item.function, set())
+    ]
+
+
+def statements(tree: ast.Module, *, script: bool) -> Iterator[Statement]:
+    """All statements of a program, in the order of the text."""
+    yield from _block(tree.body, "", "", (), loaded=not script, row=0)
+
+
+def _block(
+    block: list[ast.stmt], where: str, function: str, tests: tuple[tuple[ast.If, bool], ...], *, loaded: bool, row: int, dead: bool = False
+) -> Iterator[Statement]:
+    for node in block:
+        key = f"{where} > {_head(node)}"
+        silent = dead or isinstance(node, (*_SILENT, ast.ClassDef)) or _documents(node) or (loaded and isinstance(node, _LOADED))
+        silent |= isinstance(node, ast.AnnAssign) and node.value is None
+        yield Statement(node, key, function, tests, node.col_offset if node.lineno <= row else -1, silent)
+        if isinstance(node, _DEFINITIONS):
+            name = f"{function}.{node.name}" if function else node.name
+            yield from _block(node.body, f"{where}/{node.name}", name, (), loaded=isinstance(node, ast.ClassDef), row=node.lineno, dead=dead)
+        else:
+            yield from _below(node, function, tests, loaded=loaded and not _main(node), dead=dead)
+        dead |= isinstance(node, _ENDS)
+
+
+def _below(node: ast.stmt, function: str, tests: tuple[tuple[ast.If, bool], ...], *, loaded: bool, dead: bool) -> Iterator[Statement]:
+    head = _head(node)
+    never = isinstance(node, ast.If) and _never(node.test)
+    for name in ("body", "orelse", "finalbody"):
+        inner = getattr(node, name, None)
+        if isinstance(inner, list) and inner and isinstance(inner[0], ast.stmt):
+            more = ((node, name == "body"),) if isinstance(node, ast.If) else ()
+            yield from _block(inner, f"{head}.{name}", function, (*tests, *more), loaded=loaded, row=_ended(node), dead=dead or (never and name == "body"))
+    for handler in getattr(node, "handlers", ()):
+        caught = ast.dump(handler.type) if handler.type else ""
+        yield from _block(handler.body, f"except {caught}", function, tests, loaded=loaded, row=handler.lineno, dead=dead)
+    for case in getattr(node, "cases", ()):
+        yield from _block(case.body, f"case {ast.dump(case.pattern)}", function, tests, loaded=loaded, row=0, dead=dead)
+
+
+def _head(node: ast.stmt) -> str:
+    """A statement without its blocks; of functions with their decorators."""
+    blocks = {"body", "orelse", "finalbody", "handlers", "cases"}
+    if not any(isinstance(getattr(node, name, None), list) for name in blocks):
+        return ast.dump(node)
+    parts = [f"{name}={_dumped(value)}" for name, value in ast.iter_fields(node) if name not in blocks]
+    return f"{type(node).__name__}({', '.join(parts)})"
+
+
+def _dumped(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_dumped(item) for item in value)}]"
+    return ast.dump(value) if isinstance(value, ast.AST) else repr(value)
+
+
+def _last(node: ast.stmt) -> int:
+    """The last row of a statement; of a compound one of its head."""
+    body = getattr(node, "body", None) or getattr(node, "cases", None)
+    if not isinstance(body, list) or not body:
+        return node.end_lineno or node.lineno
+    first = body[0].lineno if isinstance(body[0], ast.stmt) else body[0].pattern.lineno
+    return max(node.lineno, min(first - 1, _ended(node)))
+
+
+def _ended(node: ast.stmt) -> int:
+    """The last row of what a head is made of."""
+    parts = [item for name, value in ast.iter_fields(node) if name not in {"body", "orelse", "handlers", "finalbody", "cases"} for item in _listed(value)]
+    return max((item.end_lineno or 0 for part in parts for item in ast.walk(part) if isinstance(item, ast.expr)), default=node.lineno)
+
+
+def _listed(value: Any) -> list[ast.AST]:
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, ast.AST)]
+
+
+def _documents(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _never(test: ast.expr) -> bool:
+    return (isinstance(test, ast.Constant) and not test.value) or ast.unparse(test).rpartition(".")[2] == "TYPE_CHECKING"
+
+
+def _main(node: ast.stmt) -> bool:
+    """What an import does not run."""
+    return isinstance(node, (ast.For, ast.AsyncFor, ast.While)) or (isinstance(node, ast.If) and "__main__" in ast.unparse(node.test))
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def _heads(node: ast.stmt) -> list[ast.AST]:
+    """The expressions of a statement; of a compound one those of its head."""
+    return [item for item in ast.iter_child_nodes(node) if not isinstance(item, (ast.stmt, ast.ExceptHandler, ast.match_case))]
+
+
+def _name(node: ast.AST) -> str:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return f"self.{node.attr}"
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) and node.id != "self" else ""
+
+
+def _written(node: ast.stmt) -> set[str]:
+    """Names that a statement sets or fills."""
+    found: set[str] = set()
+    for part in _heads(node):
+        for item in ast.walk(part):
+            if isinstance(item, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(item.ctx, ast.Store):
+                found.add(_name(item))
+            elif isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _FILLING:
+                found.add(_name(item.func.value))
+    return found - {""}
+
+
+def _read(node: ast.stmt) -> set[str]:
+    """Names that a statement reads."""
+    return {
+        _name(item) for part in _heads(node) for item in ast.walk(part) if isinstance(item, (ast.Name, ast.Attribute)) and isinstance(item.ctx, ast.Load)
+    } - {""}
+
+
+def parameters(function: Function) -> dict[str, Any]:
+    """The parameters that a branch may depend on, with their defaults: flags, and what is left out by default."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [
+        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+        *((item, value) for item, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value is not None),
+    ]
+    found = {item.arg: value.value for item, value in pairs if isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, bool))}
+    return found | {item.arg: False for item in positional if isinstance(item.annotation, ast.Name) and item.annotation.id == "bool" and item.arg not in found}
+
+
+def tested(items: Iterable[Statement], function: Function) -> list[str]:
+    """Names in the conditions that statements depend on: of branches around them, and of those before them that leave the function or the turn."""
+    names: dict[str, None] = {}
+    for item in items:
+        for test, _ in item.tests:
+            names.update(dict.fromkeys(part.id for part in ast.walk(test.test) if isinstance(part, ast.Name)))
+        for node in ast.walk(function):
+            if isinstance(node, ast.If) and node.lineno < item.row and any(isinstance(part, _ENDS) for part in ast.walk(node)):
+                names.update(dict.fromkeys(part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)))
+    return list(names)

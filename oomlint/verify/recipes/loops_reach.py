@@ -1,0 +1,161 @@
+"""Whether the runs of a loop have come to what its mend changes; and other ways to call the function, where they have not.
+
+Equal results say nothing of a line that neither program has run. Flags are turned over then, what is left out by default is stood in for, and at last the
+branches around such lines are taken whatever their condition says.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.source import SourceError
+from oomlint.verify.case import Part
+from oomlint.verify.recipes.loops_changes import changed, parameters, readers, tested
+from oomlint.verify.targets import named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from oomlint.verify.bench import Bench
+    from oomlint.verify.case import Case
+    from oomlint.verify.recipes.loops_changes import Function, Statement
+
+_MOST: Final = 40  # statements that only read what is changed
+_DROPS: Final = "drop_last"
+Key = tuple[Part, str]  # a program's file
+
+
+class Call:
+    """A way to call the function: what is put in beside what is known."""
+
+    def __init__(self, known: Mapping[str, Any], opened: Sequence[str] = (), taken: Sequence[tuple[str, bool]] = ()) -> None:
+        self.known = dict(known)
+        self.opened = tuple(opened)
+        self.taken = tuple(taken)
+
+    @property
+    def forced(self) -> bool:
+        """Whether the program goes where it may never go."""
+        return bool(self.taken)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """For loops:find."""
+        return {"known": self.known, "opened": list(self.opened), "taken": [list(item) for item in self.taken]}
+
+
+class Reach:
+    """The changed statements of a case, and which of them were run."""
+
+    def __init__(self, case: Case, functions: Mapping[Part, str]) -> None:
+        self._own = case.finding.place.path
+        self._functions = functions
+        self._texts: dict[Key, str] = {}
+        self.changed: dict[Key, list[Statement]] = {}
+        self.reading: dict[Key, list[Statement]] = {}
+        self._ran: set[tuple[Part, str, tuple[int, ...]]] = set()
+        self.drops = False  # whether the mend has to do with the last batch
+        for path in case.changes:
+            self._compare(case, path)
+
+    def _compare(self, case: Case, path: str) -> None:
+        try:
+            before, after = (case.source(part, path).text for part in Part)
+            script = path == self._own and not self._functions[Part.BEFORE]
+            pair = changed(before, after, script=script)
+        except (SourceError, SyntaxError, ValueError, RecursionError):
+            return  # a file of settings, or of data
+        self.drops |= before.count(_DROPS) != after.count(_DROPS)
+        for part, text, found in zip(Part, (before, after), pair, strict=True):
+            key = part, path
+            self._texts[key] = text
+            self.changed[key] = found
+            self.reading[key] = readers(text, found, script=script)[:_MOST]
+
+    # -- runs ----------------------------------------------------------------------------------------------------------
+
+    def asked(self, bench: Bench, part: Part) -> dict[str, list[list[int]]]:
+        """For loops:measure: by file, the rows to look out for."""
+        found = {}
+        for (of, path), items in self.changed.items():
+            rows = [item.asked for item in (*items, *self.reading[of, path])]
+            if of is part and rows:
+                found[bench.path(part, path)] = rows
+        return found
+
+    def ran(self, bench: Bench, part: Part, answer: Mapping[str, Any]) -> set[tuple[Part, str, tuple[int, ...]]]:
+        """What loops:measure says was run."""
+        told = answer.get("run") or {}
+        found: set[tuple[Part, str, tuple[int, ...]]] = set()
+        for of, path in self.changed:
+            if of is part:
+                name = bench.path(part, path)
+                asked = self.asked(bench, part).get(name, [])
+                found.update((part, path, tuple(rows)) for rows, was in zip(asked, told.get(name, ()), strict=False) if was)
+        return found
+
+    def note(self, ran: set[tuple[Part, str, tuple[int, ...]]]) -> None:
+        """Both programs were run and compared: what they have come to counts."""
+        self._ran |= ran
+
+    def _missing(self, items: Mapping[Key, Sequence[Statement]]) -> list[tuple[Key, Statement]]:
+        return [(key, item) for key, found in items.items() for item in found if (*key, tuple(item.asked)) not in self._ran]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that is changed, and all that reads it, was run."""
+        return not self._missing(self.changed) and not self._missing(self.reading)
+
+    @property
+    def gap(self) -> str:
+        """What the mend changes and no run has come to; empty where there is nothing."""
+        missing = self._missing(self.changed)
+        if not missing:
+            return ""
+        (part, _), item = next((entry for entry in missing if entry[0][0] is Part.AFTER), missing[0])
+        more = sum(entry[0][0] is part for entry in missing) - 1
+        does = "changes" if part is Part.AFTER else "takes out"
+        return f"{item.words}, which the mend {does}, was not run{f', nor {more} more' if more else ''}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What reads a changed value and was not run."""
+        return tuple(f"{item.words}: reads what the mend changes, and was not run" for (part, _), item in self._missing(self.reading) if part is Part.AFTER)
+
+    # -- other ways ----------------------------------------------------------------------------------------------------
+
+    def calls(self, known: Mapping[str, Any]) -> Iterator[Call]:
+        """Ways to come to what is missing, the most faithful first. Ask for the next one only while something is missing."""
+        name = self._functions[Part.AFTER]
+        tree = ast.parse(self._texts.get((Part.AFTER, self._own), ""))
+        function = named(tree, name) if name else None
+        optional = parameters(function) if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) else {}
+        done: list[Any] = []
+        for names in (self._tested(function), list(optional)) if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) else ():
+            wanted = [item for item in names if item in optional]
+            flags = {item: not known.get(item, optional[item]) for item in wanted if optional[item] is not None}
+            opened = [item for item in wanted if optional[item] is None and item not in known]
+            for call in (Call({**known, **flags}, opened), Call({**known, **flags}), Call(known, opened)):
+                what = call.known, call.opened
+                if (flags or opened) and what not in done and what != (dict(known), ()) and not self.complete:
+                    done.append(what)
+                    yield call
+        if not self.complete:
+            taken = self._branches()
+            opened = [item for item in self._tested(function) if item in optional and optional[item] is None and item not in known] if optional else []
+            if taken:
+                yield Call(known, opened, taken)
+
+    def _tested(self, function: Any) -> list[str]:
+        items = [item for (_, path), item in (*self._missing(self.changed), *self._missing(self.reading)) if path == self._own]
+        of: Function = function
+        return tested(items, of) if items else []
+
+    def _branches(self) -> list[tuple[str, bool]]:
+        found: dict[str, bool] = {}
+        for (_, path), item in (*self._missing(self.changed), *self._missing(self.reading)):
+            if path == self._own:
+                for test, way in item.tests:
+                    found.setdefault(ast.unparse(test.test), way)
+        return list(found.items())

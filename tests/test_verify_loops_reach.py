@@ -1,0 +1,195 @@
+"""What a mend changes has to be run before anything is said of it: the comparison of two programs, and verdicts on what hides in branches."""
+
+from __future__ import annotations
+
+import sys
+from textwrap import dedent
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from verify_cases import judge, told
+
+from oomlint.verify.case import Outcome
+from oomlint.verify.recipes.loops_changes import changed, readers
+from oomlint.verify.workshop import Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from oomlint.verify.case import Verdict
+
+    Judge = Callable[[str, str], Verdict]
+
+BEFORE: Final = """
+import torch
+
+
+def train(model, loader, debug=False):
+    total = 0.0
+    for x in loader:
+        total += model(x).mean()
+        if debug: print(total)
+    if debug:
+        return total.clone()
+    return float(total)
+"""
+
+
+def rows(after: str) -> tuple[list[int], list[int]]:
+    gone, come = changed(dedent(BEFORE), dedent(after), script=False)
+    return [item.row for item in gone], [item.row for item in come]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "gone", "come"),
+    [
+        pytest.param("import torch", "import torch\nimport math", [], [], id="an import"),
+        pytest.param("import torch", "import torch\nLIMIT = 3", [], [], id="what an import of the module runs"),
+        pytest.param("    total = 0.0\n", '    """Train."""\n    # begin at nothing\n    total = 0.0\n', [], [], id="words"),
+        pytest.param("mean()\n", "mean().detach()\n", [8], [8], id="a line"),
+        pytest.param("print(total)", "print(total.item())", [9], [9], id="in the row of its condition"),
+        pytest.param("def train", "@torch.no_grad()\ndef train", [5], [6], id="a decorator"),
+        pytest.param("    for x in", "    if False:\n        total = None\n    for x in", [], [7], id="a branch that cannot be taken"),
+        pytest.param("    return float(total)", "    return float(total)\n    print(total)", [], [], id="behind a return"),
+        pytest.param("        if debug: print(total)\n", "", [9, 9], [], id="taken out"),
+    ],
+)
+def test_statements_that_a_mend_changes(old: str, new: str, gone: list[int], come: list[int]) -> None:
+    assert old in BEFORE
+    assert rows(BEFORE.replace(old, new)) == (gone, come)
+
+
+def test_a_statement_in_another_block_has_changed() -> None:
+    moved = BEFORE.replace("        total += model(x).mean()\n", "        with torch.no_grad():\n            total += model(x).mean()\n")
+    assert rows(moved) == ([8], [8, 9])
+
+
+def test_what_reads_a_changed_name() -> None:
+    after = BEFORE.replace("mean()\n", "mean().item()\n")
+    come = changed(BEFORE, after, script=False)[1]
+    assert [item.row for item in readers(after, come, script=False)] == [9, 11, 12]
+
+
+@pytest.fixture(scope="module")
+def workshop() -> Iterator[Workshop]:
+    with Workshop(sys.executable) as opened:
+        yield opened
+
+
+@pytest.fixture
+def judged(workshop: Workshop, tmp_path: Path) -> Judge:
+    return lambda before, after: judge(workshop, tmp_path / "project", dedent(before), dedent(after))
+
+
+def mended(judged: Judge, program: str, *changes: tuple[str, str]) -> Verdict:
+    after = program
+    for old, new in changes:
+        assert old in after
+        after = after.replace(old, new)
+    return judged(program, after)
+
+
+STEP: Final = """
+import torch
+
+
+def train(model, loader, criterion, optimizer{parameters}):
+    total = 0.0
+    for step, (images, labels) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = criterion(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        total += loss  # finding: OOM201
+        {more}
+    {end}
+"""
+SUM: Final = ("total += loss ", "total += loss.detach() ")
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        pytest.param(STEP.format(parameters="", more="", end="return float(total)"), "by 0 after", id="nothing hidden"),
+        pytest.param(STEP.format(parameters=", verbose=False", more="if verbose: print(float(total))", end="return float(total)"), "by 0 after", id="a flag"),
+        pytest.param(
+            STEP.format(parameters=", meter=None", more="if meter is not None: meter.update(total.detach())", end="return float(total)"),
+            "by 0 after",
+            id="a stand-in for what is left out by default",
+        ),
+        pytest.param(
+            STEP.format(parameters="", more="if (step + 1) % 500 == 0: print(float(total))", end="return float(total)"), "by 0 after", id="a rare branch"
+        ),
+    ],
+)
+def test_a_right_mend_is_confirmed_where_branches_have_to_be_taken(program: str, words: str, judged: Judge) -> None:
+    verdict = mended(judged, program, SUM)
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+    assert words in verdict.reason
+    assert not any("was not run" in line for line in verdict.left_out), told(verdict)
+
+
+def test_a_changed_line_in_a_rare_branch_is_run(judged: Judge) -> None:
+    program = STEP.format(parameters="", more="if (step + 1) % 500 == 0: print(float(total) / 2)", end="return float(total)")
+    verdict = mended(judged, program, SUM, ("float(total) / 2", "float(total) * 0.5"))
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+
+
+def test_a_changed_line_that_no_run_comes_to(judged: Judge) -> None:
+    program = STEP.format(parameters="", more="while total is None: total = 0.0", end="return float(total)")
+    verdict = mended(judged, program, SUM, ("total is None: total = 0.0", "total is None: total = 1.0"))
+    assert verdict.outcome is Outcome.INCONCLUSIVE, told(verdict)
+    assert "line 13, `total = 1.0`, which the mend changes, was not run" in verdict.reason
+
+
+def test_what_reads_a_changed_value_and_is_not_run_is_told(judged: Judge) -> None:
+    verdict = mended(judged, STEP.format(parameters="", more="while total is None: print(total)", end="return float(total)"), SUM)
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+    assert "line 13, `print(total)`: reads what the mend changes, and was not run" in verdict.left_out
+
+
+def test_batches_are_of_equal_size_where_the_loop_bears_no_other(judged: Judge) -> None:
+    program = STEP.format(parameters="", more="state = images if step == 0 else state + images", end="return float(total)")
+    verdict = mended(judged, program, SUM)
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+    assert "batches of equal size: the loop does not bear a last one that is smaller" in verdict.assumptions
+
+
+FEW: Final = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def train():
+    model = torch.nn.Linear(4, 1)
+    total = 0.0
+    for (x,) in DataLoader(TensorDataset(torch.ones(12, 4)), batch_size=4):
+        total = total + model(x).mean()  # finding: OOM205
+    return float(total)
+"""
+
+
+def test_a_loop_with_few_items_goes_over_them_again(judged: Judge) -> None:
+    verdict = mended(judged, FEW, ("model(x).mean()", "model(x).mean().detach()"))
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+    assert "the loop goes over its items again, as they are too few to tell" in verdict.assumptions
+
+
+OUTPUTS: Final = """
+def train(model, loader, optimizer):
+    kept = []
+    for images, labels in loader:
+        scores, maps = model(images)
+        optimizer.zero_grad()
+        scores.mean().backward()
+        optimizer.step()
+        kept.append(maps)  # finding: OOM202
+    return kept
+"""
+
+
+def test_an_output_that_nothing_looks_at_is_a_tensor(judged: Judge) -> None:
+    verdict = mended(judged, OUTPUTS, ("append(maps)", "append(maps.detach())"))
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+    assert mended(judged, OUTPUTS, ("append(maps)", "append(maps.detach() + 1)")).outcome is Outcome.REGRESSED
