@@ -143,6 +143,14 @@ def test_a_changed_line_that_no_run_comes_to(judged: Judge) -> None:
     assert "line 13, `total = 1.0`, which the mend changes, was not run" in verdict.reason
 
 
+def test_a_mend_of_another_function_is_told_and_does_not_stand_in_the_way(judged: Judge) -> None:
+    other = "\n\ndef evaluate(model, loader):\n    total = 0.0\n    for x in loader:\n        total += model(x).mean()\n    return total\n"
+    program = STEP.format(parameters="", more="", end="return float(total)") + other
+    verdict = mended(judged, program, SUM, ("model(x).mean()", "model(x).mean().item()"))
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+    assert verdict.left_out == ("line 20, `total += model(x).mean().item()`: the mend changes it as well, and it was not run",)
+
+
 def test_what_reads_a_changed_value_and_is_not_run_is_told(judged: Judge) -> None:
     verdict = mended(judged, STEP.format(parameters="", more="while total is None: print(total)", end="return float(total)"), SUM)
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)

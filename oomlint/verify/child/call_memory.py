@@ -150,14 +150,14 @@ def measure(kind: str, size: int, workers: int, method: str | None, path: str = 
     size = _size(held)
     del held
     gc.collect()
-    start = trace.total([os.getpid()])
+    start = trace.settled([os.getpid()])
     read = batches = 0
     try:
         for _ in range(call_run.EPOCHS):
             for number, batch in enumerate(loader):
                 batches = zlib.crc32(batch.numpy().tobytes(), batches)  # keeps nothing
                 if number + 1 == len(loader):
-                    read = trace.total(trace.tree(os.getpid()))
+                    read = trace.settled(trace.tree(os.getpid()))
     except Exception as error:  # noqa: BLE001 -- what a start method raises is an answer
         return {"error": call_run.words(error), "added": 0, "size": size, "batches": 0, "length": length}
     return {"error": None, "added": read - start, "size": size, "batches": batches, "length": length}

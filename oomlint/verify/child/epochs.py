@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import itertools
+import multiprocessing
 import os
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 BATCH: Final = 8
 MANY: Final = 64  # samples of a batch where nothing but memory is looked at
+PARTING: Final = 5.0  # seconds for workers to end
 COMPARED: Final = SAMPLES  # of an epoch that is compared
 
 
@@ -160,7 +163,8 @@ def _added(dataset: Any, workers: int, method: str, size: int, *, watched: bool 
     gc.collect()
     trim()
     me = os.getpid()
-    built = trace.total([me])
+    _part()
+    built = trace.settled([me])
     readings: list[tuple[int, int]] = []
     batch = max(MANY, size // MANY)
     count, every = 0, max(batch, size // 4)
@@ -171,10 +175,17 @@ def _added(dataset: Any, workers: int, method: str, size: int, *, watched: bool 
                 count += batch
                 if watched and count // every > len(readings):
                     readings.append((count, trace.total(trace.tree(me)) - built))
-        steady = trace.total(trace.tree(me))
+        steady = trace.settled(trace.tree(me))
     except Exception as error:
         raise Failed("iterate", error) from error
     return steady - built, readings
+
+
+def _part() -> None:
+    """Wait until the workers of the loader before are gone: as long as one lives it has its share of the pages, and this process seems to hold less."""
+    until = time.monotonic() + PARTING
+    while multiprocessing.active_children() and time.monotonic() < until:
+        time.sleep(0.005)
 
 
 def _by_process(items: list[Any]) -> list[dict[str, list[int]]]:

@@ -45,6 +45,12 @@ class Statement:
         return [node.lineno, _last(node), self.beside]
 
     @property
+    def name(self) -> str:
+        """Of a function, dotted; empty for other statements."""
+        own = self.node.name if isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ""
+        return f"{self.function}.{own}" if self.function and own else own
+
+    @property
     def row(self) -> int:
         """The row to tell."""
         return self.node.lineno
@@ -83,6 +89,13 @@ def readers(text: str, found: Iterable[Statement], *, script: bool) -> list[Stat
         item
         for item in statements(ast.parse(text), script=script)
         if not item.silent and item.key not in keys and not isinstance(item.node, _DEFINITIONS) and _read(item.node) & by_function.get(item.function, set())
+    ]
+
+
+def heads(text: str, functions: set[str]) -> list[Statement]:
+    """The heads of some functions; that one was run means that it was entered."""
+    return [
+        item for item in statements(ast.parse(text), script=True) if isinstance(item.node, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name in functions
     ]
 
 

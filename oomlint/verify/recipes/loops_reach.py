@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.source import SourceError
 from oomlint.verify.case import Part
-from oomlint.verify.recipes.loops_changes import changed, parameters, readers, tested
+from oomlint.verify.recipes.loops_changes import changed, heads, parameters, readers, tested
 from oomlint.verify.targets import named
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Reach:
         self._texts: dict[Key, str] = {}
         self.changed: dict[Key, list[Statement]] = {}
         self.reading: dict[Key, list[Statement]] = {}
+        self._around: dict[Key, list[Statement]] = {}  # functions that changed statements stand in
         self._ran: set[tuple[Part, str, tuple[int, ...]]] = set()
         self.drops = False  # whether the mend has to do with the last batch
         for path in case.changes:
@@ -72,6 +73,7 @@ class Reach:
             self._texts[key] = text
             self.changed[key] = found
             self.reading[key] = readers(text, found, script=script)[:_MOST]
+            self._around[key] = heads(text, {item.function for item in found})
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
@@ -79,7 +81,7 @@ class Reach:
         """For loops:measure: by file, the rows to look out for."""
         found = {}
         for (of, path), items in self.changed.items():
-            rows = [item.asked for item in (*items, *self.reading[of, path])]
+            rows = [item.asked for item in (*items, *self.reading[of, path], *self._around[of, path])]
             if of is part and rows:
                 found[bench.path(part, path)] = rows
         return found
@@ -110,7 +112,7 @@ class Reach:
     @property
     def gap(self) -> str:
         """What the mend changes and no run has come to; empty where there is nothing."""
-        missing = self._missing(self.changed)
+        missing = [entry for entry in self._missing(self.changed) if not self._elsewhere(*entry)]
         if not missing:
             return ""
         (part, _), item = next((entry for entry in missing if entry[0][0] is Part.AFTER), missing[0])
@@ -118,10 +120,21 @@ class Reach:
         does = "changes" if part is Part.AFTER else "takes out"
         return f"{item.words}, which the mend {does}, was not run{f', nor {more} more' if more else ''}"
 
+    def _elsewhere(self, key: Key, item: Statement) -> bool:
+        """Whether it stands in another function, into which no run has come: a mend may do more than what the finding is about."""
+        part, _ = key
+        if item.function in {"", self._functions[part]} or len(self._missing(self.changed)) == sum(map(len, self.changed.values())):
+            return False
+        return any(head.name == item.function and (*key, tuple(head.asked)) not in self._ran for head in self._around[key])
+
     @property
     def notes(self) -> tuple[str, ...]:
-        """What reads a changed value and was not run."""
-        return tuple(f"{item.words}: reads what the mend changes, and was not run" for (part, _), item in self._missing(self.reading) if part is Part.AFTER)
+        """What was not run although the mend changes it or a value that it reads."""
+        changed, reading = (
+            [(self._elsewhere(key, item), item) for key, item in self._missing(items) if key[0] is Part.AFTER] for items in (self.changed, self.reading)
+        )
+        other = [f"{item.words}: the mend changes it as well, and it was not run" for elsewhere, item in changed if elsewhere]
+        return (*other, *(f"{item.words}: reads what the mend changes, and was not run" for elsewhere, item in reading if not elsewhere))
 
     # -- other ways ----------------------------------------------------------------------------------------------------
 
