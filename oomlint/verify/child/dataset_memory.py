@@ -13,9 +13,10 @@ import numpy as np
 
 from oomlint.verify import trace
 from oomlint.verify.child import handles
-from oomlint.verify.child.datasets import LONGEST, STEPS, length, made, prepared, read, samples, size_of, told, trim
+from oomlint.verify.child.datasets import STEPS, length, made, prepared, read, samples, size_of, told, trim
 
 SPREAD: Final = 2000  # samples that are read from all over
+EPOCH: Final = 8192  # samples of an epoch at most
 PAGE: Final = 4096  # bytes
 CHUNK: Final = 2**16  # bytes
 ENLARGED: Final = 2**25  # bytes: more than a cache of usual size
@@ -53,7 +54,7 @@ def _memory(subject: dict[str, Any], epochs: int, *, objects: bool) -> dict[str,
             del sample
             held.begin()
         for _ in range(epochs):
-            for sample in samples(dataset, min(length(dataset) or STEPS, LONGEST)):
+            for sample in samples(dataset, min(length(dataset) or STEPS, EPOCH)):
                 del sample
             grown.append(held.live)
     gc.collect()

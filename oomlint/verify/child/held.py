@@ -6,6 +6,7 @@ import bisect
 import functools
 import gc
 import os
+import time
 import tracemalloc
 import weakref
 from importlib import import_module
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 StorageWeakRef: Final = import_module("torch.multiprocessing.reductions").StorageWeakRef
 DispatchMode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
 LARGE: Final = 2**16  # bytes
+AGE: Final = 1.0  # seconds
 LENDING: Final = ("from_numpy", "as_tensor", "tensor")
 
 
@@ -32,6 +34,7 @@ class Held(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
         super().__init__()
         self._large: dict[int, tuple[Any, int]] = {}  # looked through at each note
         self._small: dict[int, tuple[Any, int]] = {}  # only where somebody asks
+        self._own: dict[int, float] = {}  # addresses that lay in no map of a file, and when that was seen
         self._borrowed: dict[int, weakref.ref[Any]] = {}  # memory of arrays by its address: tracemalloc counts it already
         self._plain = {name: getattr(torch, name) for name in LENDING}
         self._base = 0
@@ -76,10 +79,20 @@ class Held(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
         kept = self._large if size >= LARGE else self._small
         known = kept.get(address)
         lent = self._borrowed.get(address)
-        if address and (lent is None or lent() is None) and (known is None or known[0].expired()) and not (size >= LARGE and _mapped([address])):
+        if address and (lent is None or lent() is None) and (known is None or known[0].expired()) and not (size >= LARGE and self._is_mapped(address)):
             kept[address] = (StorageWeakRef(storage), size)
             if kept is self._large:
                 self._note()
+
+    def _is_mapped(self, address: int) -> bool:
+        """Whether it lies in the map of a file. The allocator gives the same addresses again and again, and to ask takes a millisecond."""
+        now = time.monotonic()
+        if now - self._own.get(address, -AGE) < AGE:
+            return False
+        if _mapped([address]):
+            return True
+        self._own[address] = now
+        return False
 
     def _tensors(self) -> int:
         self._large = {address: item for address, item in self._large.items() if not item[0].expired()}
