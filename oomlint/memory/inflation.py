@@ -1,4 +1,4 @@
-"""Large arrays that take more memory than their values need: eight bytes for one, a second copy, Python objects."""
+"""Large arrays that take more memory than their values need: eight bytes for one, or a second copy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TYPED: Final = frozenset({"zeros", "ones", "empty", "full"})
 _IN_PLACE: Final = r"(?!_)\w+(?<!_)_|sort|fill|put|partition|resize|setfield"
 _FACTS: Final = frozenset({"shape", "dtype", "ndim", "size", "nbytes"})
 _FLOATS: Final = frozenset({"float", "half"})
-_TENSORS: Final = frozenset({"FloatTensor", "HalfTensor"})
+TENSORS: Final = frozenset({"FloatTensor", "HalfTensor"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.
                     yield done.node, load, keeper
 
 
-def _scopes(module: Module, project: Project) -> Iterator[Scope]:
+def building(module: Module, project: Project) -> Iterator[Scope]:
     """Code that may build a data set."""
     if not holds_tests(module) and speaks_of_data(module):
         for scope in module.walk.scopes:
@@ -76,7 +76,7 @@ def _scopes(module: Module, project: Project) -> Iterator[Scope]:
                 yield scope
 
 
-def _keeper(module: Module, project: Project, node: cst.BaseExpression) -> Keeper | None:
+def keeper_of(module: Module, project: Project, node: cst.BaseExpression) -> Keeper | None:
     """Who keeps what an expression gives; nobody where its names say that it is small."""
     for keeper in kept_of(project).of(module, node):
         if not any(small_name(name) for name in (*keeper.names[:1], *keeper.names[-1:])):
@@ -93,7 +93,7 @@ def inflations(module: Module, project: Project) -> Iterator[Inflation]:
     for node, load, keeper in _passed(module, project, Does.SCALES):
         seen.add(node)
         yield _divided(module, node, keeper, (load.module.place(load.node, "read here"),))
-    for scope in _scopes(module, project):
+    for scope in building(module, project):
         for node in _candidates(scope):
             if node in seen:
                 continue
@@ -106,7 +106,7 @@ def _candidates(scope: Scope) -> Iterator[cst.BaseExpression]:
     """Conversions and divisions in the code of a scope."""
     for node in descend(scope.suite, into_scopes=False):
         if (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide) and byte_range(node.right)) or (
-            isinstance(node, cst.Call) and names.last_name(node.func) in {"astype", *_FLOATS, *_TENSORS}
+            isinstance(node, cst.Call) and names.last_name(node.func) in {"astype", *_FLOATS, *TENSORS}
         ):
             yield node
 
@@ -124,7 +124,7 @@ def _divided(module: Module, node: cst.BaseExpression, keeper: Keeper, spots: tu
 def _scaled(module: Module, project: Project, scope: Scope, node: cst.BaseExpression) -> Inflation | None:
     if not isinstance(node, cst.BinaryOperation):
         return None
-    keeper = _keeper(module, project, node)
+    keeper = keeper_of(module, project, node)
     size = _made(module, project, scope, node.left) if keeper is not None else None
     if keeper is None or size is None or not _is_large(project, size[1]) or size[1].item != 1:
         return None
@@ -167,7 +167,12 @@ def _is_large(project: Project, size: Bytes) -> bool:
     return size.exact >= small if size.exact is not None else len(size.dimensions) > 1 or size.least >= small
 
 
-def _may_be_large(project: Project, content: Content) -> bool:
+def of_numbers(node: cst.BaseExpression) -> bool:
+    """Whether an array is made of numbers that stand there: ``np.eye(4)``."""
+    return isinstance(node, cst.Call) and bool(node.args) and all(isinstance(a.value, cst.Integer | cst.Float) for a in node.args)
+
+
+def may_be_large(project: Project, content: Content) -> bool:
     """Whether what an expression holds is not proven to be small."""
     settings = project.settings
     return (content.size.exact is None or content.size.exact >= settings.small_bytes) and (content.count is None or content.count >= settings.small_elements)
@@ -186,9 +191,9 @@ def _converted(module: Module, project: Project, scope: Scope, call: cst.Call) -
         target = wanted
     elif last in _FLOATS and isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call) and call.func.value.args:
         inner = call.func.value.args[0].value if names.last_name(call.func.value.func) in {"from_numpy", "tensor", "as_tensor"} else None
-    elif last in _TENSORS and len(call.args) == 1:
+    elif last in TENSORS and len(call.args) == 1:
         inner = call.args[0].value
-    keeper = _keeper(module, project, call) if inner is not None else None
+    keeper = keeper_of(module, project, call) if inner is not None else None
     made = _made(module, project, scope, inner) if inner is not None and keeper is not None else None
     if made is None or inner is None or keeper is None or not _is_large(project, made[1]):
         return None
@@ -245,18 +250,18 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
             seen.add(node)
             yield _copied(project, module, node, kept, (load.module.place(load.node, "read here"),))
     evaluator = evaluator_of(project)
-    for scope in _scopes(module, project):
+    for scope in building(module, project):
         for call in scope.calls:
             if call in seen or not call.args or names.last_name(call.func) not in {"tensor", "array"} or call.args[0].star:
                 continue
             frame = evaluator.calls.plain_frame(module, scope)
             if not any(isinstance(a.value, External) and a.value.name in {"torch.tensor", "numpy.array"} for a in evaluator.values(call.func, frame)):
                 continue
-            keeper = _keeper(module, project, call)
-            if keeper is None or _written(keeper) or _of_numbers(call.args[0].value):
+            keeper = keeper_of(module, project, call)
+            if keeper is None or _written(keeper) or of_numbers(call.args[0].value):
                 continue
             what = operand(project, module, scope, call.args[0].value)
-            if what is not None and what.kind is Kind.ARRAY and _may_be_large(project, what):
+            if what is not None and what.kind is Kind.ARRAY and may_be_large(project, what):
                 yield _copied(project, module, call, keeper, ())
         yield from _casts(module, project, scope)
         yield from _standardised(module, project, scope)
@@ -321,7 +326,7 @@ def _casts(module: Module, project: Project, scope: Scope) -> Iterator[Inflation
     for call in scope.calls:
         if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "astype" or len(call.args) != 1:
             continue
-        keeper = _keeper(module, project, call)
+        keeper = keeper_of(module, project, call)
         made = _made(module, project, scope, call.func.value) if keeper is not None else None
         if keeper is None or made is None or not _is_large(project, made[1]):
             continue
@@ -343,9 +348,9 @@ def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[In
         name = module.code(left.left).strip()
         if not isinstance(left.operator, cst.Subtract) or not re.search(rf"\b{re.escape(name)}\.mean\(|mean\({re.escape(name)}\b", module.code(left.right)):
             continue
-        keeper = _keeper(module, project, node)
+        keeper = keeper_of(module, project, node)
         what = operand(project, module, scope, left.left) if keeper is not None else None
-        if keeper is not None and what is not None and _may_be_large(project, what):
+        if keeper is not None and what is not None and may_be_large(project, what):
             message = f"Two more arrays as large as all of the data are made for {keeper.words}: three at once; `-=` and `/=` change the one that is there"
             yield Inflation(node, message)
 
@@ -360,47 +365,3 @@ def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, sp
         elif given == ["dtype"] and len(node.args) == 2:  # noqa: PLR2004 - the array and its type
             fix = Fix(Safety.UNSAFE, "copy only where the type differs", (replace(module.tree, node.func.attr, "as_tensor"),))
     return Inflation(node, message, spots, fix)
-
-
-# -- Python objects ---------------------------------------------------------------------------------------------------------
-
-
-def listed(module: Module, project: Project) -> Iterator[Inflation]:
-    """Arrays and tables that a dataset keeps as lists of Python objects."""
-    for scope in _scopes(module, project):
-        for call in scope.calls:
-            what = _list_of(module, call)
-            keeper = _keeper(module, project, call) if what is not None else None
-            if keeper is None or what is None or keeper.collected or len(keeper.names) > _LONGEST:
-                continue
-            content = operand(project, module, scope, what)
-            if content is not None and "column" not in content.words and _may_be_large(project, content):
-                times = "8 to 19 times the bytes"
-                message = f"`{_short(module, call)}` makes Python objects of all of the data for {keeper.words}: {times}, which workers copy as they read"
-                own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
-                yield Inflation(call, message, () if (own.path, own.row) == (there.path, there.row) else (there,))
-
-
-_LONGEST: Final = 4  # names on the way of a list
-
-
-def _of_numbers(node: cst.BaseExpression) -> bool:
-    """Whether an array is made of numbers that stand there: ``np.eye(4)``."""
-    return isinstance(node, cst.Call) and bool(node.args) and all(isinstance(a.value, cst.Integer | cst.Float) for a in node.args)
-
-
-def _list_of(module: Module, call: cst.Call) -> cst.BaseExpression | None:
-    """What a call makes a list of."""
-    if isinstance(call.func, cst.Attribute):
-        if call.func.attr.value == "tolist" and not call.args:
-            return None if _of_numbers(call.func.value) else call.func.value
-        if call.func.attr.value == "to_dict" and any("records" in module.code(a.value) for a in call.args):
-            return call.func.value
-    if isinstance(call.func, cst.Name) and call.func.value == "list" and len(call.args) == 1 and not call.args[0].star:
-        return call.args[0].value
-    return None
-
-
-def _short(module: Module, node: cst.Call) -> str:
-    code = " ".join(module.code(node).split())
-    return code if len(code) < 50 else f"….{names.last_name(node.func)}()"  # noqa: PLR2004 - a line's share

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Severity
-from oomlint.memory.inflation import listed
+from oomlint.memory.listed import listed
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
