@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,10 @@ def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:
     if written is None:
         return False
     words = {names.last_name(written.value)}
+    scope = case.loader.module.walk.scope_at(case.loader.call)
+    passed = isinstance(holder, cst.Arg) and [step.kind for step in case.workers.story] in (["argument", "constant"], ["constant"])
+    if (passed or (isinstance(holder, cst.Param) and holder in names.parameters(scope))) and words <= {one.name.value for one in names.parameters(scope)}:
+        return _counts_only(case.loader.module, scope.node, words, case, literal)  # a parameter is read in its function alone
     match holder:
         case cst.Param(name=cst.Name(value=name)) | cst.Arg(keyword=cst.Name(value=name)) | cst.AnnAssign(target=cst.Name(value=name)):
             words.add(name)
@@ -100,16 +105,35 @@ def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:
     project = case.loader.module.project
     pattern = re.compile(rb"\b(?:" + b"|".join(map(re.escape, map(str.encode, sorted(words - {"default"})))) + rb")\b")
     for path in project.files():
-        if pattern.search(project.raw(path)) and (module := project.find(path)) is not None and not _counts_only(module, words, case, literal):
-            return False
+        if _meet(home, case.loader.module, path) and pattern.search(project.raw(path)):
+            module = project.find(path)
+            if module is not None and not _counts_only(module, module.tree.module, words, case, literal):
+                return False
     return True
 
 
-def _counts_only(module: Module, words: set[str], case: Case, literal: cst.CSTNode) -> bool:
-    """Whether what goes by these names is read in a file only to tell such loaders how many workers they have."""
+def _meet(home: Module, user: Module, path: str) -> bool:
+    """Whether a file may have to do with what one file sets and another one reads: it is one of the two, or one of them and it speak of each other."""
+    if path in {home.path, user.path}:
+        return True
+    own, text = _stem(path), home.project.raw(path)
+    return any(_speaks(other.source.text.encode(), own) or _speaks(text, _stem(other.path)) for other in (home, user))
+
+
+def _stem(path: str) -> str:
+    folder, name = os.path.split(path)
+    return os.path.basename(folder) if name == "__init__.py" else os.path.splitext(name)[0]
+
+
+def _speaks(text: bytes, name: str) -> bool:
+    return re.search(rb"(?<!\w)" + re.escape(name.encode()) + rb"(?!\w)", text) is not None
+
+
+def _counts_only(module: Module, within: cst.CSTNode, words: set[str], case: Case, literal: cst.CSTNode) -> bool:
+    """Whether what goes by these names is read there only to tell such loaders how many workers they have."""
     alike = [one for one in cases(module, module.project, "OOM114") if one.workers.story and one.workers.story[-1].node is literal]
     told = {arg for one in (*alike, case) if (arg := one.loader.explicit("num_workers")) is not None}
-    for node in descend(module.tree.module):
+    for node in descend(within):
         if not isinstance(node, cst.Name) or node.value not in words:
             continue
         holder = module.walk.parents.get(node)
