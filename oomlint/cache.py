@@ -26,7 +26,7 @@ MANY_VERDICTS: Final = 50_000  # more are forgotten, the oldest first
 MANY_ENTRIES: Final = 200_000  # a project with more, data sets included, is not looked over
 FRESH: Final = 2 * 10**9  # nanoseconds; a file written within them may be written again under the same time stamp
 READ_BY_RULES: Final = (".py", ".pyi", ".ipynb", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".sh")
-_NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 class Cache:
@@ -132,7 +132,7 @@ def project_key(root: str, settings: object, codes: Iterable[str]) -> str | None
             try:
                 if entry.is_dir():
                     target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-                    if entry.name.startswith(".") or entry.name in _NOT_ENTERED or target in linked:
+                    if entry.name.startswith(".") or entry.name in NOT_ENTERED or target in linked:
                         continue
                     pending.append(target)
                     if entry.is_symlink():

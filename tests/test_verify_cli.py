@@ -503,9 +503,12 @@ def test_verdicts_are_kept(folder: Path, run: Callable[..., Done], judge: Judge)
     settle(folder)
     run("verify")
     assert len(judge.cases) == 15, "a module may have come between"
+    (folder / "train.h5").write_bytes(b"data")
+    run("verify")
+    assert len(judge.cases) == 18, "data may have come, and be better than made-up ones"
     (folder / ".oomlint_cache" / "fixes.json").write_bytes(b"0\n{")
     run("verify")
-    assert len(judge.cases) == 18, "what is broken is empty"
+    assert len(judge.cases) == 21, "what is broken is empty"
 
 
 @pytest.mark.parametrize(

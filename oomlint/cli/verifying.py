@@ -62,7 +62,8 @@ def verify(arguments: Arguments) -> int:
     if arguments.html is not None:
         _write_whole(arguments.html, verdicts_html.text(items, view, python))
     if asked.keep is not None and items and not arguments.quiet:
-        say(f"the copies of the project are in {view.name(asked.keep)}")
+        name = view.name(asked.keep)
+        say(f"the copies of the project are in {asked.keep if name.startswith('../..') else name}")
     return _status(report, items, arguments)
 
 

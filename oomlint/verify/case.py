@@ -60,6 +60,7 @@ class Case:
     root: str  # the project's, absolute
     changes: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)
     by_hand: bool = False  # the changes are not a fix of oomlint's
+    beside: tuple[str, ...] = ()  # rules whose fixes are made both before and after: without them this one is not seen
     unmended: str = ""  # why there are no changes although a mend by hand was asked for: nothing is run then
 
     @property

@@ -175,6 +175,9 @@ class _Runner:
             bench = Bench(case, self._project, self._surroundings.settings, self._surroundings.options, self._workshop, trees)
             verdict = asked(bench)
         verdict = replace(verdict, seconds=time.monotonic() - start)
+        if case.beside:
+            told = f"the fix of {' and '.join(case.beside)} in the same place is made on both sides"
+            verdict = replace(verdict, assumptions=(*verdict.assumptions, told))
         if not case.by_hand or case.finding.place.path in case.changes:
             return verdict
         return replace(verdict, assumptions=(*verdict.assumptions, f"the mend leaves {os.path.basename(case.finding.place.path)} as it is"))
@@ -275,7 +278,8 @@ def _case(finding: Finding, findings: Sequence[Finding], root: str, settings: Se
         return Case(finding, root, mend if finding.place.path in mend else {}, by_hand=finding.place.path in mend)
     others = [edit for other in findings if _beside(finding, other) for edit in _edits(other) if edit not in edits]
     try:
-        return Case(finding, root, _changes(others, edits))
+        beside = tuple(dict.fromkeys(str(other.code) for other in findings if _beside(finding, other) and _edits(other)))
+        return Case(finding, root, _changes(others, edits), beside=beside)
     except (SourceError, ValueError):
         pass  # the fixes overlap
     try:

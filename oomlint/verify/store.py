@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.cache import project_key
+from oomlint.cache import NOT_ENTERED, project_key
 from oomlint.verify.case import Fidelity, Outcome, Reading, Timeline, Verdict
 from oomlint.verify.run import nearest
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oomlint.verify.case import Case
     from oomlint.verify.run import Surroundings
 
+MOST_FILES: Final = 50_000  # that are looked at
 MANY: Final = 2000  # verdicts; more are forgotten, the oldest first
 _NAME: Final = "fixes.json"
 # What the user's own command and data come to depends on files that no key covers.
@@ -79,7 +80,7 @@ class VerdictStore:
             around = self._around
             if root != around.root and around.elsewhere is not None:
                 around = around.elsewhere(nearest(root)[0], root)
-            known = [self._project, around.settings.as_table(), asdict(around.options), interpreter_state(around.python), around.unsandboxed]
+            known = [self._project, data_state(root), around.settings.as_table(), asdict(around.options), interpreter_state(around.python), around.unsandboxed]
             self._states[root] = json.dumps(known, sort_keys=True).encode()
         return self._states[root]
 
@@ -93,6 +94,22 @@ class VerdictStore:
             for part in (os.fsencode(path), *contents):
                 state.update(b"%d\0" % len(part) + part)
         return state.hexdigest()
+
+
+def data_state(root: str) -> str:
+    """What stands for the files that are no programs, by name and size: where data have come, a verdict on made-up data is out of date."""
+    state = hashlib.blake2b(digest_size=16)
+    number = 0
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in NOT_ENTERED)
+        number += len(names)
+        if number > MOST_FILES:
+            break
+        for name in sorted(names):
+            with suppress(OSError):
+                path = os.path.join(folder, name)
+                state.update(f"{os.path.relpath(path, root)}\0{os.stat(path).st_size}\0".encode(errors="surrogateescape"))
+    return state.hexdigest()
 
 
 def interpreter_state(python: str) -> list[object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import select
@@ -131,7 +130,7 @@ class _Server:
                 self._process = subprocess.Popen(  # noqa: S603 -- the interpreter that the user has chosen
                     [python, "-B", _SERVE, "server", str(given), place, "unsandboxed" if unsandboxed else "sandboxed"],
                     stdin=orders,
-                    stdout=subprocess.DEVNULL,
+                    stdout=errors,
                     stderr=errors,
                     pass_fds=(given,),
                     cwd=place,
@@ -160,7 +159,7 @@ class _Server:
         if "unsafe" in message:
             raise WorkshopError("the sandbox is not available here (no Landlock): nothing is run without --unsandboxed")
         if "missing" in message:
-            raise WorkshopError(f"no {message['missing']} in {self.python}")
+            raise WorkshopError(f"no {message['missing']} in {self.python}; `--python` or the setting `verify.python` names another interpreter")
         if "ready" not in message:
             raise WorkshopError(f"{self.python}: {message.get('error', 'an answer that makes no sense')}")
         return Ready(**message["ready"])
@@ -361,14 +360,12 @@ class _Running:
 
 
 def interpreter(root: str) -> str:
-    """The Python to run a project with: the first that has torch of the project's environment, the active one and ours, else the one in `PATH`."""
+    """The Python to run a project with: the first that has torch of the project's environment and the active one, else ours."""
     places = [*(os.path.join(root, name) for name in _ENVIRONMENTS), os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")]
     for place in places:
         if place and os.path.isfile(os.path.join(place, "bin", "python")) and _has_torch(place):
             return os.path.join(place, "bin", "python")
-    if importlib.util.find_spec("torch") is not None:
-        return sys.executable
-    return shutil.which("python3") or sys.executable
+    return sys.executable
 
 
 def _has_torch(place: str) -> bool:

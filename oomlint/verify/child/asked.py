@@ -71,7 +71,8 @@ def _wrong(name: str, made: object) -> str:
         return f"`{name}` gives several data sets, and one is wanted"
     readable = hasattr(made, "__getitem__") or hasattr(made, "__iter__")
     if not readable or isinstance(made, (DataLoader, type, str, bytes, dict, set)):
-        return f"`{name}` gives {'None' if made is None else f'a {type(made).__name__}'}, and a data set is wanted"
+        kind = type(made).__name__
+        return f"`{name}` gives {'None' if made is None else f'an {kind}' if kind[0].lower() in 'aeiou' else f'a {kind}'}, and a data set is wanted"
     return ""
 
 
