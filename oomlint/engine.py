@@ -19,7 +19,7 @@ from oomlint.cache import Cache, content_digest, project_key
 from oomlint.discovery import PerFileIgnores, discover
 from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
-from oomlint.scout import triage
+from oomlint.scout.look import triage
 from oomlint.source import Kind, SourceError, read_source
 from oomlint.suppress import Suppressions, apply
 

@@ -19,7 +19,7 @@ from oomlint.memory.shapes import allocation, counts_samples
 from oomlint.memory.suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External
-from oomlint.scout import BUILDERS, LARGE_NUMBER, MAKERS
+from oomlint.scout.telling import BUILDERS, LARGE_NUMBER, MAKERS
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:

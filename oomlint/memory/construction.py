@@ -10,7 +10,7 @@ from oomlint.memory.datasets import DATASET_BASES, datasets_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External, Instance
-from oomlint.scout import is_data_class, makes_data
+from oomlint.scout.telling import is_data_class, makes_data
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project

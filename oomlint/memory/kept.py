@@ -15,7 +15,7 @@ from oomlint.memory.attribute_names import may_be_data, small_by_name
 from oomlint.memory.kept_calls import SMALL_FUNCTIONS, KeptCalls
 from oomlint.memory.kept_state import STEPS, Does, Going, Keeper, Search, names_of
 from oomlint.model import names
-from oomlint.scout import MAPS
+from oomlint.scout.telling import MAPS
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import libcst as cst
 from oomlint.memory.construction import constructions_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
-from oomlint.scout import MAPS
+from oomlint.scout.telling import MAPS
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:

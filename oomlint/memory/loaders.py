@@ -29,7 +29,7 @@ from oomlint.model.values import (
     join,
     truth_of,
 )
-from oomlint.scout import is_worker_word
+from oomlint.scout.telling import is_worker_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

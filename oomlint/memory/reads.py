@@ -13,7 +13,7 @@ from oomlint.memory.kept import kept_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import External, ExternalCall, FunctionRef
-from oomlint.scout import MAPS, is_reader
+from oomlint.scout.telling import MAPS, is_reader
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from oomlint.model.flow_state import Known
 from oomlint.model.gradients import Gradients
 from oomlint.model.held import Graph
 from oomlint.model.values import ClassRef, External
-from oomlint.scout import NO_ROOTS, is_table, words_of
+from oomlint.scout.telling import NO_ROOTS, is_table, words_of
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.model.events import Record
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
-    from oomlint.scout import Words
+    from oomlint.scout.telling import Words
     from oomlint.syntax.walk import Scope
 
 _LIBRARIES: Final = frozenset(

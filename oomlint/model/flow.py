@@ -18,7 +18,7 @@ from oomlint.model.flow_state import BUDGET, Activation, State, joined
 from oomlint.model.flow_values import NAMED
 from oomlint.model.held import PLAIN, UNKNOWN, Held, Kind, meet
 from oomlint.model.torch_tables import BATCHES_NAME
-from oomlint.scout import LOADER_NAME
+from oomlint.scout.telling import LOADER_NAME
 from oomlint.syntax.walk import block_of, constant_key
 
 if TYPE_CHECKING:

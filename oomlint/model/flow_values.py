@@ -13,7 +13,7 @@ from oomlint.model.flow_state import instance_of, module_of
 from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, Storage, meet, mixed, pack
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
-from oomlint.scout import LOADER_NAME
+from oomlint.scout.telling import LOADER_NAME
 from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:

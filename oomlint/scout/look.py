@@ -11,30 +11,18 @@ import re
 import sys
 import warnings
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.scout.forms import FILLERS, FUNCTIONS, caches, fills, gives_batches, is_empty, joins, keeps_exception, name_of, names_in, row_names, sets_on_first
+from oomlint.scout.telling import BUILDERS, LARGE_NUMBER, MAKERS, MAPS, NO_ROOTS, is_data_class, is_reader, is_worker_word, makes_data, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from collections.abc import Set as AbstractSet
 
 # Words without which no rule of the family has anything to say.
 _WORDS = re.compile(
     r"num_workers|[Ll]oader|persistent_workers|prefetch_factor|TrainingArguments|SFTConfig|GRPOConfig|DPOConfig|worker|itertools|\bcycle\b",
 )
-# What a loader, or an iterator over one, is called.
-LOADER_NAME = re.compile(
-    r"(^|_)(data_?)?loaders?\d*$|(^|_)dls?\d*$|dataloaders?\d*$|(^|_)loader(_\w+)?$|^(train|training|val|valid|validation|dev|test|eval|data|batch)_?(iter|iterator|gen|generator|batches|loader|queue|dl)\d*$"
-    r"|^(batches|minibatches|mini_batches|batch_iterator|data_iterator|epoch_iterator|epoch_itr|eval_dataloader)$|[a-z]Loader$|[a-z]DataLoader$|[a-z]_loader_",
-)
-# Calls in the body of a loop that trains.
-_STEP_NAME = re.compile(r"^(backward|step|manual_backward)$|(?<!pre)train|pretrain(?!ed)|_step|optimi|update|(^|_)fit|^learn", re.IGNORECASE)
-_TABLE = re.compile(
-    r"hash|md5|sha\d*$|dict|kwargs|config|cfg|meta|params$|args_?$|opts?$|info|p?bar$|progress|tqdm|env(iron)?$|cache|context|ctx|items$|attrs$", re.IGNORECASE
-)
-# Functions that are run by others, or for each sample: not looked at by themselves.
-NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__", "collate_fn"})
-_WORD = re.compile(r"[^\W\d]\w*")
 _TORCH_WORD = re.compile(r"torch|lightning|transformers|accelerate|monai|timm|fairseq|\bdgl\b|^\s*from \.", re.MULTILINE)
 # What a text has to say before it can open a file that a rule knows, or read one.
 _FILE_WORD = re.compile(
@@ -46,69 +34,23 @@ _READS = frozenset(
     "VideoCapture VideoReader ZipFile connect read_image read_video decode_image ReadImage dcmread load_mesh read_point_cloud read_triangle_mesh "
     "default_loader pil_loader read_csv read_table read_excel rdsamp rdrecord read_edf read_direct".split(),
 )
-# Calls that make an array or a tensor of a given shape.
-MAKERS: Final = frozenset("zeros ones empty full rand randn random random_sample standard_normal normal uniform randint integers".split())
-MAPS: Final = frozenset({"map", "imap", "imap_unordered", "starmap", "thread_map", "process_map"})  # call a function for each element
-BUILDERS: Final = frozenset({"__init__", "setup"})  # where a model makes what it keeps
-LARGE_NUMBER: Final = 10_000  # no array is large without a dimension above
-READER_NAME: Final = re.compile(r"(^|_)(un)?(load|read|pickle)(s|er|ing)?(_|$)|(^|_)parse_(?!args|known|opt|config|cfg|yaml|json|env)")
-_NOT_DATA = re.compile(
-    r"state_dict|checkpoint|ckpt|pretrained|weights|model|config|cfg|yaml|json|toml|env|dotenv|module|plugin|extension|ext$|library|backbone|optimizer|tokenizer|vocab"
-)
-_DATA_CLASS = re.compile(r"Datasets?\d*$|DataModule$|Data$|DataPipe$|Dataset[A-Z]\w*$")
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _STEP_METHOD = re.compile(
     r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
 )
-_WORKER_WORD = re.compile(
-    r"(?<!net)(?<!frame)work(?!_?dir|space|flow)|thread(?!ing$|_?safe|_?id)|(?<!pre)(?<!pre_)(?<!post)(?<!post_)proc(?!essors?$|essing|ess_group|ess_fn)|jobs|persist|prefetch|timeout|cpus|^nw$"
-    r"|multiprocessing_context",
-)
 _LOADER_KEYWORDS = frozenset({"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn", "multiprocessing_context", "collate_fn"})
 _REPEATS = frozenset({"cycle", "tee"})
 _ITERATES = frozenset({"list", "tuple", "sorted", "set", "next"})
-_JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_stack row_stack append".split())
 _COPIES = frozenset({"deepcopy", "state_dict", "parameters", "named_parameters"})
 _OPTIMIZED = frozenset({"parameters", "named_parameters"})
-_KEEPS = frozenset({"append", "add", "appendleft"})
 _STEPS = frozenset({"backward", "manual_backward", "step"})
 _NOT_FROM_TORCH = frozenset(
     {"yaml", "json", "joblib", "pickle", "numpy", "toml", "tomllib", "marshal", "dill", "cloudpickle", "ruamel", "orjson", "simplejson", "msgpack", "librosa"}
 )
 _NOT_FROM_FILES = frozenset("yaml json toml tomllib tomli ruamel orjson simplejson msgpack config cfg OmegaConf omegaconf super".split())
-_WRAPPERS = frozenset({"enumerate", "tqdm", "zip", "islice", "trange", "track", "notebook", "progress_bar"})
-_PLAIN = frozenset({"range", "reversed", "sorted", "list", "tuple", "set", "map", "filter", "iter", "zip", "enumerate", "len"})
 _SHORT_NAME = re.compile(r"(^|_)dls?\d*$", re.IGNORECASE)
-_DICTS = frozenset({"dict", "OrderedDict", "defaultdict"})
 _SMALL_CALLS = frozenset({"len", "int", "float", "str", "bool", "item", "getattr", "time"})
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_FILLERS = frozenset({"__init__", "__setstate__", "__setitem__"})
 _NODES: Final = (ast.expr, ast.stmt, ast.comprehension, ast.excepthandler, ast.arguments, ast.arg, ast.keyword, ast.withitem, ast.match_case, ast.pattern)
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """Names in a text that speak of loaders, and of steps of a training loop."""
-
-    loaders: frozenset[str]
-    steps: frozenset[str]
-
-
-def words_of(text: str) -> Words:
-    """The telling names of a text, wherever they stand."""
-    found = {word: _tells(word) for word in set(_WORD.findall(text))}
-    return Words(frozenset(word for word, tells in found.items() if tells[0]), frozenset(word for word, tells in found.items() if tells[1]))
-
-
-@lru_cache(maxsize=1 << 16)
-def _tells(word: str) -> tuple[bool, bool]:
-    """Whether a name speaks of a loader, and whether of a step. Files share most of their words."""
-    return "oader" in word or LOADER_NAME.search(word) is not None, _STEP_NAME.search(word) is not None
-
-
-def is_table(word: str) -> bool:
-    """Whether what has an ``update`` is a dictionary, a hash or a progress bar by its name."""
-    return _TABLE.search(word) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,26 +59,6 @@ class Triage:
 
     parse: bool
     error: tuple[int, int, str] | None = None  # row, column, cause
-
-
-def is_worker_word(keyword: str) -> bool:
-    """Whether the name of a keyword may speak of worker processes."""
-    return _WORKER_WORD.search(keyword) is not None
-
-
-def is_reader(name: str) -> bool:
-    """Whether a function of the project may be one that reads data from a file, by its name."""
-    return READER_NAME.search(name) is not None and _NOT_DATA.search(name) is None
-
-
-def makes_data(name: str) -> bool:
-    """Whether a call makes a dataset, by the name of what is called."""
-    return _DATA_CLASS.search(name) is not None or name in {"random_split", "Subset"}
-
-
-def is_data_class(bases: Iterable[str], members: AbstractSet[str]) -> bool:
-    """Whether a class is a dataset or a data module, by the names of its bases and members."""
-    return any(makes_data(base) for base in bases) or "__getitem__" in members or {"setup", "train_dataloader"} <= members
 
 
 def triage(text: str, *, notebook: bool = False) -> Triage:
@@ -274,7 +196,7 @@ class _Look:
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if _STEP_METHOD.search(node.name) and isinstance(self.here.node, ast.ClassDef):
             raise _Found
-        if any("cache" in _name(part.func if isinstance(part, ast.Call) else part) or _name(part) == "memoize" for part in node.decorator_list):
+        if any("cache" in name_of(part.func if isinstance(part, ast.Call) else part) or name_of(part) == "memoize" for part in node.decorator_list):
             raise _Found
         outside = [*node.decorator_list, *node.args.defaults, *(part for part in node.args.kw_defaults if part is not None)]
         self._many(outside)
@@ -295,18 +217,18 @@ class _Look:
         self.here = above
 
     def _class(self, node: ast.ClassDef) -> None:
-        if any(_name(base).endswith(("Loader", "TrainingArguments")) for base in node.bases):
+        if any(name_of(base).endswith(("Loader", "TrainingArguments")) for base in node.bases):
             raise _Found
         if is_data_class(
-            [_name(base.value if isinstance(base, ast.Subscript) else base) for base in node.bases], {getattr(item, "name", "") for item in node.body}
+            [name_of(base.value if isinstance(base, ast.Subscript) else base) for base in node.bases], {getattr(item, "name", "") for item in node.body}
         ):
             raise _Found
-        if node.bases and any(_sets_on_first(item) for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"}):
+        if node.bases and any(sets_on_first(item) for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"}):
             raise _Found
         self._many(node.decorator_list)
         self._many(node.bases)
         self._many(node.keywords)
-        if any(isinstance(item, _FUNCTIONS) and item.name in {"__getitem__", "__getitems__", "__iter__"} for item in node.body) and _caches(node):
+        if any(isinstance(item, FUNCTIONS) and item.name in {"__getitem__", "__getitems__", "__iter__"} for item in node.body) and caches(node):
             raise _Found
         above, self.here = self.here, _Place(node, self.here)
         self._many(node.body)
@@ -318,13 +240,13 @@ class _Look:
         here = self.here
         here.looped = True
         header: list[ast.expr] = [node.test] if isinstance(node, ast.While) else [node.target, node.iter]
-        words = [word for part in header for word in _names_in(part)]
+        words = [word for part in header for word in names_in(part)]
         if not here.often and any("epoch" in word.lower() for word in words):
             here.often = True
         if not isinstance(node, ast.While):
             self._kept_whole(node)
         self._many(header)
-        loop = _Loop(not isinstance(node, ast.While) and (_gives_batches(node.iter) or any(word in self.loaders or _SHORT_NAME.search(word) for word in words)))
+        loop = _Loop(not isinstance(node, ast.While) and (gives_batches(node.iter) or any(word in self.loaders or _SHORT_NAME.search(word) for word in words)))
         here.loops.append(loop)
         self._many(node.body)
         here.loops.pop()
@@ -335,7 +257,13 @@ class _Look:
     def _kept_whole(self, node: ast.For | ast.AsyncFor) -> None:
         """``for batch in loader: batches.append(batch)``."""
         only = node.body[0] if len(node.body) == 1 else None
-        if self.speaks and isinstance(only, ast.Expr) and isinstance(only.value, ast.Call) and _name(only.value.func) == "append" and len(only.value.args) == 1:
+        if (
+            self.speaks
+            and isinstance(only, ast.Expr)
+            and isinstance(only.value, ast.Call)
+            and name_of(only.value.func) == "append"
+            and len(only.value.args) == 1
+        ):
             given = only.value.args[0]
             if isinstance(given, ast.Name) and isinstance(node.target, ast.Name) and given.id == node.target.id:
                 raise _Found
@@ -359,13 +287,13 @@ class _Look:
         self.outer.update(node.names)
 
     def _try(self, node: ast.Try) -> None:
-        if self.here.loops and any(_keeps_exception(handler) for handler in node.handlers):
+        if self.here.loops and any(keeps_exception(handler) for handler in node.handlers):
             raise _Found
         self._below(node)
 
     def _assign(self, node: ast.Assign) -> None:
         value = node.value
-        if isinstance(value, ast.Call | ast.Name | ast.Attribute | ast.IfExp) and self.loaders and any("oader" in word for word in _names_in(value)):
+        if isinstance(value, ast.Call | ast.Name | ast.Attribute | ast.IfExp) and self.loaders and any("oader" in word for word in names_in(value)):
             self.aliases.update(target.id for target in node.targets if isinstance(target, ast.Name))
         for target in node.targets:
             self._stored(target, value)
@@ -373,7 +301,7 @@ class _Look:
             target = node.targets[0]
             if isinstance(value, ast.Call):
                 self._carried(target, value)
-            if self.here.loops and "forward" not in getattr(self.here.node, "name", "") and _joins(target, value):
+            if self.here.loops and "forward" not in getattr(self.here.node, "name", "") and joins(target, value):
                 raise _Found
         self._below(node)
 
@@ -381,8 +309,8 @@ class _Look:
         """A call that is given what it sets, behind its first argument: a state that goes around, in a loop or on an object."""
         if len(call.args) + len(call.keywords) <= 1:
             return
-        taken = set(_rows(target)) if self.here.loops else {key for key in _rows(target) if "." in key}
-        if taken and any(key in taken for part in (*call.args[1:], *(k.value for k in call.keywords)) for key in _rows(part)):
+        taken = set(row_names(target)) if self.here.loops else {key for key in row_names(target) if "." in key}
+        if taken and any(key in taken for part in (*call.args[1:], *(k.value for k in call.keywords)) for key in row_names(part)):
             if not self.here.loops:
                 raise _Found
             for loop in self.here.loops:
@@ -391,12 +319,12 @@ class _Look:
     def _stored(self, target: ast.expr, value: ast.expr) -> None:
         """Note what is made empty, and what is filled under a key that is computed."""
         if isinstance(target, ast.Name | ast.Attribute):
-            if _is_empty(value):
-                if isinstance(target, ast.Name) and isinstance(self.here.node, _FUNCTIONS) and target.id not in self.outer:
+            if is_empty(value):
+                if isinstance(target, ast.Name) and isinstance(self.here.node, FUNCTIONS) and target.id not in self.outer:
                     self.here.bound.add(target.id)
                 self.empties.add(self._holder(target))
         elif isinstance(target, ast.Subscript):
-            small = isinstance(value, ast.Constant | ast.JoinedStr | ast.Compare) or (isinstance(value, ast.Call) and _name(value.func) in _SMALL_CALLS)
+            small = isinstance(value, ast.Constant | ast.JoinedStr | ast.Compare) or (isinstance(value, ast.Call) and name_of(value.func) in _SMALL_CALLS)
             small = small or (isinstance(value, ast.Name) and self._is_given(value.id))
             if not small and not isinstance(target.slice, ast.Constant | ast.Slice):
                 self._filled(target)
@@ -412,13 +340,13 @@ class _Look:
     def _is_given(self, name: str) -> bool:
         """Whether a value is what the caller gives: a registry, unless it is the sample itself."""
         node = self.here.node
-        if not isinstance(node, _FUNCTIONS) or node.name == "__getitem__":
+        if not isinstance(node, FUNCTIONS) or node.name == "__getitem__":
             return False
         return any(arg.arg == name for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs))
 
     def _filled(self, node: ast.expr) -> None:
         # No sample is read by a method of a model.
-        if isinstance(self.here.node, _FUNCTIONS) and self.here.node.name not in _FILLERS and not self.here.in_module:
+        if isinstance(self.here.node, FUNCTIONS) and self.here.node.name not in FILLERS and not self.here.in_module:
             while isinstance(node, ast.Subscript):
                 node = node.value
             self.stores.add(self._holder(node))
@@ -431,13 +359,13 @@ class _Look:
             return ""
         if isinstance(self.here.node, ast.ClassDef):
             return f".{node.id}"
-        if isinstance(self.here.node, _FUNCTIONS) and node.id in self.here.bound:
+        if isinstance(self.here.node, FUNCTIONS) and node.id in self.here.bound:
             return ""
         return node.id
 
     def _expression(self, node: ast.Expr) -> None:
         call = node.value
-        if isinstance(call, ast.Call) and _name(call.func) == "predict" and isinstance(call.func, ast.Attribute) and call.args:
+        if isinstance(call, ast.Call) and name_of(call.func) == "predict" and isinstance(call.func, ast.Attribute) and call.args:
             raise _Found
         self._one(call)
 
@@ -463,15 +391,15 @@ class _Look:
         self._below(node)
 
     def _call(self, node: ast.Call) -> None:
-        name = _name(node.func)
+        name = name_of(node.func)
         self.called.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
             raise _Found
-        if name == "Parameter" and node.args and isinstance(node.args[0], ast.Call) and _name(node.args[0].func) in MAKERS:
+        if name == "Parameter" and node.args and isinstance(node.args[0], ast.Call) and name_of(node.args[0].func) in MAKERS:
             self._below(node.args[0])  # weights are what a model is
             return
         here = self.here
-        if name in self.steps and here.loops and not (name == "update" and _fills(node)):
+        if name in self.steps and here.loops and not (name == "update" and fills(node)):
             here.steps = True
         if name in _COPIES:
             here.copies = True
@@ -498,7 +426,7 @@ class _Look:
         """Whether a call may open a file, or bring one into memory."""
         if name in _READS or name == "File":
             return True
-        if name in MAPS and node.args and (_name(node.args[0]) in {"load", "open", *_READS} or is_reader(_name(node.args[0]))):
+        if name in MAPS and node.args and (name_of(node.args[0]) in {"load", "open", *_READS} or is_reader(name_of(node.args[0]))):
             return True
         if name in MAKERS and getattr(self.here.node, "name", "") in BUILDERS:
             self.makes = True
@@ -513,7 +441,7 @@ class _Look:
     def _starts(self, name: str, node: ast.Call) -> bool:
         """Whether a call is what one of the rules starts from."""
         if name in _ITERATES:
-            return any("oader" in word or "_dl" in word for part in node.args for word in _names_in(part))
+            return any("oader" in word or "_dl" in word for part in node.args for word in names_in(part))
         if name in _REPEATS:
             return bool(node.args) and not isinstance(node.args[0], ast.List | ast.Tuple | ast.Constant)
         if name in {"backward", "manual_backward"}:
@@ -543,10 +471,10 @@ class _Look:
 
     def _optimizes(self, node: ast.Call) -> bool:
         """Whether a call gets the parameters of a model, and may be made more than once."""
-        if not self.here.loops and (not isinstance(self.here.node, _FUNCTIONS) or self.here.node.name in {"__init__", "configure_optimizers"}):
+        if not self.here.loops and (not isinstance(self.here.node, FUNCTIONS) or self.here.node.name in {"__init__", "configure_optimizers"}):
             return False
         given = [*node.args, *(k.value for k in node.keywords if k.arg == "params")]
-        return any(isinstance(part, ast.Call) and _name(part.func) in _OPTIMIZED for value in given for part in ast.walk(value))
+        return any(isinstance(part, ast.Call) and name_of(part.func) in _OPTIMIZED for value in given for part in ast.walk(value))
 
 
 _HANDLERS: dict[type, Callable[[_Look, Any], None]] = {
@@ -570,112 +498,3 @@ _HANDLERS: dict[type, Callable[[_Look, Any], None]] = {
     ast.Call: _Look._call,  # noqa: SLF001
     ast.Constant: _Look._constant,  # noqa: SLF001
 }
-
-
-def _is_empty(node: ast.expr) -> bool:
-    """Whether a cache may start like that: ``{}``, ``dict()``, ``[None] * n``, ``[None for _ in x]``."""
-    if isinstance(node, ast.Dict):
-        return not node.keys
-    if isinstance(node, ast.Call):
-        return _name(node.func) in _DICTS
-    return isinstance(node, ast.ListComp) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List))
-
-
-def _fills(call: ast.Call) -> bool:
-    """Whether an ``update`` is given entries, a number of rounds, or belongs to a table."""
-    if not call.args or isinstance(call.args[0], ast.Dict | ast.DictComp | ast.Constant):
-        return True
-    return isinstance(call.func, ast.Attribute) and is_table(_name(call.func.value))
-
-
-def _names_in(node: ast.AST) -> Iterable[str]:
-    """Names, attributes and texts inside an expression."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name):
-            yield part.id
-        elif isinstance(part, ast.Attribute):
-            yield part.attr
-        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
-            yield part.value
-        elif isinstance(part, ast.keyword) and part.arg:
-            yield part.arg
-
-
-def _keeps_exception(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler puts what it caught into a container."""
-    return handler.name is not None and any(
-        (isinstance(item, ast.Expr) and isinstance(item.value, ast.Call) and _name(item.value.func) in _KEEPS)
-        or (isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Subscript))
-        for item in handler.body
-    )
-
-
-def _sets_on_first(node: ast.FunctionDef) -> bool:
-    """Whether a static method sets attributes of its first parameter."""
-    params = [*node.args.posonlyargs, *node.args.args]
-    first = params[0].arg if params else ""
-    return first not in {"", "self"} and any(
-        isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name) and part.value.id == first
-        for part in ast.walk(node)
-    )
-
-
-def _caches(node: ast.ClassDef) -> bool:
-    """Whether a method keeps something under a key that is computed."""
-    for method in node.body:
-        if not isinstance(method, _FUNCTIONS) or method.name in _FILLERS:
-            continue
-        for part in ast.walk(method):
-            if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store) and not isinstance(part.slice, ast.Constant | ast.Slice):
-                base: ast.expr = part
-                while isinstance(base, ast.Subscript):
-                    base = base.value
-                if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name):
-                    return True
-            if isinstance(part, ast.Call) and _name(part.func) == "setdefault" and len(part.args) > 1:
-                return True
-    return False
-
-
-def _joins(target: ast.expr, value: ast.expr) -> bool:
-    """Whether a thing is set to itself and more: ``x = torch.cat([x, y])``."""
-    wanted = ""
-    for call in (value, *((value.body, value.orelse) if isinstance(value, ast.IfExp) else ())):
-        if isinstance(call, ast.Call) and _name(call.func) in _JOINS:
-            wanted = wanted or _written(target)
-            parts = [*call.args, *(k.value for k in call.keywords)]
-            if any(_written(inner) == wanted for part in parts for inner in (part, *(part.elts if isinstance(part, ast.List | ast.Tuple) else ()))):
-                return True
-    return False
-
-
-def _written(node: ast.expr) -> str:
-    return ast.unparse(node)
-
-
-def _gives_batches(node: ast.expr) -> bool:
-    """Whether a loop goes over the windows of a long sequence, or over what a function gives."""
-    while isinstance(node, ast.Call) and node.args and _name(node.func) in _WRAPPERS:
-        node = node.args[0]
-    if not isinstance(node, ast.Call):
-        return False
-    if _name(node.func) == "range":
-        return len(node.args) == 3 and not isinstance(node.args[2], ast.Constant)  # noqa: PLR2004 - start, end, width
-    return isinstance(node.func, ast.Name) and node.func.id not in _PLAIN
-
-
-def _rows(node: ast.expr) -> Iterable[str]:
-    """Names and attributes that stand in rows: ``a, (b, self.c)``."""
-    if isinstance(node, ast.Tuple | ast.List):
-        for item in node.elts:
-            yield from _rows(item)
-    elif isinstance(node, ast.Name):
-        yield node.id
-    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        yield f"{node.value.id}.{node.attr}"
-
-
-def _name(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""

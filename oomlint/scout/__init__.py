@@ -1,0 +1,1 @@
+"""Which files are worth a full parse."""

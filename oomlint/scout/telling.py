@@ -1,0 +1,85 @@
+"""Names that tell what something is: a loader, a step of training, a function that reads a file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
+
+# What a loader, or an iterator over one, is called.
+LOADER_NAME = re.compile(
+    r"(^|_)(data_?)?loaders?\d*$|(^|_)dls?\d*$|dataloaders?\d*$|(^|_)loader(_\w+)?$|^(train|training|val|valid|validation|dev|test|eval|data|batch)_?(iter|iterator|gen|generator|batches|loader|queue|dl)\d*$"
+    r"|^(batches|minibatches|mini_batches|batch_iterator|data_iterator|epoch_iterator|epoch_itr|eval_dataloader)$|[a-z]Loader$|[a-z]DataLoader$|[a-z]_loader_",
+)
+# Calls in the body of a loop that trains.
+_STEP_NAME = re.compile(r"^(backward|step|manual_backward)$|(?<!pre)train|pretrain(?!ed)|_step|optimi|update|(^|_)fit|^learn", re.IGNORECASE)
+_TABLE = re.compile(
+    r"hash|md5|sha\d*$|dict|kwargs|config|cfg|meta|params$|args_?$|opts?$|info|p?bar$|progress|tqdm|env(iron)?$|cache|context|ctx|items$|attrs$", re.IGNORECASE
+)
+# Functions that are run by others, or for each sample: not looked at by themselves.
+NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__", "collate_fn"})
+_WORD = re.compile(r"[^\W\d]\w*")
+# Calls that make an array or a tensor of a given shape.
+MAKERS: Final = frozenset("zeros ones empty full rand randn random random_sample standard_normal normal uniform randint integers".split())
+MAPS: Final = frozenset({"map", "imap", "imap_unordered", "starmap", "thread_map", "process_map"})  # call a function for each element
+BUILDERS: Final = frozenset({"__init__", "setup"})  # where a model makes what it keeps
+LARGE_NUMBER: Final = 10_000  # no array is large without a dimension above
+READER_NAME: Final = re.compile(r"(^|_)(un)?(load|read|pickle)(s|er|ing)?(_|$)|(^|_)parse_(?!args|known|opt|config|cfg|yaml|json|env)")
+_NOT_DATA = re.compile(
+    r"state_dict|checkpoint|ckpt|pretrained|weights|model|config|cfg|yaml|json|toml|env|dotenv|module|plugin|extension|ext$|library|backbone|optimizer|tokenizer|vocab"
+)
+_DATA_CLASS = re.compile(r"Datasets?\d*$|DataModule$|Data$|DataPipe$|Dataset[A-Z]\w*$")
+_WORKER_WORD = re.compile(
+    r"(?<!net)(?<!frame)work(?!_?dir|space|flow)|thread(?!ing$|_?safe|_?id)|(?<!pre)(?<!pre_)(?<!post)(?<!post_)proc(?!essors?$|essing|ess_group|ess_fn)|jobs|persist|prefetch|timeout|cpus|^nw$"
+    r"|multiprocessing_context",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Names in a text that speak of loaders, and of steps of a training loop."""
+
+    loaders: frozenset[str]
+    steps: frozenset[str]
+
+
+def words_of(text: str) -> Words:
+    """The telling names of a text, wherever they stand."""
+    found = {word: _tells(word) for word in set(_WORD.findall(text))}
+    return Words(frozenset(word for word, tells in found.items() if tells[0]), frozenset(word for word, tells in found.items() if tells[1]))
+
+
+@lru_cache(maxsize=1 << 16)
+def _tells(word: str) -> tuple[bool, bool]:
+    """Whether a name speaks of a loader, and whether of a step. Files share most of their words."""
+    return "oader" in word or LOADER_NAME.search(word) is not None, _STEP_NAME.search(word) is not None
+
+
+def is_table(word: str) -> bool:
+    """Whether what has an ``update`` is a dictionary, a hash or a progress bar by its name."""
+    return _TABLE.search(word) is not None
+
+
+def is_worker_word(keyword: str) -> bool:
+    """Whether the name of a keyword may speak of worker processes."""
+    return _WORKER_WORD.search(keyword) is not None
+
+
+def is_reader(name: str) -> bool:
+    """Whether a function of the project may be one that reads data from a file, by its name."""
+    return READER_NAME.search(name) is not None and _NOT_DATA.search(name) is None
+
+
+def makes_data(name: str) -> bool:
+    """Whether a call makes a dataset, by the name of what is called."""
+    return _DATA_CLASS.search(name) is not None or name in {"random_split", "Subset"}
+
+
+def is_data_class(bases: Iterable[str], members: AbstractSet[str]) -> bool:
+    """Whether a class is a dataset or a data module, by the names of its bases and members."""
+    return any(makes_data(base) for base in bases) or "__getitem__" in members or {"setup", "train_dataloader"} <= members
