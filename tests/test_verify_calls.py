@@ -293,3 +293,36 @@ def test_arguments_of_an_own_class_may_have_other_defaults(verify: Callable[...,
         "OOM140",
     )
     assert verdict.outcome is (Outcome.INCONCLUSIVE if importlib.util.find_spec("transformers") is None else Outcome.CONFIRMED)
+
+
+COUNTED = """
+    import argparse
+
+    from torch.utils.data import DataLoader
+
+    def make(dataset):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--workers", type=int, default=0)
+        args = parser.parse_args()
+        return DataLoader(dataset, batch_size=4, shuffle=True, num_workers=args.workers, persistent_workers=True)
+"""
+WITHOUT = "    if args.workers == 0:\n        return DataLoader(dataset, batch_size={size}, shuffle=True)\n    return DataLoader(dataset, batch_size=4"
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("old", "new", "outcome"),
+    [
+        pytest.param("persistent_workers=True", "persistent_workers=args.workers > 0", Outcome.CONFIRMED, id="right"),
+        pytest.param("persistent_workers=True", "persistent_workers=args.workers > 1", Outcome.REGRESSED, id="not-with-one"),
+        pytest.param(
+            "args.workers, persistent_workers=True", "min(args.workers, 4), persistent_workers=args.workers > 0", Outcome.REGRESSED, id="fewer-than-asked-for"
+        ),
+        pytest.param("    return D", "    if args.workers == 0:\n        return None\n    return D", Outcome.INCONCLUSIVE, id="no-loader-any-more"),
+        pytest.param("    return DataLoader(dataset, batch_size=4", WITHOUT.format(size=4), Outcome.CONFIRMED, id="another-way"),
+        pytest.param("    return DataLoader(dataset, batch_size=4", WITHOUT.format(size=2), Outcome.INCONCLUSIVE, id="another-way-and-other-batches"),
+    ],
+)
+def test_every_count_still_gives_its_loader(old: str, new: str, outcome: Outcome, verify: Callable[..., Verdict]) -> None:
+    verdict = verify(COUNTED, "OOM101", instead=lambda program: program.replace(old, new))
+    assert verdict.outcome is outcome, verdict

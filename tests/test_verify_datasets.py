@@ -345,3 +345,35 @@ def test_a_function_is_judged_by_what_it_gives_back_and_leaves_open(before: str,
     example = Example("", "OOM307", outcome, FUNCTION.format(read=before), WITH.format(read=after))
     verdict = run(workshop, tmp_path, example, factory=False)
     assert verdict.outcome is outcome, verdict
+
+
+SHOWN: Final = """
+class Rows(Base):
+    def __init__(self, path):
+        self.path = path
+        {handle}  # here
+{names}
+    def __getitem__(self, index):
+        return h5py.File(self.path, "r")["x"][index]
+
+    def total(self):
+        return {total}
+"""
+READ_OFF: Final = MAKE + "\n\ndef weigh():\n    rows = Rows('a.h5')\n    return np.bincount(rows.labels) * rows.total()\n"
+OPEN: Final = SHOWN.format(handle="self.file = h5py.File(path)", names="        self.labels = np.arange(64)\n", total="self.labels.sum()")
+
+
+@pytest.mark.parametrize(
+    ("names", "total", "outcome"),
+    [
+        pytest.param("        self.labels = list(range(64))\n", "sum(self.labels)", Outcome.CONFIRMED, id="the-same"),
+        pytest.param("\n    @property\n    def labels(self):\n        return np.arange(64)\n", "2016", Outcome.CONFIRMED, id="a-property"),
+        pytest.param("        self.classes = np.arange(64)\n", "self.classes.sum()", Outcome.REGRESSED, id="gone"),
+        pytest.param("        self.labels = np.arange(64)[::-1]\n", "self.labels.sum()", Outcome.REGRESSED, id="another-order"),
+        pytest.param("        self.labels = np.arange(64)\n", "self.lables.sum()", Outcome.REGRESSED, id="a-method-that-fails"),
+    ],
+)
+def test_what_others_read_off_a_dataset_stays(names: str, total: str, outcome: Outcome, tmp_path: Path, workshop: Workshop) -> None:
+    after = SHOWN.format(handle="self.file = None", names=names, total=total)
+    verdict = run(workshop, tmp_path, Example("", "OOM301", outcome, OPEN, after, READ_OFF))
+    assert verdict.outcome is outcome, verdict

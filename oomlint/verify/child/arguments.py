@@ -112,6 +112,8 @@ def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType
 
     count: int = state.get("n", files.SAMPLES)
     match spec["is"]:
+        case "expression":
+            return eval(spec["text"], {} if module is None else vars(module))  # noqa: S307 -- the user's own words, in a child that is fenced in
         case "json":
             return spec["value"]
         case "path":

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _WORKERS: Final = re.compile(r"(?<!persistent_)(?<!persist_)worker|num_proc|n_jobs|cpus|threads|nproc", re.IGNORECASE)
 _BATCH: Final = re.compile(r"batch|\bbs\b|_bs$", re.IGNORECASE)
+COUNTS: Final = [2, 0]  # numbers of workers that are tried
 _SEED: Final = re.compile(r"seed", re.IGNORECASE)
 
 
@@ -132,7 +133,7 @@ def numbers(text: str, *others: object) -> list[Any]:
     """What an unknown number could be, by the name that it has."""
     tail = text.rpartition(".")[2]
     if _WORKERS.search(tail):
-        return [2, 0]
+        return list(COUNTS)
     if _BATCH.search(tail):
         return [4]
     if _SEED.search(tail):

@@ -10,7 +10,7 @@ from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child import call_run, digests, load, stubs
+from oomlint.verify.child import call_run, call_values, digests, load, stubs
 from oomlint.verify.child.call_values import Need, Opaque, myself, text_of
 from oomlint.verify.child.common import seed
 
@@ -33,6 +33,7 @@ def measure(
     this process may use.
     """
     call_run.processors(*processors)  # before the program asks
+    call_values.COUNTS[:] = counts if 0 in counts else [2, 0]
     loaded = load.load(path, root)
     bench = Bench(loaded.module, plan, own, counts)
     waiting: list[dict[str, Any]] = [dict(values) for values in plan["values"]]
@@ -137,6 +138,9 @@ class Bench:
         answer["functions"] = {name: _sent(stage.functions[name]) for name in _FUNCTIONS if stage.functions.get(name) is not None}
         before = self._called()
         answer |= call_run.observed(loader)
+        asked = stage.given.get("num_workers")
+        if isinstance(asked, int) and asked > call_run.WORKERS and answer.get("settings", {}).get("num_workers") == call_run.WORKERS:
+            answer["settings"]["num_workers"] = asked  # fewer are started, which is no matter of the program's
         return answer | {"calls": self._called() - before}
 
     def _called(self) -> int:

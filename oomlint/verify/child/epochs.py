@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BATCH: Final = 8
 MANY: Final = 64  # samples of a batch where nothing but memory is looked at
 PARTING: Final = 5.0  # seconds for workers to end
+LATER: Final = 3  # samples that are read once workers have run
 COMPARED: Final = SAMPLES  # of an epoch that is compared
 
 
@@ -127,7 +128,19 @@ def _compared(subject: dict[str, Any], workers: int, method: str, *, touched: bo
                 found.extend(batch)
     except Exception as error:
         raise Failed("iterate", error) from error
-    return {"order": [item[0] for item in found], "samples": [item[1] for item in found], "loose": [item[2] for item in found], "handles": _by_process(found)}
+    by_process = _by_process(found)
+    found.extend(_later(inner))
+    return {"order": [item[0] for item in found], "samples": [item[1] for item in found], "loose": [item[2] for item in found], "handles": by_process}
+
+
+def _later(inner: Any) -> list[Any]:
+    """Samples that this process reads once workers have run: sending the dataset may have changed it here."""
+    if isinstance(inner, ToldStream):
+        return []
+    try:
+        return [inner[index] for index in range(min(len(inner), LATER))]
+    except Exception as error:
+        raise Failed("reading in this process after workers have run", error) from error
 
 
 def tree(

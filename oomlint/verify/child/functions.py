@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import hashlib
 import io
 import itertools
 import os
@@ -12,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import trace
-from oomlint.verify.child import handles
+from oomlint.verify.child import handles, written
 from oomlint.verify.child.common import seed
 from oomlint.verify.child.datasets import Failed, folder, size_of, told
 from oomlint.verify.child.digests import describe, digest, generators
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CALLS: Final = 20
-LARGEST: Final = 2**24  # bytes of a file whose content is compared
-ARRAYS: Final = (".npy", ".npz")
-HDF5: Final = b"\x89HDF\r\n\x1a\n"
 
 
 def caller(path: str, root: str, function: str, state: Any, size: int = 0, *, passing: bool = False) -> Callable[[], Any]:
@@ -59,7 +55,8 @@ def measure(path: str, root: str, function: str, state: Any, size: int = 0, rows
 def _measure(call: Callable[[], Any], rows: list[int], watched: str) -> dict[str, Any]:
     run = handles.rows_run(call, watched, rows) if rows else []  # it also imports all that is imported on first use
     gc.collect()
-    before, start = _files(), handles.opened()
+    tops = (os.getcwd(), folder())
+    before, start = written.files(tops), handles.opened()
     me = os.getpid()
     size = trace.read_bytes(me)
     gc.disable()
@@ -79,7 +76,7 @@ def _measure(call: Callable[[], Any], rows: list[int], watched: str) -> dict[str
     gc.collect()
     garbage = _less(handles.opened(), start)
     return {
-        **answer, "printed": handles.placeless(printed.getvalue(), folder())[-4096:], "files": _written(before), "generators": random,
+        **answer, "printed": handles.placeless(printed.getvalue(), folder())[-4096:], "files": written.written(before, tops, folder()), "generators": random,
         "bytes_read": size, "reads": reads[0], "left": left, "left_after_gc": garbage, "rows": run,
     }  # fmt: skip
 
@@ -138,63 +135,3 @@ def interrupted(path: str, root: str, function: str, state: Any) -> dict[str, An
 
     silent()
     return told(lambda: handles.interrupted(silent, path, function.rpartition(".")[2]))
-
-
-# -- files ------------------------------------------------------------------------------------------------------------
-
-
-def _files() -> dict[str, tuple[int, int]]:
-    found = {}
-    for top in (os.getcwd(), folder()):
-        for where, inner, files in os.walk(top):
-            inner[:] = sorted(name for name in inner if name not in {".git", "__pycache__"})
-            for name in files:
-                path = os.path.join(where, name)
-                with contextlib.suppress(OSError):
-                    state = os.stat(path)
-                    found[path] = (state.st_mtime_ns, state.st_size)
-    return found
-
-
-def _written(before: dict[str, tuple[int, int]]) -> dict[str, str]:
-    """Digests of the files that are new or changed, by their names relative to the project or the data."""
-    written = {}
-    for path, state in _files().items():
-        if before.get(path) != state:
-            name = handles.placeless(path, folder())
-            written[os.path.relpath(name) if os.path.isabs(name) else name] = _content(path)
-    return dict(sorted(written.items()))
-
-
-def _content(path: str) -> str:
-    with open(path, "rb") as stream:
-        start = stream.read(len(HDF5))
-    if start == HDF5:
-        return _hdf5(path)
-    if path.endswith(ARRAYS):
-        import numpy as np  # noqa: PLC0415
-
-        loaded = np.load(path, allow_pickle=False)
-        return digest(dict(loaded) if hasattr(loaded, "keys") else loaded)
-    with open(path, "rb") as stream:
-        return hashlib.sha256(stream.read(LARGEST)).hexdigest()
-
-
-def _hdf5(path: str) -> str:
-    """Names, attributes and values; not the bytes, which hold times and gaps. A file that is still open for writing says so."""
-    import h5py  # type: ignore[import-untyped] # noqa: PLC0415 -- only where a file of its kind was written
-
-    found: list[Any] = []
-
-    def visit(name: str, item: Any) -> None:
-        found.append(
-            (name, type(item).__name__, sorted((key, digest(value)) for key, value in item.attrs.items()), item[()] if isinstance(item, h5py.Dataset) else None)
-        )
-
-    try:
-        with h5py.File(path, "r") as file:
-            visit("/", file)
-            file.visititems(visit)
-    except OSError:
-        return "HDF5, cannot be read"
-    return digest(found)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from oomlint.verify.child import digests, loops_patch, loops_search, probe, slices, slices_names, values_late, values_names, values_things
+from oomlint.verify.child import digests, loops_patch, loops_search, loops_state, probe, slices, slices_names, values_late, values_names, values_things
 from oomlint.verify.child.common import words
 from oomlint.verify.child.load import LoadError
 from oomlint.verify.child.loops_guide import descriptors
@@ -115,6 +115,7 @@ def measure(
     ran = short.get("run") or {}
     if not all(all(rows) for rows in ran.values()):  # some are come to in later steps only
         ran = loops_search.trial(program, state, steps, LONG, epochs, asked).get("run") or ran
+    left = loops_state.Left(program)
     meter = Meter(steps * epochs + 1)
     with Printed() as printed:
         with _device(simulate_device), _releasing(release), contextlib.redirect_stdout(printed), meter.growth:
@@ -137,6 +138,8 @@ def measure(
         "numbers_by": numbers,
         "printed": {"digest": digests.digest(text), "text": text[-PRINTED:]},
         "generators": generators,
+        "state": left.parts(outcome),
+        "uses": loops_state.uses(program.tree),
         "failures": [*guide.failures.values()],
         "left_out": [*guide.left_out],
         "shown": outcome.piece.text,

@@ -166,6 +166,13 @@ def _differentiable(_found: re.Match[str], specs: dict[str, Spec], paths: list[s
             yield {path: {"kind": "criterion"}}
 
 
+def _optimizer(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+    """A schedule takes an optimizer; what was taken for options may be one."""
+    for path in sorted(paths, key=lambda item: "opt" not in values_names.last(item).lower()):
+        if specs[path]["kind"] == "object" and "(" not in path:
+            yield {path: {"kind": "optimizer"}}
+
+
 RULES: Final[tuple[tuple[str, Callable[[re.Match[str], dict[str, Spec], list[str]], Iterator[Edit]]], ...]] = (
     (r"KeyError: '([^']+)'", _key),
     (r"too many values to unpack \(expected (\d+)(?:, got (\d+))?\)", _few),
@@ -204,7 +211,7 @@ RULES: Final[tuple[tuple[str, Callable[[re.Match[str], dict[str, Spec], list[str
     (r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", loops_shapes.matmul),
     (r"size mismatch, got input \(\d+\), mat \(\d+x(\d+)\), vec \((\d+)\)", loops_shapes.match),
     (r"input\.dim\(\) = \d is not equal to len\(dims\) = (\d)", loops_shapes.exactly),
-    (r"mat1 and mat2 must have the same dtype|size mismatch, .*\[(?:\d+, )*(\d+)\].*\[(\d+)", loops_shapes.matmul),
+    (r"size mismatch, .*\[(?:\d+, )*(\d+)\].*\[(\d+)", loops_shapes.matmul),
     (r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", loops_shapes.match),
     (r"to have (\d+) channels, but got (\d+) channels", loops_shapes.channels),
     (r"input\.size\(-1\) must be equal to input_size\. Expected (\d+), got (\d+)", loops_shapes.match),
@@ -237,6 +244,7 @@ RULES: Final[tuple[tuple[str, Callable[[re.Match[str], dict[str, Spec], list[str
         loops_shapes.scalar,
     ),
     (r"does not require grad", _differentiable),
+    (r"is not an Optimizer", _optimizer),
     (r"must be batches of square matrices|3x3|square", loops_shapes.square),
     (r"shape '\[[^\]]*\]' is invalid for input of size", loops_shapes.ranks),
 )

@@ -84,8 +84,10 @@ def patched(book: Book, counts: Counts, *, device: bool) -> Iterator[None]:
         put(torch.cuda, "device", lambda *_, **__: nullcontext())
     loops_loaders.put_loaders(put, book, counts)
     _shell(put)
-    for name in ("log", "log_dict"):
-        put(stubs.Lightning, name, _log)
+    installed = [getattr(sys.modules.get(name), "LightningModule", None) for name in ("pytorch_lightning", "lightning", "lightning.pytorch")]
+    for owner in {id(item): item for item in (stubs.Lightning, *installed) if isinstance(item, type)}.values():
+        for name in ("log", "log_dict"):
+            put(owner, name, _log)
     _checkpoints(put, book)
     clock = iter(range(1, 2**31))
     start = time.time()

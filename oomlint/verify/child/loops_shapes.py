@@ -28,6 +28,12 @@ def altered(specs: dict[str, Spec], path: str, **fields: Any) -> Edit:
     return {path: {**specs[path], **fields}}
 
 
+def numbers(found: re.Match[str], count: int) -> list[int]:
+    """The numbers in a message, of the alternative that it matched; none where there are fewer."""
+    got = [int(text) for text in found.groups() if text is not None and text.isdigit()]
+    return got[:count] if len(got) >= count else []
+
+
 def replaced(specs: dict[str, Spec], path: str, old: int, new: int) -> Iterator[Edit]:
     """A dimension of one size gets another."""
     shape = specs[path]["shape"]
@@ -40,7 +46,7 @@ def replaced(specs: dict[str, Spec], path: str, old: int, new: int) -> Iterator[
 
 def match(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """Two sizes have to be the same: each takes the other."""
-    one, other = int(found[1]), int(found[2])
+    one, other = numbers(found, 2) or (-1, -1)
     for path in tensors(specs, paths):
         yield from replaced(specs, path, one, other)
         yield from replaced(specs, path, other, one)
@@ -49,7 +55,9 @@ def match(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Ite
 
 def matmul(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """The last dimension is that of a matrix."""
-    had, wanted = int(found[1]), int(found[2])
+    had, wanted = numbers(found, 2) or (-1, -1)
+    if wanted < 0:
+        return
     for path in tensors(specs, paths):
         yield from replaced(specs, path, had, wanted)
     for path in tensors(specs, paths):
@@ -63,7 +71,7 @@ def matmul(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> It
 
 def channels(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """A layer wants so many channels."""
-    wanted, had = int(found[1]), int(found[2])
+    wanted, had = numbers(found, 2) or (-1, -1)
     for path in tensors(specs, paths):
         shape = specs[path]["shape"]
         for index, size in enumerate(shape):
@@ -73,7 +81,7 @@ def channels(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> 
 
 def rank(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """A layer wants so many dimensions."""
-    rank = int(found[1])
+    rank = (numbers(found, 1) or [-1])[0]
     for path in tensors(specs, paths):
         shape = [size for size in specs[path]["shape"] if size != "B"]
         lead = ["B"] if "B" in specs[path]["shape"] else []
@@ -85,7 +93,7 @@ def rank(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iter
 
 def exactly(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """So many dimensions, the batch's among them."""
-    rank = int(found[1])
+    rank = (numbers(found, 1) or [-1])[0]
     for path in tensors(specs, paths):
         shape = specs[path]["shape"]
         outer = 0 if "B" in shape or "(" in path else 1
@@ -143,7 +151,7 @@ def larger(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> I
 
 def beyond(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """An index is beyond a dimension."""
-    index, size = int(found[1]), int(found[2])
+    index, size = numbers(found, 2) or (-1, -1)
     for path in tensors(specs, paths):
         shape = specs[path]["shape"]
         for at in reversed(range(len(shape))):
@@ -162,16 +170,16 @@ def square(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> I
 
 def targets(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """A loss wants its target in another shape."""
-    numbers = [int(text) for text in re.findall(r"\d+", found[1])]
+    sizes = [int(text) for text in re.findall(r"\d+", found[1])]
     for path in tensors(specs, paths):
-        if numbers and specs[path]["dtype"] == "int64" and "B" not in specs[path]["shape"]:
-            yield altered(specs, path, shape=numbers[1:])
+        if sizes and specs[path]["dtype"] == "int64" and "B" not in specs[path]["shape"]:
+            yield altered(specs, path, shape=sizes[1:])
     yield from ranks(found, specs, paths)
 
 
 def rows(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """A loss takes so many rows, and as many targets: a sample has more of them, such as one for each point."""
-    had, wanted = int(found[2]), int(found[1])
+    wanted, had = numbers(found, 2) or (-1, -1)
     for path in tensors(specs, paths):
         inner = [size for size in specs[path]["shape"] if size != "B"]
         each = math.prod(inner)

@@ -13,10 +13,15 @@ MODEL: Final = re.compile(
     r"(_\w{1,3}|\d+)?$|^(G|D|g_ema|netG|netD|G_ema|module|policy)$"
 )
 CRITERION: Final = re.compile(r"(criterion|criterions|criteria|crit|loss_fn|loss_func|loss_function|lossfn|loss_fct|objective)\d*$|^(criterion|loss_fn)\w*$")
-OPTIMIZER: Final = re.compile(r"(optim|optimizer|optimiser)(_?\w{1,4})?$|(^|_)(optimizer|optim)_\w+$|^(opt_[gd]|[gd]_opt)$")
+OPTIMIZER: Final = re.compile(
+    r"(optim|optimizer|optimiser)(_?\w{1,4})?$|(^|_)(optimizer|optimiser|optim)_\w+$|^(sgd|adam|adamw|rmsprop|adagrad|lbfgs)(_[a-z]|\d)?$"
+    r"|^opt_([a-z]|\d|gen|disc|enc|dec|net|model|actor|critic|policy|value|generator|discriminator|encoder|decoder|backbone|head)$"
+    r"|^([a-z]|gen|disc|enc|dec|net|model|actor|critic|policy|value|generator|discriminator|encoder|decoder|backbone|head)_opt$"
+)
 CONFIG: Final = re.compile(
     r"^(args?|opts?|cfg|config|configs|conf|hparams?|params|flags|options?|FLAGS|settings|params_\w+|\w+_(args|cfg|config|opt|params|hparams))$"
 )
+STEPPED: Final = re.compile(r"sched|plateau|warm_?up|anneal|prof|env|scaler|bar|timer|progress|meter|tracker|logger|writer")  # by `.step()`, and no optimizer
 SCALER: Final = re.compile(r"(grad_?)?scaler$|^loss_scaler$")
 SINK: Final = re.compile(
     r"(writer|logger|log|logging|tb|tensorboard|wandb|pbar|bar|progress|callback|timer|console|visdom|vis|viz|summary|recorder|board|io)s?$"

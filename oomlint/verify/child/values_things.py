@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
 from torch.utils import data
 
-from oomlint.verify.child import values, values_late, values_names
+from oomlint.verify.child import values, values_late, values_names, values_optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.verify.child.values import Book
     from oomlint.verify.child.values_names import Spec
-
-OWN: Final = frozenset(
-    "param_groups state defaults grad_scale found_inf foreach fused differentiable capturable maximize".split()
-)  # that torch asks an optimizer for
-
 
 HOOKING: Final = re.compile(r"register_\w*hook$")
 
@@ -35,7 +31,7 @@ def thing(kind: str, book: Book, path: str, role: str, inputs: tuple[torch.Tenso
         case "criterion":
             return Criterion(book, path)
         case "optimizer":
-            return Optimizer(book, path)
+            return values_optimizer.Optimizer(book, path)
         case "scaler":
             return torch.amp.GradScaler("cpu", enabled=False)
         case _:
@@ -54,6 +50,8 @@ class Thing:
         book, path, role, inputs = self.__dict__["_stand_in"]
         if role in ("leaf", "output"):
             book.add(path, "keys", [name])
+        if role not in ("leaf", "output") and name in values_optimizer.STEPPING and values_optimizer.optimizes(self, name, sys._getframe(1)):  # noqa: SLF001 -- whether the caller is to call it
+            return getattr(values_optimizer.optimizer(self), name)
         if role == "member" and HOOKING.match(name):
             return getattr(book.layers.setdefault(path, Layer()), name)
         value = book.make(f"{path}.{name}", role, inputs) if role == "output" else book.value(f"{path}.{name}", role)
@@ -195,44 +193,6 @@ class Criterion(nn.Module):
         except AttributeError:
             if name.startswith("__"):
                 raise
-        book, path = self.__dict__["_stand_in"]
-        return book.value(f"{path}.{name}")
-
-
-class Optimizer(torch.optim.SGD):  # type: ignore[misc] # as above
-    """Plain gradient descent over the parameters of all models of the run, also of those that come later."""
-
-    def __init__(self, book: Book, path: str) -> None:
-        self.__dict__["_stand_in"] = book, path
-        super().__init__([nn.Parameter(torch.zeros(1))], lr=0.01)
-
-    def _adopt(self) -> None:
-        book, _ = self.__dict__["_stand_in"]
-        known = {id(item) for group in self.param_groups for item in group["params"]}
-        for module in book.modules:
-            for parameter in module.parameters():
-                if id(parameter) not in known and parameter.requires_grad:
-                    known.add(id(parameter))
-                    self.param_groups[0]["params"].append(parameter)
-
-    def zero_grad(self, *args: Any, **keywords: Any) -> None:
-        """Of all models."""
-        self._adopt()
-        super().zero_grad(*args, **keywords)
-
-    def step(self, *args: Any, **_: Any) -> Any:
-        """Of all models; arguments of other optimizers are dropped."""
-        self._adopt()
-        return super().step(*[item for item in args if callable(item)])
-
-    def load_state_dict(self, *_: Any) -> None:
-        """A checkpoint does not fit a stand-in."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in OWN or "_stand_in" not in self.__dict__:
-            raise AttributeError(name)
-        if "step" in name:
-            return self.step
         book, path = self.__dict__["_stand_in"]
         return book.value(f"{path}.{name}")
 

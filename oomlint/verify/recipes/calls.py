@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
-from oomlint.verify.recipes import calls_judge, calls_loops, calls_memory, calls_predict, calls_trainer
+from oomlint.verify.recipes import calls_judge, calls_loops, calls_memory, calls_predict, calls_trainer, calls_values
 from oomlint.verify.recipes.calls_judge import OWN, Judged
-from oomlint.verify.recipes.calls_slice import counterpart, cut
+from oomlint.verify.recipes.calls_slice import counterpart, cut, sites
 from oomlint.verify.recipes.calls_values import domain, program, targets
 
 if TYPE_CHECKING:
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
 
     from oomlint.verify.bench import Bench
     from oomlint.verify.jobs import Done
+    from oomlint.verify.recipes.calls_slice import Site
     from oomlint.verify.recipes.calls_values import Domain, Target
 
 _PICKLED: Final = "OOM111"
 CODES: Final = frozenset({*OWN, _PICKLED, *calls_memory.CODES, *calls_loops.CODES, *calls_predict.CODES, *calls_trainer.CODES})
-_SECONDS: Final = 20.0  # a call with its sweep, two workers at a time
+_SECONDS: Final = 30.0  # a call with its sweep, two workers at a time
 _SPAWN_SECONDS: Final = 60.0
+_MOST_WAYS: Final = 4  # other calls of the function that are run
 _WORKER_BYTES: Final = 4096 * 2**20  # spawned workers import torch
 
 
@@ -74,19 +77,24 @@ def _one(bench: Bench, target: Target) -> Judged:
     """One loader, before and after."""
     code = bench.case.code
     least = 1 if code in {"OOM105", _PICKLED} else 0
-    values = domain(target, *filter(None, [OWN.get(code)]), least=least)
+    counts = _counts_of(bench, target) if code in OWN and not least else ()
+    values = domain(target, *filter(None, [OWN.get(code)]), least=least, counts=counts)
     methods: list[str | None] = ["fork", "spawn"] if code == _PICKLED else [None]
-    before, failure = _measured(bench, Part.BEFORE, target, values, methods, least)
+    before, failure = _measured(bench, Part.BEFORE, target, values, methods, least, counts)
     if before is None:
         return Judged(Outcome.INCONCLUSIVE, failure)
     after: dict[str, Any] | None = None
     if bench.case.mended:
-        after, failure = _measured(bench, Part.AFTER, target, values, methods, least)
+        after, failure = _measured(bench, Part.AFTER, target, values, methods, least, counts)
         if after is None:
             return Judged(Outcome.INCONCLUSIVE, f"after the fix: {failure}")
+        if any(not run["reached"] for run in after["runs"]):
+            others = [replace(target, site=site) for site in _other_ways(bench, target)]
+            ways = [_measured(bench, Part.AFTER, other, values, methods, least, counts, here=True)[0] for other in others]
+            after["runs"] = calls_judge.otherwise(before["runs"], after["runs"], [way["runs"] for way in ways if way])
     judged = _judged(code, before["runs"], after["runs"] if after else None)
     if judged.unstable:
-        again, failure = _measured(bench, Part.BEFORE, target, values, methods, least)
+        again, failure = _measured(bench, Part.BEFORE, target, values, methods, least, counts)
         if again is None or [run.get("epochs") for run in again["runs"]] != [run.get("epochs") for run in before["runs"]]:
             judged = Judged(Outcome.INCONCLUSIVE, "the loader does not repeat itself: two runs before the fix differ", judged.readings)
     notes = [note for run in (*before["runs"], *(after["runs"] if after else ())) for note in run.get("notes", ())]
@@ -111,12 +119,41 @@ def _swept(runs: Sequence[dict[str, Any]], values: Domain) -> list[str]:
     return [f"`{text}` swept over {' and '.join(found)}" if len(found) > 1 else f"`{text}` taken as {found[0]}" for text, found in tried.items()]
 
 
-def _measured(bench: Bench, part: Part, target: Target, values: Domain, methods: list[str | None], least: int) -> tuple[dict[str, Any] | None, str]:
-    """What the child answers; else why there is no answer."""
+def _counts_of(bench: Bench, target: Target) -> tuple[int, ...]:
+    """Numbers of workers that tell the two parts apart, beside none and two."""
+    if not bench.case.mended:
+        return ()
+    trees = [program(bench, part, target.path) for part in Part]
+    return calls_values.told_apart([tree for tree in trees if tree is not None])
+
+
+def _other_ways(bench: Bench, target: Target) -> list[Site]:
+    """Calls of the same class in the same function after the fix."""
+    tree = program(bench, Part.AFTER, target.path)
+    here = counterpart(target.site, tree) if tree is not None else None
+    if tree is None or here is None:
+        return []
+    written = ast.unparse(here.call.func)
+    found = [site for site in sites(tree) if site.function == here.function and site.ordinal != here.ordinal and ast.unparse(site.call.func) == written]
+    return found[:_MOST_WAYS]
+
+
+def _measured(
+    bench: Bench,
+    part: Part,
+    target: Target,
+    values: Domain,
+    methods: list[str | None],
+    least: int,
+    counts: tuple[int, ...] = (),
+    *,
+    here: bool = False,
+) -> tuple[dict[str, Any] | None, str]:
+    """What the child answers; else why there is no answer. The site is of this part where it is ``here``."""
     tree = program(bench, part, target.path)
     if tree is None:
         return None, "the program cannot be parsed"
-    site = counterpart(target.site, tree)
+    site = target.site if here else counterpart(target.site, tree)
     if site is None:
         return None, "the call of the loader was not found"
     piece = cut(site, values.leaves, inherited=target.loader.inherited)
@@ -125,7 +162,7 @@ def _measured(bench: Bench, part: Part, target: Target, values: Domain, methods:
         "root": bench.folder(part),
         "plan": piece.plan(values.values),
         "own": "*" if bench.case.code == "OOM114" else OWN.get(bench.case.code, ""),
-        "counts": [2] if least else [2, 0],
+        "counts": [2] if least else [2, 0, *counts],
         "methods": methods,
     }
     spawns = "spawn" in methods

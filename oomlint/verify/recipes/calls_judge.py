@@ -42,6 +42,8 @@ class _Count:
     mended: list[str] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    unlike: list[str] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
     still: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -90,6 +92,10 @@ def exceptions(code: str, before: Sequence[Run], after: Sequence[Run] | None) ->
         return Judged(Outcome.REGRESSED, f"a call that worked before fails after ({count.broken[0]})", readings)
     if count.differing:
         return Judged(Outcome.REGRESSED, f"a loader that worked before is another one after ({count.differing[0]})", readings, unstable=True)
+    if count.lost:
+        return Judged(Outcome.INCONCLUSIVE, f"with {_few(count.lost)[0]} no loader could be seen to be made any more after", readings)
+    if count.unlike:
+        return Judged(Outcome.INCONCLUSIVE, f"the batches are made in another way after with {_few(count.unlike)[0]} than where it worked", readings)
     if count.still:
         return Judged(Outcome.INCONCLUSIVE, f"the call still fails after ({count.still[0]})", readings)
     if count.mended:
@@ -128,18 +134,19 @@ def _tried(code: str, before: Sequence[Run]) -> bool:
 
 def _counted(code: str, before: Sequence[Run], after: Sequence[Run]) -> _Count:
     count = _Count()
+    working = [run for run in before if run["reached"] and not run.get("error")]
     for old, new in pairs(before, after):
         spot = where(new)
         if not old["reached"] and not new["reached"]:
             count.elsewhere += 1
-        elif old["reached"] != new["reached"]:
-            # A guard around the call is a fix too: the loader is made on another way then.
-            (count.mended if symptom(code, old) else count.unknown).append(spot)
-            count.error = count.error or _error(old)
+        elif old["reached"] and not new["reached"]:
+            count.lost.append(spot)
+        elif new["reached"] and not old["reached"]:
+            count.unknown.append(spot)
         elif symptom(code, old):
             count.error = count.error or _error(old)
             if not new.get("error"):
-                count.mended.append(spot)
+                (count.mended if _set_alike(new, working) else count.unlike).append(spot)
             elif symptom(code, new):
                 count.still.append(f"{spot}: {_error(new)}")
             else:
@@ -163,6 +170,28 @@ def pairs(before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Run, Run]]:
         if old is not None:
             found.append((old, new))
     return found
+
+
+def otherwise(before: Sequence[Run], after: Sequence[Run], ways: Sequence[Sequence[Run]]) -> list[Run]:
+    """The runs after a fix, and where one no longer comes to the call, that of the one other call that is made in its place, set as the loader is elsewhere."""
+    found = []
+    for new in after:
+        old = next((run for run in before if _agree(run, new)), None)
+        if new["reached"] or old is None or not old["reached"]:
+            found.append(new)
+            continue
+        others = [run for way in ways for run in way if run["reached"] and _agree(run, new)]
+        alike = [run for run in (*before, *after) if run["reached"] and not run.get("error")]
+        fits = len(others) == 1 and (not old.get("error") or others[0].get("error") or _set_alike(others[0], alike))
+        found.append({**others[0], "values": new["values"]} if fits else new)
+    return found
+
+
+def _set_alike(run: Run, others: Sequence[Run]) -> bool:
+    """Whether it cuts the data into batches as one at least of the others does, where there are any."""
+    names = ("batch_size", "drop_last", "sampler")
+    rows = [[one.get("settings", {}).get(name) for name in names] for one in (run, *others)]
+    return len(rows) == 1 or rows[0] in rows[1:]
 
 
 def _agree(one: Run, other: Run) -> bool:

@@ -96,7 +96,8 @@ class _Cutter:
         self.chain = self._chain()
         self.wanted: set[str] = set()  # names whose definitions are part of the slice
         self.kept: set[ast.stmt] = set()
-        self.texts = {text for item in (*site.call.args[1:], *site.call.keywords) for text in calls_names.texts(item)}
+        # What decides over the values that are tried matters, also for a call that no longer takes them.
+        self.texts = {text for item in (*site.call.args[1:], *site.call.keywords) for text in calls_names.texts(item)} | leaves
 
     def cut(self) -> Cut:
         call = self._call()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Final
@@ -30,6 +31,9 @@ WORKERS: Final = 2
 _LEFT_OUT: Final = object()  # a keyword that a mapping does not have
 _MOST: Final = 12  # combinations of values that are handed to the child
 _MOST_LOADERS: Final = 4
+_MOST_COUNTS: Final = 4  # numbers of workers beside none and two
+_HIGHEST: Final = 64
+_WORKERS: Final = re.compile(r"(?<!persistent_)(?<!persist_)worker|num_proc|n_jobs|cpus|threads|nproc", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +129,27 @@ def mended(bench: Bench, target: Target) -> Target | None:
     return None
 
 
-def domain(target: Target, *own: str, least: int = 0, processors: int = 0) -> Domain:
+def told_apart(trees: Iterable[ast.Module]) -> tuple[int, ...]:
+    """Numbers of workers that programs may treat differently: one, those that the count is compared with or limited to, and one above them."""
+    found: set[int] = set()
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"min", "max"}:
+            sides = node.args
+        else:
+            continue
+        if any(not isinstance(side, ast.Constant) and _WORKERS.search(ast.unparse(side)) for side in sides):
+            found |= {side.value for side in sides if isinstance(side, ast.Constant) and type(side.value) is int and 0 <= side.value < _HIGHEST}
+    if found:
+        found = {*sorted(found)[: _MOST_COUNTS - 1], max(found) + 1}
+    return tuple(sorted({1, *found} - {0, WORKERS}))[:_MOST_COUNTS]
+
+
+def domain(target: Target, *own: str, least: int = 0, processors: int = 0, counts: tuple[int, ...] = ()) -> Domain:
     """What the arguments of a loader can be, for what the linter's model can follow. ``least`` is the lowest worker count that matters.
+
+    ``counts`` are tried beside none and two workers where the count is not known.
 
     With ``processors`` of the machine worker counts are what the program asks for; else two workers stand for any number.
     """
@@ -141,7 +164,7 @@ def domain(target: Target, *own: str, least: int = 0, processors: int = 0) -> Do
             continue
         text = _normal(loader.module.code(arg.value))
         alternatives = [alt for frame in frames for alt in loaders.argument(loader, name, frame)]
-        values = _counts(alternatives, processors) if processors and name == "num_workers" else _values(alternatives, name, least)
+        values = _counts(alternatives, processors) if processors and name == "num_workers" else _values(alternatives, name, least, counts)
         if text is not None and values and isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Attribute, ast.Subscript)):
             found[text] = values
             said += _said(text, alternatives, values)
@@ -155,7 +178,7 @@ def domain(target: Target, *own: str, least: int = 0, processors: int = 0) -> Do
     return Domain(frozenset(names), combined or [{}], said)
 
 
-def _values(alternatives: Iterable[Alternative], name: str, least: int) -> list[object]:
+def _values(alternatives: Iterable[Alternative], name: str, least: int, counts: tuple[int, ...] = ()) -> list[object]:
     """Distinct values, the unknown ones by what such an option can be."""
     found: list[object] = []
     unknown = False
@@ -164,13 +187,13 @@ def _values(alternatives: Iterable[Alternative], name: str, least: int) -> list[
         if isinstance(value, Const) and isinstance(value.value, (bool, int, float, str, type(None))):
             one = value.value
             if name == "num_workers" and isinstance(one, int) and not isinstance(one, bool):
-                one = min(one, WORKERS)
+                one = one if counts else min(one, WORKERS)
             if not any(type(one) is type(other) and one == other for other in found):
                 found.append(one)
         elif not isinstance(value, Absent):
             unknown = True
     if name == "num_workers":
-        for one in (WORKERS, 0):
+        for one in (WORKERS, 0, *counts):
             if (unknown or not found) and one >= least and one not in found:
                 found.append(one)
         found = [one for one in found if not isinstance(one, int) or one >= least] or [WORKERS]

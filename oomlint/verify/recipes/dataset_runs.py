@@ -44,6 +44,7 @@ class Runs:
     rows: list[int] = field(default_factory=list)  # of the finding's statement, in the program before
     watched: str = ""  # the file that they stand in
     reached: bool = False  # whether the search has seen them run
+    withheld: list[str] = field(default_factory=list)  # optional parameters that the program passes something for, and these runs do not
     _known: dict[str, Any] = field(default_factory=dict)
 
     def arguments(self, part: Part) -> dict[str, Any]:

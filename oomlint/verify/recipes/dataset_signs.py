@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.verify import criteria
 from oomlint.verify.case import Fidelity, Part, Reading, Timeline
 from oomlint.verify.criteria import human
-from oomlint.verify.recipes import subjects
+from oomlint.verify.recipes import dataset_given, subjects
 from oomlint.verify.recipes.dataset_runs import Broken, Stopped
 
 if TYPE_CHECKING:
@@ -215,6 +215,11 @@ def copies(signs: Signs) -> None:
     # Under fork only what is written to is copied: objects whose references are counted. Under spawn all is sent, the map of a file as a whole.
     moved = max(memories[0]["held"], memories[0]["data"]) if method == "spawn" else memories[0]["objects"]
     times = _times(runs, memories) if method == "fork" else 1
+    shared = dataset_given.kept_globally(runs) if times > 1 else ""
+    if shared:
+        raise Stopped(
+            f"`{shared}` is shared by all datasets of the class after the mend, so one alone can be measured: {too_small(moved, ENOUGH, 'its objects')}"
+        )
     if moved * times < ENOUGH:
         raise Stopped(too_small(moved, ENOUGH, "the Python objects" if method == "fork" else "the data"))
     trees = [_tree(runs, part, WORKERS, method, times, empty=part is Part.BEFORE) for part in signs.parts]

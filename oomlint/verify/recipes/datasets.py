@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
-from oomlint.verify.recipes import subjects
+from oomlint.verify.recipes import dataset_face, dataset_given, subjects
 from oomlint.verify.recipes.attempts import evidence, first
 from oomlint.verify.recipes.dataset_runs import SCALED, Broken, Runs, Stopped, by_factory, found, scaled
 from oomlint.verify.recipes.dataset_signs import AT_ROW, LARGE, LEAST, OWN_SIZE, SIGNS, Signs, check_draws, counts, pickling, too_small
@@ -57,6 +57,8 @@ def _judged(runs: Runs) -> Verdict:
         runs.reached = bool(runs.look(Part.BEFORE)["rows"])  # with few data: each row that runs is looked at
     if bench.case.mended and counts in SIGNS[code]:
         check_draws(runs)  # while there are few data: it is the quickest answer
+    if bench.case.mended and pickling in SIGNS[code]:
+        dataset_given.give(runs)
     _scale(runs)
     look = runs.look(Part.BEFORE)
     if place is not None and runs.rows and not runs.reached and not look["rows"]:
@@ -108,9 +110,7 @@ def _difference(runs: Runs) -> str:
         raise Stopped("the samples differ between two runs of the same program, so nothing can be compared")
     if before["random"]:
         runs.assumed.append("samples are drawn at random: the generators are set anew before each")
-    if differs:
-        return _excused(runs, before, after)
-    return _through_workers(runs)
+    return (_excused(runs, before, after) if differs else _through_workers(runs)) or dataset_face.difference(runs)
 
 
 def _excused(runs: Runs, before: dict[str, Any], after: dict[str, Any]) -> str:
@@ -201,6 +201,7 @@ def _weighed(runs: Runs, signs: Signs) -> Verdict:
             difference = _spawned(runs)
             if difference:
                 return evidence(runs, Outcome.REGRESSED, difference, signs.found)
+            dataset_given.check_states(runs)
         return evidence(runs, Outcome.CONFIRMED, f"{gone[0].words}; the samples are the same", signs.found, gone)
     if seen:
         rest = next((item for item in seen if item.strict and not item.gone), seen[0])

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import Safety
 from oomlint.verify.case import Fidelity, Outcome, Verdict
 from oomlint.verify.criteria import amount
+from oomlint.verify.recipes.loops_numbers import asked_of, own
 from oomlint.verify.recipes.loops_same import compare
 from oomlint.verify.recipes.loops_signals import Ask, Kind, reading, seen, timeline
 
@@ -35,6 +36,8 @@ NEW_FAILURE: Final = "the program after raises"
 SHORT: Final = "the loop took too few steps to tell"
 _LEARNS: Final = frozenset({"OOM124", "OOM206", "OOM212"})  # an unsafe fix of these changes what is computed on purpose
 _TYPES: Final = frozenset({"OOM209"})  # an unsafe fix of these leaves integers what they are, where an empty array made floating-point numbers of them
+_NUMBERS: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM205", "OOM219"})  # mends of these by hand take numbers out of tensors
+_ROUNDED: Final = "results that agree to 5 digits are the same: sums of numbers and of float32 tensors are rounded in different places"
 _KERNELS: Final = frozenset({"OOM204"})  # without gradients torch may choose other kernels
 _GRAPHS: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM204", "OOM205", "OOM212", "OOM213"})
 _HARMLESS: Final = frozenset(
@@ -123,7 +126,16 @@ def _judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected) -> 
         return Verdict(Outcome.REGRESSED, f"{NEW_FAILURE} {failed}")
     behaviour = _behaviour(case, runs.first, runs.second, runs.after, expected)
     found = seen(plan, old, new)
-    return replace(_compared(case, way, found, behaviour), left_out=behaviour.left_out, **_evidence(plan, found, old, new))
+    verdict = _compared(case, way, found, behaviour)
+    told = (*verdict.assumptions, *_forgiven(case, behaviour)) if verdict.outcome is not Outcome.REGRESSED else ()
+    return replace(verdict, assumptions=told, left_out=behaviour.left_out, **_evidence(plan, found, old, new))
+
+
+def _forgiven(case: Case, behaviour: Behaviour) -> tuple[str, ...]:
+    """What differs after a mend by hand and is taken for the same."""
+    if behaviour.plain:
+        return (f"{behaviour.plain}: a number after, where it was a tensor of one number; what uses it takes either",)
+    return (_ROUNDED,) if behaviour.rounding and case.by_hand else ()
 
 
 def behaves(case: Case, runs: Runs, expected: Expected = Expected()) -> bool:
@@ -131,11 +143,21 @@ def behaves(case: Case, runs: Runs, expected: Expected = Expected()) -> bool:
     if runs.after is None or runs.second is None or _failure(runs.first) or _new_failure(runs.first, runs.after):
         return False
     behaviour = _behaviour(case, runs.first, runs.second, runs.after, expected)
-    return bool(behaviour.same) or behaviour.rounding or (behaviour.same is not None and case.code in _LEARNS)
+    return (
+        bool(behaviour.same)
+        or behaviour.rounding
+        or bool(behaviour.plain and case.by_hand and case.code in _NUMBERS)
+        or (behaviour.same is not None and case.code in _LEARNS)
+    )
 
 
 def _behaviour(case: Case, first: Answer, second: Answer, after: Answer, expected: Expected) -> Behaviour:
-    return compare(first, second, after, emptied=expected.emptied, draws=case.code not in _PASSES, types=case.code not in _TYPES)
+    found = compare(first, second, after, emptied=expected.emptied, draws=case.code not in _PASSES, types=case.code not in _TYPES)
+    if not found.objects or not (found.rounding or found.plain):
+        return found
+    if not {name.strip("`") for name in found.objects} <= own(case):  # one that the caller has as well
+        return replace(found, rounding=False, plain="", dtypes="")
+    return replace(found, left_out=(*found.left_out, *(f"{name}: an object, of which only what comes of it was compared" for name in found.objects)))
 
 
 def _missing(code: str, answer: Answer, expected: Expected) -> str:
@@ -228,8 +250,13 @@ def _compared(case: Case, way: Way, found: Sequence[Seen], behaviour: Behaviour)
         unsafe = case.finding.fix is None or case.finding.fix.safety is not Safety.SAFE
         if behaviour.dtypes:
             return Verdict(Outcome.REGRESSED, f"the dtype differs: {behaviour.dtypes}")
-        if behaviour.rounding and (unsafe or case.code in _KERNELS):
+        if behaviour.rounding and (unsafe or case.by_hand or case.code in _KERNELS):
             note = "; the results agree to 5 digits, not to the last bit"
+        elif behaviour.plain and case.by_hand and case.code in _NUMBERS:
+            asked = asked_of(case, behaviour.plain)
+            if asked:
+                return Verdict(Outcome.INCONCLUSIVE, f"{behaviour.plain}: a number after, where it was a tensor of one number, and {asked}")
+            note = "; the results are numbers where they were tensors of one number"
         elif mended and unsafe and case.code in _LEARNS:
             return Verdict(Outcome.INCONCLUSIVE, f"{shown[0].words}; whether what else changes is meant is for you to say: {behaviour.words}")
         else:

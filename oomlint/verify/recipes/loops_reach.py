@@ -7,11 +7,14 @@ branches around such lines are taken whatever their condition says.
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.source import SourceError
 from oomlint.verify.case import Part
 from oomlint.verify.recipes.loops_changes import changed, heads, parameters, readers, tested
+from oomlint.verify.recipes.loops_devices import copied, mixed, moves, precision
+from oomlint.verify.recipes.loops_signals import PLANS
 from oomlint.verify.targets import named
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from oomlint.verify.recipes.loops_changes import Function, Statement
 
 _MOST: Final = 40  # statements that only read what is changed
+_COPIES: Final = frozenset({"OOM217"})  # findings on copies of states, of which one has to stay
+_LINE: Final = re.compile(r"line (\d+): ")
 _DROPS: Final = "drop_last"
 Key = tuple[Part, str]  # a program's file
 
@@ -56,6 +61,9 @@ class Reach:
         self.reading: dict[Key, list[Statement]] = {}
         self._around: dict[Key, list[Statement]] = {}  # functions that changed statements stand in
         self._ran: set[tuple[Part, str, tuple[int, ...]]] = set()
+        self._failed: set[tuple[Part, str, tuple[int, ...]]] = set()
+        self._blind = ""  # why equal results say nothing
+        self._asides: list[str] = []
         self.drops = False  # whether the mend has to do with the last batch
         for path in case.changes:
             self._compare(case, path)
@@ -68,12 +76,29 @@ class Reach:
         except (SourceError, SyntaxError, ValueError, RecursionError):
             return  # a file of settings, or of data
         self.drops |= before.count(_DROPS) != after.count(_DROPS)
+        if case.by_hand:
+            self._unseen(before, after, copies=case.code in _COPIES, simulated=case.code in PLANS and PLANS[case.code].simulated)
         for part, text, found in zip(Part, (before, after), pair, strict=True):
             key = part, path
             self._texts[key] = text
             self.changed[key] = found
             self.reading[key] = readers(text, found, script=script)[:_MOST]
             self._around[key] = heads(text, {item.function for item in found})
+
+    def _unseen(self, before: str, after: str, *, copies: bool, simulated: bool) -> None:
+        """What has no effect on the CPU, where the mend changes it."""
+        name = precision(before, after)
+        if name:
+            self._blind = self._blind or f"the mend adds or takes out `{name}`, of which nothing is seen on the CPU"
+        if simulated:
+            return
+        if copies and copied(before, after):
+            self._blind = self._blind or f"the mend takes out `{copied(before, after)}`: what is kept may change afterwards, which these runs need not show"
+        both, moved = mixed(before, after), moves(before, after)
+        if both:
+            self._blind = self._blind or f"{both}: takes tensors of the host and of the device after the mend, of which nothing is seen on the CPU"
+        elif moved:
+            self._asides.append(f"on the CPU `{moved}` changes nothing: it was not compared")
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
@@ -95,7 +120,17 @@ class Reach:
                 name = bench.path(part, path)
                 asked = self.asked(bench, part).get(name, [])
                 found.update((part, path, tuple(rows)) for rows, was in zip(asked, told.get(name, ()), strict=False) if was)
-        return found
+        failed = self._raised(part, answer)
+        self._failed |= failed
+        return found - failed
+
+    def _raised(self, part: Part, answer: Mapping[str, Any]) -> set[tuple[Part, str, tuple[int, ...]]]:
+        """Statements that the run has come to, and has passed over as they raise or cannot be run."""
+        told = (*(answer.get("failures") or ()), *(answer.get("left_out") or ()))
+        rows = {int(found[1]) for found in (_LINE.match(str(item)) for item in told) if found}
+        key = part, self._own
+        items = (*self.changed.get(key, ()), *self.reading.get(key, ()))
+        return {(*key, tuple(item.asked)) for item in items if any(item.asked[0] <= row <= item.asked[1] for row in rows)}
 
     def note(self, ran: set[tuple[Part, str, tuple[int, ...]]]) -> None:
         """Both programs were run and compared: what they have come to counts."""
@@ -114,11 +149,17 @@ class Reach:
         """What the mend changes and no run has come to; empty where there is nothing."""
         missing = [entry for entry in self._missing(self.changed) if not self._elsewhere(*entry)]
         if not missing:
-            return ""
+            return self._broken or self._blind
         (part, _), item = next((entry for entry in missing if entry[0][0] is Part.AFTER), missing[0])
         more = sum(entry[0][0] is part for entry in missing) - 1
         does = "changes" if part is Part.AFTER else "takes out"
         return f"{item.words}, which the mend {does}, was not run{f', nor {more} more' if more else ''}"
+
+    @property
+    def _broken(self) -> str:
+        """What reads what the mend changes, and raises on stand-ins."""
+        failed = [item for key, item in self._missing(self.reading) if (*key, tuple(item.asked)) in self._failed]
+        return f"{failed[0].words}, which reads what the mend changes, could not be run" if failed else ""
 
     def _elsewhere(self, key: Key, item: Statement) -> bool:
         """Whether it stands in another function, into which no run has come: a mend may do more than what the finding is about."""
@@ -134,7 +175,7 @@ class Reach:
             [(self._elsewhere(key, item), item) for key, item in self._missing(items) if key[0] is Part.AFTER] for items in (self.changed, self.reading)
         )
         other = [f"{item.words}: the mend changes it as well, and it was not run" for elsewhere, item in changed if elsewhere]
-        return (*other, *(f"{item.words}: reads what the mend changes, and was not run" for elsewhere, item in reading if not elsewhere))
+        return (*self._asides, *other, *(f"{item.words}: reads what the mend changes, and was not run" for elsewhere, item in reading if not elsewhere))
 
     # -- other ways ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,121 @@
+"""Mends by hand of what adds up losses: optimizers of any name make steps, rounding is forgiven, and what the CPU does not show is told."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from verify_cases import FILE, marked, told, verify
+
+from oomlint.verify.case import Case, Outcome
+from oomlint.verify.child import loops_edits
+from oomlint.verify.recipes.loops_devices import mixed, precision
+from oomlint.verify.workshop import Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from oomlint.verify.case import Verdict
+
+    Judge = Callable[[str, str], Verdict]
+
+TRAIN: Final = """
+import torch
+import torch.nn.functional as F
+
+
+def train(model, loader, opt):
+    running = 0.0
+    for x, y in loader:
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+        running += loss  # finding: OOM201
+    return model, float(running)
+"""
+
+
+@pytest.fixture(scope="module")
+def workshop() -> Iterator[Workshop]:
+    with Workshop(sys.executable) as opened:
+        yield opened
+
+
+@pytest.fixture
+def judged(workshop: Workshop, tmp_path: Path) -> Judge:
+    def by_hand(before: str, after: str) -> Verdict:
+        path = tmp_path / FILE
+        path.write_text(before, encoding="utf-8")
+        return verify(workshop, Case(marked(path), str(tmp_path), {str(path): (before.encode(), after.encode())}, by_hand=True))
+
+    return by_hand
+
+
+def summed(program: str, more: str = "") -> str:
+    return program.replace("running += loss  #", f"running += loss{more}  #")
+
+
+@pytest.mark.parametrize("name", ["opt", "o", "model_opt", "sgd"])
+def test_a_step_that_is_taken_out_is_seen_whatever_the_optimizer_is_called(name: str, judged: Judge) -> None:
+    program = re.sub(r"\bopt\b", name, TRAIN)
+    wrong = judged(program, summed(program, ".detach()").replace(f"        {name}.step()\n", ""))
+    assert wrong.outcome is Outcome.REGRESSED, told(wrong)
+    right = judged(program, summed(program, ".detach()"))
+    assert right.outcome is Outcome.CONFIRMED, told(right)
+
+
+def test_sums_of_numbers_are_rounded_elsewhere_and_that_is_told(judged: Judge) -> None:
+    verdict = judged(TRAIN, summed(TRAIN, ".item()"))
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+    assert any("5 digits" in line for line in verdict.assumptions)
+    assert judged(TRAIN, summed(TRAIN, ".item() * 1.001")).outcome is Outcome.REGRESSED
+
+
+def test_a_number_in_place_of_a_tensor(judged: Judge) -> None:
+    program = TRAIN.replace("float(running)", "running")
+    verdict = judged(program, summed(program, ".item()"))
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+    assert any("returned: a number after" in line for line in verdict.assumptions)
+    asking = f"{program}\n\ndef main(model, loader, opt):\n    _, total = train(model, loader, opt)\n    print(total.item())\n"
+    assert judged(asking, summed(asking, ".item()")).outcome is Outcome.INCONCLUSIVE
+
+
+def test_mixed_precision_that_is_taken_out_is_not_confirmed(judged: Judge) -> None:
+    line = "        loss = F.mse_loss(model(x), y)\n"
+    program = TRAIN.replace(line, f'        with torch.autocast("cuda"):\n    {line}')
+    verdict = judged(program, summed(TRAIN, ".detach()"))
+    assert verdict.outcome is Outcome.INCONCLUSIVE, told(verdict)
+    assert "autocast" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "message", ["mat1 and mat2 must have the same dtype, but got Long and Float", "input must have 3 dimensions, got 2", "must be at least 2-D", "3D tensor"]
+)
+def test_messages_without_numbers_suggest_something_or_nothing(message: str) -> None:
+    specs = {"x": {"kind": "tensor", "shape": [8], "dtype": "int64"}}
+    for pattern, make in loops_edits.RULES:
+        found = re.search(pattern, message)
+        if found:
+            list(make(found, specs, ["x"]))
+
+
+KEPT: Final = """
+def evaluate(model, loader, device):
+    outs, ys = [], []
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        outs.append(model(x))
+        ys.append(y)
+    return (torch.cat(outs) == torch.cat(ys)).sum().item()
+"""
+
+
+def test_tensors_of_the_host_and_of_the_device() -> None:
+    one = KEPT.replace("model(x)", "model(x).cpu()")
+    assert mixed(KEPT, one) == "line 8, `torch.cat(outs) == torch.cat(ys)`"
+    assert not mixed(KEPT, one.replace("ys.append(y)", "ys.append(y.cpu())"))
+    assert not precision(KEPT, one)
