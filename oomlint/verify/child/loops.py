@@ -138,7 +138,7 @@ def measure(
         "numbers_by": numbers,
         "printed": {"digest": digests.digest(text), "text": text[-PRINTED:]},
         "generators": generators,
-        "state": left.parts(outcome),
+        "left": left.parts(outcome),
         "uses": loops_state.uses(program.tree),
         "failures": [*guide.failures.values()],
         "left_out": [*guide.left_out],

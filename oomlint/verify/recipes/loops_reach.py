@@ -55,6 +55,7 @@ class Reach:
 
     def __init__(self, case: Case, functions: Mapping[Part, str]) -> None:
         self._own = case.finding.place.path
+        self._by_hand = case.by_hand
         self._functions = functions
         self._texts: dict[Key, str] = {}
         self.changed: dict[Key, list[Statement]] = {}
@@ -149,7 +150,7 @@ class Reach:
         """What the mend changes and no run has come to; empty where there is nothing."""
         missing = [entry for entry in self._missing(self.changed) if not self._elsewhere(*entry)]
         if not missing:
-            return self._broken or self._blind
+            return (self._broken if self._by_hand else "") or self._blind
         (part, _), item = next((entry for entry in missing if entry[0][0] is Part.AFTER), missing[0])
         more = sum(entry[0][0] is part for entry in missing) - 1
         does = "changes" if part is Part.AFTER else "takes out"

@@ -107,9 +107,12 @@ def _used(answer: Answer, kind: str, name: str) -> bool:
 
 def _left(first: Answer, second: Answer, after: Answer, emptied: Collection[str]) -> str:
     """What the loop leaves behind that differs: in objects, globals and files; empty where nothing does. What does not repeat itself is passed over."""
-    old, again, new = (answer.get("state") or {} for answer in (first, second, after))
+    old, again, new = (answer.get("left") or {} for answer in (first, second, after))
+    elsewhere = any(name.startswith("file ") and name not in old for name in new)  # what is kept no longer may be written as it comes, to files of its own
     for name, (shape, numbers) in old.items():
         if name not in again or name.partition(" ")[2].strip("`") in emptied or name in emptied:
+            continue
+        if name not in new and name.startswith("file ") and elsewhere:
             continue
         if name not in new and name.startswith(_FIRM):
             return f"{name} is {'written' if name.startswith('file ') else 'changed'} before, and not after"
