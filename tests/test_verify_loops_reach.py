@@ -151,6 +151,22 @@ def test_a_mend_of_another_function_is_told_and_does_not_stand_in_the_way(judged
     assert verdict.left_out == ("line 20, `total += model(x).mean().item()`: the mend changes it as well, and it was not run",)
 
 
+def test_a_decorated_function_has_run_though_a_statement_of_it_is_left_out(judged: Judge) -> None:
+    """The last statement cannot be run on stand-ins, before as after."""
+    program = """
+    import torch
+
+
+    def test(model, loader, names):
+        hits = 0
+        for images, labels in loader:
+            hits += (model(images).argmax(1) == labels).sum().item()  # finding: OOM204
+        print("%s %d" % (names["last"].upper() + 1, hits))
+    """
+    verdict = mended(judged, program, ("def test(", "@torch.no_grad()\n    def test("))
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+
+
 def test_what_reads_a_changed_value_and_is_not_run_is_told(judged: Judge) -> None:
     verdict = mended(judged, STEP.format(parameters="", more="while total is None: print(total)", end="return float(total)"), SUM)
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)

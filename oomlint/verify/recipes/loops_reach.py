@@ -130,7 +130,8 @@ class Reach:
         told = (*(answer.get("failures") or ()), *(answer.get("left_out") or ()))
         rows = {int(found[1]) for found in (_LINE.match(str(item)) for item in told) if found}
         key = part, self._own
-        items = (*self.changed.get(key, ()), *self.reading.get(key, ()))
+        # A function has run where any row of it has: what raises in it is another statement.
+        items = [item for item in (*self.changed.get(key, ()), *self.reading.get(key, ())) if not item.name]
         return {(*key, tuple(item.asked)) for item in items if any(item.asked[0] <= row <= item.asked[1] for row in rows)}
 
     def note(self, ran: set[tuple[Part, str, tuple[int, ...]]]) -> None:
