@@ -31,7 +31,7 @@ _SHAPED: Final = frozenset("zeros ones rand randn empty full randint".split())
 class Form:
     """What becomes of a list, and how its parts are made again: before and after the code of a read; ``None`` where a read is the same."""
 
-    library: str
+    package: str
     function: str
     message: str
     element: tuple[str, str] | None
@@ -68,7 +68,7 @@ def at_once(holding: Holding, value: cst.BaseExpression, form: Form) -> Fix | No
             if fresh is None or (fresh and cls.module is not module):
                 return None
             edits += fresh
-    wrapped = wrap(module, value, form.library, form.function, form.message)
+    wrapped = wrap(module, value, form.package, form.function, form.message)
     return Fix(wrapped.safety, wrapped.message, (*wrapped.edits, *edits)) if wrapped is not None else None
 
 
