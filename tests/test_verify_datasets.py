@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pytest
+from verify_cases import judge, told
 
 from oomlint.config import load_settings
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
 from oomlint.model.project import Project
 from oomlint.verify.bench import Bench, Options
-from oomlint.verify.case import Case, Outcome, Verdict
+from oomlint.verify.case import Case, Fidelity, Outcome, Verdict
 from oomlint.verify.jobs import WorkshopError
 from oomlint.verify.recipes import datasets, functions
 from oomlint.verify.tree import Base, Trees
@@ -377,3 +379,36 @@ def test_what_others_read_off_a_dataset_stays(names: str, total: str, outcome: O
     after = SHOWN.format(handle="self.file = None", names=names, total=total)
     verdict = run(workshop, tmp_path, Example("", "OOM301", outcome, OPEN, after, READ_OFF))
     assert verdict.outcome is outcome, verdict
+
+
+SMALL: Final = """
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+
+class Waves(Dataset):
+    def __init__(self, path):
+        self.rows = np.load(path)
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+def main():
+    for batch in DataLoader(Waves("waves.npy"), num_workers=4, multiprocessing_context="spawn"):
+        print(batch)
+"""
+
+
+def test_data_too_few_to_tell_are_replaced_by_others(tmp_path: Path, workshop: Workshop) -> None:
+    np.save(tmp_path / "waves.npy", np.zeros((64, 16), dtype=np.float32))
+    was = (tmp_path / "waves.npy").read_bytes()
+    after = SMALL.replace("np.load(path)", "torch.from_numpy(np.load(path))").replace("\nimport", "\nimport torch\nimport", 1)
+    after = after.replace("return self.rows[index]", "return self.rows[index].numpy()")
+    verdict = judge(workshop, tmp_path, SMALL, after, code="OOM112")
+    assert (verdict.outcome, verdict.fidelity) == (Outcome.CONFIRMED, Fidelity.SYNTHETIC), told(verdict)
+    assert "the project's own data are too few to tell: others are made up in their place" in verdict.assumptions
+    assert (tmp_path / "waves.npy").read_bytes() == was

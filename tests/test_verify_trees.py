@@ -159,6 +159,19 @@ def test_what_is_written_to_the_pristine_copy_every_case_finds(base: Base) -> No
     assert shown(trees.folder(BEFORE))["prepared.txt"] == shown(trees.folder(AFTER))["prepared.txt"] == "yes"
 
 
+def test_the_data_of_the_user_are_gone_for_a_while(base: Base) -> None:
+    trees = Trees(base, {})
+    was = shown(trees.folder(BEFORE))
+    data = {"data/small.csv", "data/large.bin"}
+    with trees.without_data():
+        folder = trees.folder(BEFORE)
+        assert was.keys() - shown(folder).keys() == data
+        with open(os.path.join(folder, "data", "small.csv"), "w", encoding="utf-8") as file:
+            file.write("5,6\n")
+        assert was.keys() - shown(trees.folder(BEFORE)).keys() == data
+    assert shown(trees.folder(BEFORE)) == was
+
+
 def test_a_notebook_becomes_a_program_beside_it(base: Base, project: Path) -> None:
     def notebook(*cells: str) -> bytes:
         found: list[dict[str, object]] = [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": cell} for cell in cells]

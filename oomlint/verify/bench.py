@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from oomlint.verify.jobs import Job, Limits
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from oomlint.config import Settings
     from oomlint.model.project import Project
     from oomlint.verify.case import Case, Part
@@ -51,6 +53,10 @@ class Bench:
         """The copy of a file, the finding's own by default. Of a notebook the program that its cells are, in a file of Python beside it."""
         path = path or self.case.finding.place.path
         return self._trees.program(part, path)
+
+    def without_data(self) -> AbstractContextManager[None]:
+        """Meanwhile the copies lack the user's data files, so that others can be made up in their place."""
+        return self._trees.without_data()
 
     def run(
         self, part: Part, call: str, arguments: dict[str, Any], *, seconds: float | None = None, fresh: bool = False, timeline: bool = False, **limits: int

@@ -190,6 +190,7 @@ def asked(bench: Bench) -> Verdict:
     none says anything the reasons of all are told.
     """
     said: list[Verdict] = []
+    nothing: set[str] = set()  # what those say that have nothing to try
     unheard: tuple[str, ...] = ()  # what the user asked to be run, and why it says nothing
     for name in _RECIPES:
         if name == "command" and not bench.options.command:
@@ -198,6 +199,7 @@ def asked(bench: Bench) -> Verdict:
         if bench.case.code not in recipe.CODES:
             continue
         verdict: Verdict = recipe.verify(bench)
+        nothing.add(getattr(recipe, "NONE", ""))
         if name == "command" and verdict.outcome is Outcome.INCONCLUSIVE:
             unheard = (f"your command: {verdict.reason}",)
         verdict = _whole(bench.case, replace(verdict, left_out=(*unheard, *verdict.left_out)))
@@ -209,7 +211,8 @@ def asked(bench: Bench) -> Verdict:
     quiet = next((item for item in said if item.outcome is not Outcome.INCONCLUSIVE), None)
     if quiet is not None:
         return quiet
-    reasons = "; ".join(dict.fromkeys(item.reason for item in said))
+    every = dict.fromkeys(item.reason for item in said)
+    reasons = "; ".join([reason for reason in every if reason not in nothing] or every)
     return replace(max(said, key=lambda item: len(item.readings)), reason=reasons)
 
 

@@ -30,6 +30,7 @@ MOST_COPIED: Final = 5_000  # files; the rest is linked
 MOST_FOLDERS: Final = 2_000  # likewise, unless a repository knows them
 MOST_ENTRIES: Final = 500  # of a folder without programs: with more it holds data, and is linked as a whole
 
+DATA: Final = frozenset(".bin .csv .gz .h5 .hdf5 .jpeg .jpg .jsonl .mat .mdb .npy .npz .p .pickle .pkl .png .pt .pth .tar .tif .tsv .wav .zip".split())
 _NAMES: Final = {Part.BEFORE: "old", Part.AFTER: "new"}  # of one length: a path that is printed or hashed takes the same room in both
 _LINKED: Final = frozenset({"_build", "buck-out", "build", "dist", "site-packages"})  # what was built may be needed, and is not changed
 _LEFT_OUT: Final = frozenset(DEFAULT_EXCLUDE) - _LINKED
@@ -103,6 +104,7 @@ class Trees:
         self._contents: dict[Part, dict[str, bytes]] = {
             part: {self._relative(path): pair[part is Part.AFTER] for path, pair in self._changes.items()} for part in Part
         }
+        self._hidden: frozenset[str] = frozenset()
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +114,19 @@ class Trees:
 
     def folder(self, part: Part) -> str:
         """The copy of the project, as the project is, whatever an earlier job has written."""
-        return self._base.slot(part).put_right(self._contents[part])
+        return self._base.slot(part).put_right(self._contents[part], self._hidden)
+
+    @contextlib.contextmanager
+    def without_data(self) -> Iterator[None]:
+        """Meanwhile the copies lack what looks like data by its name, so that others can be made in its place."""
+        known = self._base.folder
+        self._hidden = frozenset(
+            name for name, _ in _marks(known) if os.path.splitext(name)[1].lower() in DATA and not os.path.isdir(os.path.join(known, name))
+        )
+        try:
+            yield
+        finally:
+            self._hidden = frozenset()
 
     def program(self, part: Part, path: str) -> str:
         """The copy of a file; of a notebook the program that its cells are, in a file beside it. Raises SourceError for a notebook that cannot be read."""
@@ -155,24 +169,29 @@ class _Slot:
         self._folder = folder
         self._root = root
         self._contents: dict[str, bytes] = {}
+        self._hidden: frozenset[str] = frozenset()
         _Copier(pristine, folder).all()
         with open(os.path.join(os.path.dirname(folder), "origin"), "w", encoding="utf-8") as file:
             file.write(root)  # jobs read it: an installed package may point at the original
         self._marks = dict(_marks(folder))
 
-    def put_right(self, contents: Mapping[str, bytes]) -> str:
-        """Undo what jobs have written, and give these files their contents."""
+    def put_right(self, contents: Mapping[str, bytes], hidden: frozenset[str] = frozenset()) -> str:
+        """Undo what jobs have written, give these files their contents, and take the ``hidden`` ones away."""
         now = dict(_marks(self._folder))
         wrong = {name for name in self._marks.keys() | now.keys() if self._marks.get(name) != now.get(name)}
         wrong.update(name for name, content in self._contents.items() if contents.get(name) != content)
+        wrong.update(self._hidden - hidden)
         fresh = {name for name, content in contents.items() if self._contents.get(name) != content or name in wrong}
         for name in sorted(wrong):  # folders come before what is in them
             self._restore(name)
         for name in sorted(fresh):
             self._put(name, contents[name])
-        if wrong or fresh:
+        for name in hidden:
+            if os.path.lexists(target := os.path.join(self._folder, name)):
+                remove(target)
+        if wrong or fresh or hidden != self._hidden:
             self._marks = dict(_marks(self._folder))
-        self._contents = dict(contents)
+        self._contents, self._hidden = dict(contents), hidden
         return self._folder
 
     def _restore(self, name: str) -> None:

@@ -188,6 +188,7 @@ def _added(dataset: Any, workers: int, method: str, size: int, *, watched: bool 
                 count += batch
                 if watched and count // every > len(readings):
                     readings.append((count, trace.total(trace.tree(me)) - built))
+        trim()  # what this process has freed is no part of it: an array that has moved to shared memory
         steady = trace.settled(trace.tree(me))
     except Exception as error:
         raise Failed("iterate", error) from error

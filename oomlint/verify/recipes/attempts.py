@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from oomlint.verify.case import Outcome, Part, Verdict
-from oomlint.verify.recipes.dataset_runs import Broken, Stopped
+from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
+from oomlint.verify.recipes.dataset_runs import Broken, Stopped, TooSmall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from oomlint.verify.case import Fidelity
+    from oomlint.verify.bench import Bench
     from oomlint.verify.recipes.dataset_signs import Sign
     from oomlint.verify.recipes.subjects import Subject
 
 
 class Tried(Protocol):
     """A candidate with the data that it runs on, and what was assumed for it."""
+
+    small: bool  # whether the data turned out to be too few to tell
 
     @property
     def subject(self) -> Subject | None:
@@ -43,20 +45,35 @@ class Tried(Protocol):
 _Tried = TypeVar("_Tried", bound=Tried)
 
 
-def first(candidates: Iterable[_Tried | str], judged: Callable[[_Tried], Verdict], again: Callable[[_Tried, Broken], None], none: str) -> Verdict:
+def candidates(bench: Bench, every: Iterable[Subject], found: Callable[[Subject], _Tried | str]) -> Iterator[_Tried | str]:
+    """Each subject with data that it runs on; again with others, made up, where the user's own are too few to tell."""
+    for subject in every:
+        runs = found(subject)
+        yield runs
+        if isinstance(runs, str) or runs.fidelity is not Fidelity.DATA or not runs.small:
+            continue
+        with bench.without_data():
+            other = found(subject)
+            if not isinstance(other, str) and other.fidelity is Fidelity.SYNTHETIC:
+                other.assumed.append("the project's own data are too few to tell: others are made up in their place")
+                yield other
+
+
+def first(every: Iterable[_Tried | str], judged: Callable[[_Tried], Verdict], again: Callable[[_Tried, Broken], None], none: str) -> Verdict:
     """The verdict on the first candidate that says something; else all reasons why none does, ``none`` where there was no candidate.
 
     A candidate that is a text could not be made: it is the reason. ``again`` runs the program before twice where the one after has raised.
     """
     reasons: list[str] = []
     best: Verdict | None = None
-    for runs in candidates:
+    for runs in every:
         if isinstance(runs, str):
             reasons.append(runs)
             continue
         try:
             verdict = judged(runs)
         except Stopped as stop:
+            runs.small = isinstance(stop, TooSmall)
             verdict = evidence(runs, Outcome.INCONCLUSIVE, str(stop))
         except Broken as error:
             verdict = _broken(runs, error, again)

@@ -22,6 +22,10 @@ class Stopped(Exception):  # noqa: N818 -- nothing is wrong with the harness
     """It cannot be found out; the message says why."""
 
 
+class TooSmall(Stopped):
+    """There are too few data to tell."""
+
+
 class Broken(Exception):  # noqa: N818 -- the same
     """The user's code raised; the message says what, and where."""
 
@@ -45,6 +49,7 @@ class Runs:
     watched: str = ""  # the file that they stand in
     reached: bool = False  # whether the search has seen them run
     withheld: list[str] = field(default_factory=list)  # optional parameters that the program passes something for, and these runs do not
+    small: bool = False  # whether the data turned out to be too few to tell
     _known: dict[str, Any] = field(default_factory=dict)
 
     def arguments(self, part: Part) -> dict[str, Any]:

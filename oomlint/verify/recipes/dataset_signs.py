@@ -10,7 +10,7 @@ from oomlint.verify import criteria
 from oomlint.verify.case import Fidelity, Part, Reading, Timeline
 from oomlint.verify.criteria import human
 from oomlint.verify.recipes import dataset_given, subjects
-from oomlint.verify.recipes.dataset_runs import Broken, Stopped
+from oomlint.verify.recipes.dataset_runs import Broken, Stopped, TooSmall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,7 +139,7 @@ def cache(signs: Signs) -> None:
     kept = [float(item["kept"]) for item in answers]
     small = too_small(max(float(answers[0]["read"]), kept[0]), LARGEST_CACHE if "cache" in signs.runs.bench.case.finding.message else CACHE, "the samples")
     if small:
-        raise Stopped(small)
+        raise TooSmall(small)
     signs.quantity(
         "memory that stays taken after reading", kept, shown=kept[0] >= max(CACHE, HALF * min(data or kept[0], float(answers[0]["read"]))), gone=falls(kept)
     )
@@ -221,7 +221,7 @@ def copies(signs: Signs) -> None:
             f"`{shared}` is shared by all datasets of the class after the mend, so one alone can be measured: {too_small(moved, ENOUGH, 'its objects')}"
         )
     if moved * times < ENOUGH:
-        raise Stopped(too_small(moved, ENOUGH, "the Python objects" if method == "fork" else "the data"))
+        raise TooSmall(too_small(moved, ENOUGH, "the Python objects" if method == "fork" else "the data"))
     trees = [_tree(runs, part, WORKERS, method, times, empty=part is Part.BEFORE) for part in signs.parts]
     plain = median(trees[0]["empty"])
     extras = [[float(added - plain) for added in tree["added"]] for tree in trees]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import Safety
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.recipes import dataset_face, dataset_given, subjects
-from oomlint.verify.recipes.attempts import evidence, first
-from oomlint.verify.recipes.dataset_runs import SCALED, Broken, Runs, Stopped, by_factory, found, scaled
+from oomlint.verify.recipes.attempts import candidates, evidence, first
+from oomlint.verify.recipes.dataset_runs import SCALED, Broken, Runs, Stopped, TooSmall, by_factory, found, scaled
 from oomlint.verify.recipes.dataset_signs import AT_ROW, LARGE, LEAST, OWN_SIZE, SIGNS, Signs, check_draws, counts, pickling, too_small
 
 if TYPE_CHECKING:
@@ -22,20 +22,20 @@ MOST: Final = 3  # datasets that are tried
 # Bytes: Python objects take ten times those of their text, and epochs their time.
 SIZES: Final = {"OOM110": SCALED // 32, "OOM214": SCALED // 8, "OOM404": SCALED // 4, "OOM405": SCALED // 8}
 SLOW: Final = 8.0  # seconds: with as much data it takes too long
+NONE: Final = "no dataset could be told from the finding"
 CLOSED: Final = "CPython closes the file when the last reference to it goes"
 
 
 def verify(bench: Bench) -> Verdict:
     """Find the dataset that the finding is about, run it, and judge."""
-    return first(_candidates(bench), _judged, _again, "no dataset could be told from the finding")
+    return first(_candidates(bench), _judged, _again, NONE)
 
 
 def _candidates(bench: Bench) -> Iterator[Runs | str]:
     if bench.options.factory:
         yield by_factory(bench)
         return
-    for subject in subjects.datasets(bench)[:MOST]:
-        yield found(bench, subject, at_row=bench.case.code in AT_ROW)
+    yield from candidates(bench, subjects.datasets(bench)[:MOST], lambda subject: found(bench, subject, at_row=bench.case.code in AT_ROW))
 
 
 def _again(runs: Runs, error: Broken) -> None:
@@ -188,7 +188,7 @@ def _weighed(runs: Runs, signs: Signs) -> Verdict:
     seen = [item for item in signs.found if item.shown]
     small = _too_small(runs)
     if small and not any(item.shown and item.gone for item in signs.found):
-        raise Stopped(small)
+        raise TooSmall(small)
     if not runs.bench.case.mended:
         outcome = Outcome.SHOWN if seen else Outcome.NOT_SHOWN
         return evidence(runs, outcome, (seen or signs.found)[0].words if seen or signs.found else "nothing was measured", signs.found)

@@ -11,8 +11,8 @@ from oomlint.verify import criteria
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Timeline, Verdict
 from oomlint.verify.criteria import amount
 from oomlint.verify.recipes import subjects
-from oomlint.verify.recipes.attempts import evidence, first
-from oomlint.verify.recipes.dataset_runs import SCALED, SECONDS, TRIALS, Broken, Stopped, listed
+from oomlint.verify.recipes.attempts import candidates, evidence, first
+from oomlint.verify.recipes.dataset_runs import SCALED, SECONDS, TRIALS, Broken, Stopped, TooSmall, listed
 from oomlint.verify.recipes.dataset_signs import HALF, LEAST, PART, TWICE, Sign, falls, too_small
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CODES: Final = frozenset({"OOM304", "OOM305", "OOM307", "OOM308", "OOM313", "OOM401", "OOM402", "OOM403", "OOM404", "OOM405", "OOM406", "OOM407"})
 READS: Final = frozenset({"OOM304", "OOM308", "OOM313"})
 COPIES: Final = frozenset({"OOM401", "OOM403", "OOM404"})
+NONE: Final = "it stands in no function that can be called"
 CLOSED: Final = "CPython closes the file when the last reference to it goes: nothing is open after the call"
 CALLED: Final = 20
 
@@ -35,6 +36,7 @@ class _Runs:
     assumed: list[str]
     left_out: list[str]
     size: int = 0
+    small: bool = False  # whether the data turned out to be too few to tell
     known: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, part: Part, call: str, repetition: int = 0, **named: Any) -> dict[str, Any]:
@@ -61,7 +63,8 @@ class _Runs:
 
 def verify(bench: Bench) -> Verdict:
     """Call the function that the finding stands in, and judge."""
-    return first((_found(bench, subject) for subject in subjects.functions(bench)), _judged, _again, "it stands in no function that can be called")
+    every = candidates(bench, subjects.functions(bench), lambda subject: _found(bench, subject))
+    return first(every, _judged, _again, NONE)
 
 
 def _again(runs: _Runs, _: Broken) -> None:
@@ -215,7 +218,7 @@ def _weighed(runs: _Runs, signs: list[Sign]) -> Verdict:
         memory = runs.ask(Part.BEFORE, "memory")
         small = too_small(max(int(memory["data"]), int(memory["peak"])), 4 * LEAST)
         if small:
-            raise Stopped(small)
+            raise TooSmall(small)
     plain = CLOSED if case.code == "OOM307" else f"not seen: {signs[0].words}"
     if not case.mended:
         return evidence(runs, Outcome.SHOWN if seen else Outcome.NOT_SHOWN, seen[0].words if seen else plain, signs)
