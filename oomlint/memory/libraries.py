@@ -202,6 +202,8 @@ class Libraries(Classifier):
         if whole.kind is Kind.HANDLE and ".npz" in whole.words:
             return Content(Kind.ARRAY, "an array of an `.npz` file", module, node)
         if whole.kind is Kind.FRAME:
+            if {"columns", "shape", "dtypes"} & {key for kind, key in value.accessors if kind == "attr"}:
+                return Content(Kind.SMALL, "the names of the columns", module, node)
             if attr in {"values", "T"}:
                 return Content(Kind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
             return Content(Kind.FRAME, "a column of a DataFrame" if first[0] == "item" else "a DataFrame", module, node)

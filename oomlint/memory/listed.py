@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.memory.content import Kind
 from oomlint.memory.inflation import TENSORS, Inflation, building, keeper_of, may_be_large, of_numbers
 from oomlint.memory.operands import operand
 from oomlint.model import names
@@ -28,7 +29,9 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
             if keeper is None or what is None or keeper.collected or len(keeper.names) > _LONGEST or _into_array(module, call):
                 continue
             content = operand(project, module, scope, what)
-            if content is not None and "column" not in content.words and may_be_large(project, content):
+            if content is None or (content.kind is Kind.FRAME and names.last_name(call.func) == "list"):
+                continue  # a list of a table has the names of its columns
+            if "column" not in content.words and may_be_large(project, content):
                 times = "8 to 19 times the bytes"
                 message = f"`{_short(module, call)}` makes Python objects of all of the data for {keeper.words}: {times}, which workers copy as they read"
                 own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
