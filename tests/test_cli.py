@@ -304,6 +304,7 @@ def test_statistics(folder: Path, run: Callable[..., Done]) -> None:
 
 def test_the_report_can_go_to_a_file(folder: Path, run: Callable[..., Done]) -> None:
     (folder / "a.py").write_text(BAD)
+    assert run("check", "--output-file", "-", "--output-format", "concise", "-q") == run("check", "--output-format", "concise", "-q")
     assert run("check", "--output-file", "report.txt", "--output-format", "concise", "-q") == (1, "", "")
     assert (folder / "report.txt").read_text().startswith(f"a.py:{PLACE}")
 

@@ -186,6 +186,7 @@ def test_an_interruption_keeps_what_was_reported(run: Callable[..., Done], judge
         (("--factory", "data"), "--factory: 'data' is not of the form 'package.module:function'"),
         (("--python", "gone/python"), "--python: 'gone/python' is not a program"),
         (("--html", "gone/x.html"), "gone/x.html: No such file or directory"),
+        (("--html", "-"), "--html: the page goes to a file, and `-` is none"),
         (("--output-file", "gone/x.txt"), "gone/x.txt: No such file or directory"),
         (("--keep=copies",), "--keep: copies is in the project, and would be copied with it"),
         (("--python", ""), "--python: it is empty"),
@@ -372,15 +373,26 @@ def test_options_win_over_settings(folder: Path, run: Callable[..., Done], judge
 
 
 @pytest.mark.parametrize(
-    ("limit", "own", "most"), [(5.0, None, 5.0), (5.0, 20.0, 20.0), (1.0, 20.0, 20.0), (1.0, None, 1.0), (60.0, 20.0, 60.0), (60.0, 90.0, 90.0)]
+    ("limit", "own", "most"), [(5.0, None, 5.0), (5.0, 20.0, 20.0), (1.0, 20.0, 4.0), (1.0, None, 1.0), (60.0, 20.0, 60.0), (60.0, 90.0, 90.0)]
 )
-def test_a_higher_limit_holds_for_every_run(limit: float, own: float | None, most: float) -> None:
+def test_a_limit_holds_for_every_run(limit: float, own: float | None, most: float) -> None:
+    job = run_with(Limits(seconds=limit), seconds=own)
+    assert (job.limits.seconds, job.arguments["seconds"]) == (most, min(limit, 5.0) * 2)
+
+
+@pytest.mark.parametrize(("cap", "own", "most"), [(2**31, 2**33, 2**33), (2**32, 2**33, 2**33), (2**28, 2**33, 2**28), (2**28, 2**27, 2**27)])
+def test_a_lower_cap_holds_for_every_run(cap: int, own: int, most: int) -> None:
+    assert run_with(Limits(memory=cap), memory=own).limits.memory == most
+
+
+def run_with(limits: Limits, **own: Any) -> Any:
+    """The job that a recipe's run becomes."""
     jobs: list[Any] = []
     workshop: Any = SimpleNamespace(run=jobs.append)
     trees: Any = SimpleNamespace(folder=lambda _: "")
     nothing: Any = None
-    Bench(nothing, nothing, nothing, Options(Limits(seconds=limit)), workshop, trees).run(Part.BEFORE, "a:b", {}, seconds=own)
-    assert jobs[0].limits.seconds == most
+    Bench(nothing, nothing, nothing, Options(limits), workshop, trees).run(Part.BEFORE, "a:b", {"seconds": 10.0}, **own)
+    return jobs[0]
 
 
 def environment(folder: Path, *, torch: bool) -> Path:
@@ -459,6 +471,7 @@ def test_formats(folder: Path, run: Callable[..., Done]) -> None:
     assert (entry["code"], entry["verdict"]["outcome"], entry["verdict"]["cached"]) == ("OOM101", "confirmed", True)
     assert run("verify", "a.py:2", "--output-format", "github").out.startswith("::warning title=oomlint (OOM101)%3A fix confirmed,file=a.py,line=2,")
     assert "\x1b[1;32mOOM101 confirmed\x1b[0m" in run("verify", "a.py:2", "--color", "always").out
+    assert run("verify", "a.py:2", "-q", "--output-format", "concise", "--output-file", "-").out == "a.py:2:1: OOM101 confirmed (cached): it was seen\n"
     assert run("verify", "a.py:2", "--output-file", "report.txt") == (0, "", "")
     assert (folder / "report.txt").read_text(encoding="utf-8") == full.replace("confirmed:", "confirmed (cached):").replace(
         "1 confirmed.", "1 confirmed (1 cached)."

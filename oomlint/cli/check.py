@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from oomlint.cli.options import Color, choice, flag, several, text, words
+from oomlint.cli.options import STANDARD, Color, choice, flag, several, text, words
 from oomlint.config import ConfigError, Settings, load_settings
 from oomlint.engine import Options, run
 from oomlint.finding import Confidence, Severity
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from oomlint.cli.approval import Approval
     from oomlint.engine import Report
 
-STDIN: Final = "-"
 
 _FIXES, _RULES, _OUTPUT, _FILES = "Fixes", "Rules", "Output", "Files and settings"
 
@@ -139,7 +138,7 @@ def _perform(arguments: Arguments) -> int:
         sys.stdout.buffer.write(next((change.after for change in report.changes), *overlay.values()))
     with ExitStack() as stack:
         stream: TextIO = sys.stderr if mended_input else sys.stdout
-        if arguments.output_file is not None:
+        if arguments.output_file not in (None, STANDARD):
             try:
                 stream = stack.enter_context(open(arguments.output_file, "w", encoding="utf-8", errors="backslashreplace", newline="\n"))
             except OSError as error:
@@ -153,13 +152,13 @@ def _perform(arguments: Arguments) -> int:
 
 def _inputs(arguments: Arguments) -> tuple[tuple[str, ...], dict[str, bytes]]:
     """The paths to check, and the content of standard input by the path that it goes under."""
-    if STDIN not in arguments.paths and (arguments.stdin_filename is None or arguments.paths):
+    if STANDARD not in arguments.paths and (arguments.stdin_filename is None or arguments.paths):
         if arguments.stdin_filename is not None:
             raise ConfigError("--stdin-filename names standard input, which is checked where the path is `-`")
         return arguments.paths or (".",), {}
     if len(arguments.paths) > 1:
         raise ConfigError("standard input (`-`) is checked alone, without other paths")
-    name = arguments.stdin_filename or STDIN
+    name = arguments.stdin_filename or STANDARD
     return (name,), {os.path.abspath(name): sys.stdin.buffer.read()}
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _Record = TypeVar("_Record")
+STANDARD: Final = "-"  # standard input or output, in place of a file
 _KEY: Final = "option"
 
 

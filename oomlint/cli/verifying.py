@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 from oomlint import amounts, engine
 from oomlint.cli import mended, picks
 from oomlint.cli.check import Format, overridden, say, start_of, tell_failures
+from oomlint.cli.options import STANDARD
 from oomlint.cli.workbench import Asked, shown_python, surroundings, verified
 from oomlint.config import FACTORY, ConfigError, load_settings
 from oomlint.output import concise, summary, verdicts_github, verdicts_html, verdicts_json, verdicts_text
@@ -47,8 +48,10 @@ def verify(arguments: Arguments) -> int:
     settings = overridden(settings, arguments)
     asked = _asked(arguments, root)
     around = surroundings(settings, root, asked)
+    if arguments.html == STANDARD:
+        raise ConfigError("--html: the page goes to a file, and `-` is none")
     for path in (arguments.html, arguments.output_file):
-        if path is not None:
+        if path not in (None, STANDARD):
             _refuse_unwritable(path)
     report = engine.run(paths, settings, folder, engine.Options(force_exclude=arguments.force_exclude, cache=asked.cache))
     _tell(report, arguments, view)
@@ -176,7 +179,8 @@ class _Printed:
         self._view = view
         self._python = python
         self._text = arguments.output_format in {Format.FULL, Format.CONCISE}
-        self._at_once = self._text and arguments.output_file is None
+        self._path = None if arguments.output_file == STANDARD else arguments.output_file
+        self._at_once = self._text and self._path is None
 
     def each(self, item: Item) -> None:
         """Report a verdict, where that may be done at once."""
@@ -186,7 +190,7 @@ class _Printed:
 
     def end(self, items: Sequence[Item], files: int) -> None:
         """Report the rest."""
-        path = self._arguments.output_file
+        path = self._path
         if path is None:
             self._rest(sys.stdout, items, files)
             return

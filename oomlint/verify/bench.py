@@ -61,8 +61,16 @@ class Bench:
     def run(
         self, part: Part, call: str, arguments: dict[str, Any], *, seconds: float | None = None, fresh: bool = False, timeline: bool = False, **limits: int
     ) -> Done:
-        """Run a function of :mod:`oomlint.verify.child` on one part. A limit that is higher than usual holds also for runs that have their own."""
-        asked = self.options.limits.seconds
-        most = max(seconds or 0.0, asked) if asked > Limits().seconds else seconds or asked
-        allowed = replace(self.options.limits, seconds=most, **limits)
+        """Run a function of :mod:`oomlint.verify.child` on one part.
+
+        ``seconds`` and ``memory`` are what it may take where the user has no other wish: less time for all is less for it too, more is more.
+        """
+        asked, usual = self.options.limits, Limits()
+        share = min(1.0, asked.seconds / usual.seconds)
+        if "seconds" in arguments:
+            arguments = {**arguments, "seconds": arguments["seconds"] * share}
+        most = max(seconds or usual.seconds, asked.seconds) if share == 1.0 else (seconds or usual.seconds) * share
+        if asked.memory < usual.memory and "memory" in limits:
+            limits["memory"] = min(limits["memory"], asked.memory)
+        allowed = replace(asked, seconds=most, **limits)
         return self._workshop.run(Job(call, arguments, self.folder(part), allowed, fresh=fresh, timeline=timeline))
