@@ -272,21 +272,22 @@ def test_constants_that_a_function_reads(tmp_path: Path) -> None:
         CLASSES = 10
 
 
-        def train(model, args, size, train=True):
+        def train(model, args, size, train=True, name=None, kind=None):
             for step in range(3):
-                model(CLASSES, args.lr, size)
+                model(CLASSES, args.lr, size, name, kind)
 
 
         parser = argparse.ArgumentParser()
         parser.add_argument("--lr", type=float, default=0.1)
         args = parser.parse_args()
-        train(None, args, size=4)
+        train(None, args, size=4, name="one", kind="all")
+        train(None, args, size=4, kind="some")
         """),
         encoding="utf-8",
     )
     settings, _ = load_settings(None, isolated=True, start=tmp_path)
     known = known_in(Project(tmp_path, settings), str(path), "train")
-    assert known == {"CLASSES": 10, "args.lr": 0.1, "size": 4}
+    assert known == {"CLASSES": 10, "args.lr": 0.1, "size": 4, "kind": "all"}, "a name that one caller leaves out may be left out"
 
 
 def test_modes_of_a_function() -> None:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _MOST: Final = 120  # expressions that are asked for
 _FRAMES: Final = 3  # callers
-_PLAIN: Final = (bool, int, float, str)
+_PLAIN: Final = bool | int | float | str
+_UNKNOWN: Final = object()
 _TRAINS: Final = frozenset({"train", "training", "is_train", "is_training", "do_train"})
 _EVALUATES: Final = frozenset({"eval", "evaluate", "is_eval", "test", "is_test", "validation", "is_validation"})
 _WORDS: Final = frozenset({"mode", "phase", "split", "stage"})
@@ -45,22 +46,21 @@ def known_in(project: Project, path: str, function: str) -> dict[str, Any]:
     }
     found: dict[str, Any] = {}
     for name, node in _reads(scope, bound):
-        for frame in frames:
-            value = _constant(evaluator, node, frame)
-            if value is not None:
-                found[name] = value
-                break
+        values = [_constant(evaluator, node, frame) for frame in frames]
+        constant = next((value for value in values if value is not _UNKNOWN), None)
+        if constant is not None and None not in values:  # where one caller leaves it out, the function may do more without it
+            found[name] = constant
     return found
 
 
 def _constant(evaluator: Evaluator, node: cst.BaseExpression, frame: Frame) -> object:
-    """The one plain value of an expression, command lines aside; ``None`` where there is no such."""
+    """The one plain value of an expression, command lines aside."""
     try:
         alternatives = [alt for alt in evaluator.values(node, frame) if not alt.reach]
     except RecursionError:
-        return None
+        return _UNKNOWN
     constants = [alt.value.value for alt in alternatives if isinstance(alt.value, Const)]
-    return constants[0] if len(alternatives) == len(constants) == 1 and isinstance(constants[0], _PLAIN) else None
+    return constants[0] if len(alternatives) == len(constants) == 1 and isinstance(constants[0], _PLAIN | None) else _UNKNOWN
 
 
 def _scope(module: Module, function: str) -> Scope | None:
