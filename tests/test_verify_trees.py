@@ -11,7 +11,8 @@ import pytest
 
 from oomlint.source import SourceError
 from oomlint.verify.case import Part
-from oomlint.verify.tree import LARGE, Base, Trees, listed
+from oomlint.verify.copier import LARGE, listed
+from oomlint.verify.tree import Base, Trees
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
