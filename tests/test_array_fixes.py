@@ -277,3 +277,32 @@ def test_a_copy_is_left_out_where_nobody_has_the_array_it_is_made_of(built: str,
     (tmp_path / "kept.py").write_text(text, encoding="utf-8")
     report = engine.run([str(tmp_path / "kept.py")], Settings(select=("OOM404",), severity=Severity.NOTE), tmp_path, engine.Options(cache=False, processes=1))
     assert [finding.fix is not None for finding in report.findings] == [fixed]
+
+
+SAVED = """
+import torch
+from torch.utils.data import Dataset
+
+FILE = "train.pt"
+
+
+class Fields(Dataset):
+    def __init__(self, path):
+        fields = torch.load(path)
+        self.x, self.y = fields["x"], fields["y"]
+
+    def __len__(self):
+        return len(self.y)
+
+    def __getitem__(self, i):
+        return self.x[i], self.y[i]
+
+
+data = Fields(FILE)
+torch.save({{"x": data.x, "y": data.y}}, {target})
+"""
+
+
+@pytest.mark.parametrize(("target", "fixed"), [("FILE", False), ('"train.pt"', False), ('"other.pt"', True)])
+def test_a_file_that_the_program_writes_is_not_mapped(target: str, fixed: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter
+    assert (found(tmp_path, "OOM406", SAVED.format(target=target)).fix is not None) is fixed

@@ -10,12 +10,13 @@ import libcst as cst
 from oomlint.finding import Fix, Safety
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
-from oomlint.model.values import ExternalCall
+from oomlint.model.values import Const, ExternalCall
 from oomlint.syntax.edits import Text
 
 if TYPE_CHECKING:
     from oomlint.memory.arrays import Load
-    from oomlint.model.project import Project
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
 
 _FILLED: Final = Fix(Safety.DISPLAY, "allocate the array once, from the shape and type of the first file, and fill it in the loop", ())
 _PER_SAMPLE: Final = Fix(Safety.DISPLAY, "keep the paths, and read one sample in `__getitem__`", ())
@@ -39,7 +40,10 @@ def per_sample(load: Load) -> Fix | None:
 
 
 def torch_mapped(load: Load, project: Project) -> Fix | None:
-    """``torch.load(path)`` → ``torch.load(path, mmap=True)``; ``None`` where a file is already open, or the arguments are not plain."""
+    """``torch.load(path)`` → ``torch.load(path, mmap=True)``.
+
+    ``None`` where a file is already open, where the program writes the same file, and where the arguments are not plain.
+    """
     call = load.node
     if not isinstance(call, cst.Call) or load.read is None or load.read.name != "torch.load" or any(a.star for a in call.args):
         return None
@@ -51,9 +55,35 @@ def torch_mapped(load: Load, project: Project) -> Fix | None:
         return None
     if isinstance(path, cst.Call) and not load.module.code(path.func).endswith(("join", "Path", "str", "format", "abspath", "expanduser")):
         return None
+    if _written(path, load, project):
+        return None
     text = Text(load.module.tree)
     last = text.span(call.args[-1].value)[1]
     return Fix(Safety.UNSAFE, "map the file: what is indexed is read", (text.replaced(last, last, ", mmap=True"),))
+
+
+def _written(path: cst.BaseExpression, load: Load, project: Project) -> bool:
+    """Whether the program also saves to the file. To write a file that is mapped ends the process with a bus error, and the file is lost (torch 2.13)."""
+    scope = load.module.walk.scope_at(load.node)
+    read = _names(path, load.module, scope, project)
+    modules = {load.module, *(frame.module for frame in evaluator_of(project).calls.frames(load.module, scope)[:_MOST])}
+    for module in modules:
+        for call, there in module.walk.calls:
+            if names.dotted(call.func) != "torch.save":
+                continue
+            given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "f"), None)
+            target = given or (call.args[1].value if len(call.args) > 1 else None)
+            if target is not None and read & _names(target, module, there, project):
+                return True
+    return False
+
+
+def _names(path: cst.BaseExpression, module: Module, scope: Scope, project: Project) -> set[str]:
+    """What a path is written as, and the texts that it stands for."""
+    evaluator = evaluator_of(project)
+    frames = (evaluator.calls.plain_frame(module, scope), *evaluator.calls.frames(module, scope)[:_MOST])
+    known = [alt.value.value for frame in frames for alt in evaluator.values(path, frame)[:_MOST] if isinstance(alt.value, Const)]
+    return {module.code(path), *(value for value in known if isinstance(value, str))}
 
 
 def _may_be_open(path: cst.BaseExpression, load: Load, project: Project) -> bool:

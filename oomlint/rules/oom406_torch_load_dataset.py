@@ -86,7 +86,8 @@ class TorchLoadDataset(Rule):
 
     `mmap=True` is added: unsafe. It needs torch 2.1, a path and a file in the format of torch 1.6 and later (an older one raises `RuntimeError`). An
     open file or a buffer raises `ValueError`: where the argument is known to be one, or its name says so, there is no fix. What is written to such
-    a tensor stays in the process, and the file must not change while it is mapped. NumPy arrays in the file are read as before.
+    a tensor stays in the process. The file must not change while it is mapped: to save to it ends the process with a bus error, and leaves it empty.
+    Where the program saves to the same path, there is no fix. NumPy arrays in the file are read as before.
 
     ## References
 

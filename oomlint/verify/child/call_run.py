@@ -7,13 +7,12 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child import digests, stubs
-from oomlint.verify.child.call_values import Need, Opaque, text_of
+from oomlint.verify.child.call_values import SAMPLES, Need, Opaque, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 EPOCHS: Final = 2
-SAMPLES: Final = 26  # no multiple of the batch size: the last batch is smaller
 BATCH: Final = 4
 MOST_BATCHES: Final = 64  # of a sampler without end
 WORKERS: Final = 2

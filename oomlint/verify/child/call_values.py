@@ -12,6 +12,9 @@ _WORKERS: Final = re.compile(r"(?<!persistent_)(?<!persist_)worker|num_proc|n_jo
 _BATCH: Final = re.compile(r"batch|\bbs\b|_bs$", re.IGNORECASE)
 COUNTS: Final = [2, 0]  # numbers of workers that are tried
 _SEED: Final = re.compile(r"seed", re.IGNORECASE)
+_ROWS: Final = re.compile(r"(label|target|class|weight|length|size|ind(ice|exe)|idx)e?s$|(?<![a-z])(y|ys|idx)$", re.IGNORECASE)  # a value for each sample
+_AMOUNT: Final = re.compile(r"^(n|num|nb|max|min|total)_|^(n|num|nb)(?=[A-Z])", re.IGNORECASE)
+SAMPLES: Final = 26  # of the stand-in dataset; no multiple of the batch size: the last batch is smaller
 
 
 class Need(BaseException):  # not an Exception: a handler of the user's must not swallow it
@@ -36,6 +39,9 @@ class Opaque:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
+        known = rows(self._text)
+        if known and hasattr(known[0], name):
+            self._need(known)
         return self._part(f"{self._text}.{name}")
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -87,10 +93,16 @@ class Opaque:
 
     __le__ = __gt__ = __ge__ = __lt__
 
+    def __array__(self, *_: object, **__: object) -> Any:
+        self._need(rows(self._text) or numbers(self._text))
+
     def __int__(self) -> int:
         self._number()
 
-    __index__ = __len__ = __abs__ = __neg__ = __round__ = __int__
+    __index__ = __abs__ = __neg__ = __round__ = __int__
+
+    def __len__(self) -> int:  # noqa: PLE0303 -- it never returns
+        self._need(rows(self._text) or numbers(self._text))
 
     def __float__(self) -> float:
         self._number()
@@ -140,6 +152,16 @@ def numbers(text: str, *others: object) -> list[Any]:
         return [0]
     bounds = [item for item in others if isinstance(item, (int, float)) and not isinstance(item, bool)]
     return [bounds[0], bounds[0] + 1, bounds[0] - 1] if bounds else [2]
+
+
+def rows(text: str) -> list[Any]:
+    """What an unknown list could be, by its name: a small whole number for each sample."""
+    tail = text.rpartition(".")[2]
+    if not _ROWS.search(tail) or _AMOUNT.search(tail):
+        return []
+    import numpy as np  # noqa: PLC0415 -- it may be absent
+
+    return [np.arange(SAMPLES) % 3]
 
 
 def text_of(value: object) -> str:

@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from oomlint.verify.child import digests, loops_patch, loops_search, loops_state, probe, slices, slices_names, values_late, values_names, values_things
+from oomlint.verify.child import (
+    digests,
+    loops_patch,
+    loops_search,
+    loops_state,
+    probe,
+    slices,
+    slices_names,
+    values_late,
+    values_names,
+    values_optimizer,
+    values_things,
+)
 from oomlint.verify.child.common import words
 from oomlint.verify.child.load import LoadError
 from oomlint.verify.child.loops_guide import descriptors
@@ -131,6 +143,7 @@ def measure(
         "steps": guide.taken,
         "reached": guide.marks > 0,
         "finished": guide.finished > 0,
+        "sharing": values_optimizer.shared(outcome.book, len(outcome.modules)),
         "exception": None if outcome.error is None else f"{words(outcome.error)}{_place(outcome)}",
         **meter.columns(),
         "result": result,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from oomlint.verify.child import loops_guide, loops_patch, slices, slices_names, slices_turns, values_late, values_names
+from oomlint.verify.child import loops_guide, loops_patch, slices, slices_names, slices_turns, values_late, values_names, values_optimizer
 from oomlint.verify.child.common import seed
 from oomlint.verify.child.load import Loaded, LoadError, install, load
 from oomlint.verify.child.loops_guide import Guide, nothing
@@ -160,6 +160,7 @@ def run(
     # Batches wait in the queues of workers: one of another size would look like something kept or let go.
     uneven = state.get("uneven", False) and not workers
     book = Book(state.get("specs", {}), batch=batch, steps=steps, workers=workers, options=program.options, uneven=uneven)
+    book.owners.update(values_optimizer.owners(program.text))
     if device:
         book.device = "cuda"
     guide = Guide(book, steps=steps, epochs=epochs, reading=reading, pulse=pulse, stand_in=state.get("loader", False))

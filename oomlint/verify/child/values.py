@@ -41,6 +41,8 @@ class Book:
         self.uneven = uneven  # the last batch of a loader is smaller than the others
         self.options = options or {}  # defaults of the program's command line, by name
         self.modules: list[torch.nn.Module] = []  # all that an optimizer may have to step
+        self.steppers: list[str] = []  # paths of optimizers
+        self.owners: dict[str, str] = {}  # models by the optimizers that have their parameters, both by name
         self.layers: dict[str, torch.nn.Module] = {}  # parts of models that hooks are registered on, by path
         self.batches: set[str] = set()  # paths of what loaders have given
         self.device = "cpu"

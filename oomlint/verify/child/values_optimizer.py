@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import re
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any, Final
@@ -25,18 +26,35 @@ OWN: Final = frozenset(
 STEPPING: Final = frozenset({"zero_grad", "param_groups", "step"})  # asked of an optimizer
 
 
+_MADE: Final = re.compile(
+    r"([\w.]+)\s*=\s*(?:[\w.]*\boptim\.\w+|\w*(?:SGD|Adam\w*|RMSprop|Optimizer))\(\s*(?:params\s*=\s*)?([\w.]+?)(?:\.module)?\.parameters\(\)"
+)
+_AFFIX: Final = re.compile(r"optim(?:izer)?|opt|net|model|solver|_|\d")
+
+
+def owners(text: str) -> dict[str, str]:
+    """Which model's parameters an optimizer of the program has, both by their last names: ``opt_g = Adam(G.parameters())``."""
+    return {values_names.last(made): values_names.last(model) for made, model in _MADE.findall(text)}
+
+
 class Optimizer(torch.optim.SGD):  # type: ignore[misc] # as above
-    """Plain gradient descent over the parameters of all models of the run, also of those that come later, and of the program's own that are called."""
+    """Plain gradient descent over the parameters of the model that it is made of in the program, or that has its name, else of all models of the run.
+
+    Also of those that come later, and of the program's own that are called.
+    """
 
     def __init__(self, book: Book, path: str) -> None:
         self.__dict__["_stand_in"] = book, path
         called: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # weak: what the program lets go has to go
         self.__dict__["_called"] = called
+        book.steppers.append(path)
         super().__init__([nn.Parameter(torch.zeros(1))], lr=0.01)
         nn.modules.module.register_module_forward_pre_hook(lambda module, _: called.add(module))
 
     def _own(self) -> Iterator[nn.Parameter]:
         """Parameters of the program's own models that have gradients."""
+        if self._of() is not None:
+            return
         known = {id(item) for group in self.param_groups for item in group["params"]}
         for module in list(self.__dict__["_called"]):
             for item in module.parameters(recurse=False):
@@ -44,10 +62,16 @@ class Optimizer(torch.optim.SGD):  # type: ignore[misc] # as above
                     known.add(id(item))
                     yield item
 
+    def _of(self) -> nn.Module | None:
+        """The one model that it steps; ``None`` where that is not known."""
+        book, path = self.__dict__["_stand_in"]
+        return model_of(book, values_names.last(path))
+
     def _adopt(self) -> None:
         book, _ = self.__dict__["_stand_in"]
         known = {id(item) for group in self.param_groups for item in group["params"]}
-        for module in book.modules:
+        own = self._of()
+        for module in book.modules if own is None else [own]:
             for parameter in module.parameters():
                 if id(parameter) not in known and parameter.requires_grad:
                     known.add(id(parameter))
@@ -80,6 +104,25 @@ class Optimizer(torch.optim.SGD):  # type: ignore[misc] # as above
             return self.step
         book, path = self.__dict__["_stand_in"]
         return book.value(f"{path}.{name}")
+
+
+def model_of(book: Book, name: str) -> nn.Module | None:
+    """The one stand-in for a model that an optimizer of a name steps, where there are several of both."""
+    if len(book.steppers) < 2:  # noqa: PLR2004 -- one steps all there is
+        return None
+    models = {values_names.last(pair[1]): module for module in book.modules if (pair := vars(module).get("_stand_in"))}
+    if len(models) < len(book.modules) or len(models) < 2:  # noqa: PLR2004 -- as above
+        return None
+    made = models.get(book.owners.get(name, ""))
+    own = _AFFIX.sub("", name.lower())
+    alike = [module for other, module in models.items() if own and (bare := _AFFIX.sub("", other.lower())) and (bare.startswith(own) or own.startswith(bare))]
+    return made or (alike[0] if len(alike) == 1 else None)
+
+
+def shared(book: Book, models: int) -> list[str]:
+    """Optimizers that step all models, as it is not known which is whose: where there are several of both."""
+    names = list(dict.fromkeys(values_names.last(path) for path in book.steppers))
+    return [name for name in names if model_of(book, name) is None] if min(len(names), models) > 1 else []
 
 
 def optimizer(thing: Thing) -> Optimizer:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
-from oomlint.verify.recipes import calls_judge, calls_loops, calls_memory, calls_predict, calls_trainer, calls_values
+from oomlint.verify.recipes import calls_gap, calls_judge, calls_loops, calls_memory, calls_predict, calls_trainer, calls_values
 from oomlint.verify.recipes.calls_judge import OWN, Judged
 from oomlint.verify.recipes.calls_slice import counterpart, cut, sites
 from oomlint.verify.recipes.calls_values import domain, program, targets
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from oomlint.verify.bench import Bench
     from oomlint.verify.jobs import Done
-    from oomlint.verify.recipes.calls_slice import Site
+    from oomlint.verify.recipes.calls_slice import Cut, Site
     from oomlint.verify.recipes.calls_values import Domain, Target
 
 _PICKLED: Final = "OOM111"
@@ -52,7 +52,23 @@ def _calls(bench: Bench) -> Judged:
     found = targets(bench)
     if not found:
         return Judged(Outcome.INCONCLUSIVE, "the call of the loader was not found in the program")
-    return calls_judge.together([_one(bench, target) for target in found])
+    judged = calls_judge.together([_one(bench, target) for target in found])
+    if not bench.case.by_hand or bench.case.code == _PICKLED or judged.outcome not in {Outcome.CONFIRMED, Outcome.NO_EFFECT}:
+        return judged
+    gap = calls_gap.of_calls(bench, _pieces(bench, found))
+    return replace(judged, outcome=Outcome.INCONCLUSIVE, reason=gap) if gap else judged
+
+
+def _pieces(bench: Bench, found: Sequence[Target]) -> dict[Part, list[Cut]]:
+    """What is run of the program, before and after."""
+    pieces: dict[Part, list[Cut]] = {part: [] for part in Part}
+    for target in found:
+        leaves = domain(target).leaves
+        after = program(bench, Part.AFTER, target.path)
+        here = counterpart(target.site, after) if after is not None else None
+        for part, sites_of in ((Part.BEFORE, [target.site]), (Part.AFTER, [*([here] if here else []), *_other_ways(bench, target)])):
+            pieces[part] += [cut(site, leaves, inherited=target.loader.inherited) for site in sites_of]
+    return pieces
 
 
 def _still_runs(bench: Bench, judged: Judged) -> Judged:

@@ -7,13 +7,12 @@ import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.source import SourceError
 from oomlint.verify.case import Outcome, Part, Reading
 from oomlint.verify.criteria import human
+from oomlint.verify.recipes import calls_gap
 from oomlint.verify.recipes.calls_judge import Judged, cause
 from oomlint.verify.recipes.calls_slice import counterpart, sites
 from oomlint.verify.recipes.calls_values import program
-from oomlint.verify.recipes.loops_changes import changed
 
 if TYPE_CHECKING:
     from oomlint.verify.bench import Bench
@@ -46,29 +45,8 @@ def judge(bench: Bench) -> Judged:
         said = failure if after is None else cause(after["error"])
         return Judged(Outcome.REGRESSED if after is not None else Outcome.INCONCLUSIVE, f"after the fix: {said}", (), _SAID)
     judged = _endless(before, after) if before["epochs"] else _whole(before, after)
-    gap = _gap(bench, found[1]) if judged.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} else ""
+    gap = calls_gap.of_expression(bench, found[1]) if judged.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} else ""
     return replace(judged, outcome=Outcome.INCONCLUSIVE, reason=gap) if gap else judged
-
-
-def _gap(bench: Bench, source: str) -> str:
-    """A statement that the mend changes and that is no part of the expression that is run; empty where there is none."""
-    names = {part.rpartition(".")[2] for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) for part in [ast.unparse(node.func)]} - {
-        "__loader__"
-    }
-    for path in bench.case.changes:
-        try:
-            texts = [bench.case.source(part, path).text for part in Part]
-            come = changed(*texts, script=False)[1]
-        except (SourceError, SyntaxError, ValueError):
-            continue
-        kept = {ast.unparse(node).partition("\n")[0] for node in ast.walk(ast.parse(texts[0])) if isinstance(node, ast.stmt)}  # moved at the most
-        for item in come:
-            if ast.unparse(item.node).partition("\n")[0] in kept:
-                continue
-            called = {ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(item.node) if isinstance(node, ast.Call)}
-            if not called & names and item.function.rpartition(".")[2] not in names and getattr(item.node, "name", "") not in names:
-                return f"{item.words}, which the mend changes, was not run: only the expression was"
-    return ""
 
 
 def _endless(before: dict[str, Any], after: dict[str, Any]) -> Judged:

@@ -33,6 +33,10 @@ class Cut:
     names: tuple[str, ...]  # other names that are read
     cls: str
     me: str
+    call: ast.Call
+    kept: tuple[ast.stmt, ...]  # statements of the function that are run before it
+    around: tuple[ast.stmt, ...]  # those that it stands in
+    head: str  # parameters of the function
 
     def plan(self, values: list[dict[str, object]]) -> dict[str, object]:
         """What oomlint.verify.child.calls.measure takes."""
@@ -121,7 +125,9 @@ class _Cutter:
         module = ast.fix_missing_locations(ast.Module([made], []))
         cls, me = self._class()
         others = tuple(sorted(name for name in reads - set(unknown) if not name.startswith("__")))
-        return Cut(name, ast.unparse(module), unknown, others, cls, me)
+        around = tuple(item for item in self.chain if isinstance(item, ast.stmt))
+        head = ast.unparse(function.args) if function is not None else ""
+        return Cut(name, ast.unparse(module), unknown, others, cls, me, self.site.call, tuple(self.kept), around, head)
 
     # -- the call ------------------------------------------------------------------------------------------------------
 

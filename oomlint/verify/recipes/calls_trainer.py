@@ -50,9 +50,20 @@ def judge(bench: Bench) -> Judged:
     if isinstance(after, str):
         return Judged(Outcome.INCONCLUSIVE, f"after the fix: {after}")
     judged = calls_judge.exceptions(_CODES[own], before.runs, after.runs if after else None)
+    other = _changed(bench, site) if bench.case.by_hand and judged.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} else ""
+    if other:
+        return Judged(Outcome.INCONCLUSIVE, f"the mend changes `{other}` as well, and training was not run", judged.readings)
     said = "the loader is made of the arguments as `Trainer` makes it, over a stand-in dataset"
     missing = ["`transformers` is not installed: the loader is made of the call's own arguments, as version 5.23 does"] if before.missing else []
     return Judged(judged.outcome, judged.reason, judged.readings, (said, *missing))
+
+
+def _changed(bench: Bench, site: Site) -> str:
+    """An argument that the mend changes and that is not about loaders; empty where there is none."""
+    tree = program(bench, Part.AFTER, bench.case.finding.place.path)
+    here = counterpart(site, tree) if tree is not None else None
+    old, new = ({item.arg or "**": ast.unparse(item.value) for item in call.keywords} for call in (site.call, here.call if here is not None else site.call))
+    return next((name for name in {**old, **new} if not name.startswith("dataloader_") and old.get(name) != new.get(name)), "")
 
 
 def _concerns(call: ast.Call) -> bool:

@@ -111,7 +111,7 @@ class _Trial:
                 return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"where a branch is taken that was not come to by itself, {verdict.reason}")
             if verdict.outcome is Outcome.REGRESSED:
                 return verdict
-        gap = self._reach.gap or (_CUT if self._reach.drops and self._cut else "")
+        gap = self._reach.gap or (_CUT if self._reach.drops and self._cut else "") or self._reach.unknown(best.left_out)
         if gap:
             return replace(best, outcome=Outcome.INCONCLUSIVE, reason=gap)
         return replace(best, left_out=(*best.left_out, *self._reach.notes))
@@ -218,6 +218,8 @@ class _Trial:
         """``several``: as many epochs as the plan has, with the plan's steps; else one epoch. ``alone``: without workers, and with a smaller last batch."""
         plan = self._plan
         steps = max(plan.steps, 1 if several else _STEPS) * longer
+        if self._bench.case.by_hand and not several:
+            steps += 1 - steps % 2  # an odd number: what is done every other step is left over at the end
         workers = 0 if alone else plan.workers
         how = {"steps": steps, "workers": workers, "epochs": plan.epochs if several else 1, "simulate_device": plan.simulated, "release": release}
         state = {**way.state, "look": True} if self._reach.drops else way.state

@@ -101,12 +101,18 @@ def judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected = Exp
         missing = _missing(case.code, runs.epochs[0] if runs.epochs else runs.first, expected)
         if missing:
             verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=missing)
+    sharing = tuple(str(name) for name in runs.first.get("sharing") or ())
+    if sharing and case.by_hand and verdict.outcome is Outcome.REGRESSED and not verdict.reason.startswith(NEW_FAILURE):
+        verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; but it is not known which optimizer steps which model")
+    if case.by_hand and case.code in _PASSES and verdict.outcome is Outcome.REGRESSED and not verdict.reason.startswith(NEW_FAILURE):
+        why = "fewer loaders draw fewer random numbers, and whether other batches alone make the difference is not measured"
+        verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; {why}")
     stubs = tuple(name if ":" in name else f"{name}: stood in for" for name in way.stubbed)
     return replace(
         verdict,
         fidelity=Fidelity.SYNTHETIC if way.whole else Fidelity.SLICED,
         assumptions=(*way.assumed, *verdict.assumptions),
-        left_out=(*way.skipped, *stubs, *verdict.left_out),
+        left_out=(*way.skipped, *stubs, *((f"{', '.join(sharing)}: each steps all models",) if sharing else ()), *verdict.left_out),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.source import SourceError
 from oomlint.verify.case import Part
+from oomlint.verify.recipes.loops_beyond import beyond, hidden
 from oomlint.verify.recipes.loops_changes import changed, heads, parameters, readers, tested
 from oomlint.verify.recipes.loops_devices import copied, mixed, moves, precision
 from oomlint.verify.recipes.loops_signals import PLANS
@@ -63,6 +64,7 @@ class Reach:
         self._around: dict[Key, list[Statement]] = {}  # functions that changed statements stand in
         self._ran: set[tuple[Part, str, tuple[int, ...]]] = set()
         self._failed: set[tuple[Part, str, tuple[int, ...]]] = set()
+        self._beyond = ""  # what the mend changes beside the statement of the finding
         self._blind = ""  # why equal results say nothing
         self._asides: list[str] = []
         self.drops = False  # whether the mend has to do with the last batch
@@ -77,6 +79,9 @@ class Reach:
         except (SourceError, SyntaxError, ValueError, RecursionError):
             return  # a file of settings, or of data
         self.drops |= before.count(_DROPS) != after.count(_DROPS)
+        if case.by_hand and path == self._own:
+            row = case.source(Part.BEFORE).program_row(case.finding.place)
+            self._beyond = beyond(before, after, (self._functions[Part.BEFORE], self._functions[Part.AFTER]), row)
         if case.by_hand:
             self._unseen(before, after, copies=case.code in _COPIES, simulated=case.code in PLANS and PLANS[case.code].simulated)
         for part, text, found in zip(Part, (before, after), pair, strict=True):
@@ -156,6 +161,11 @@ class Reach:
         more = sum(entry[0][0] is part for entry in missing) - 1
         does = "changes" if part is Part.AFTER else "takes out"
         return f"{item.words}, which the mend {does}, was not run{f', nor {more} more' if more else ''}"
+
+    def unknown(self, left_out: Sequence[str]) -> str:
+        """What a mend by hand changes of which nothing is known, as something that it may depend on was left out; empty where there is nothing."""
+        missing = hidden(left_out) if self._by_hand else ""
+        return f"{self._beyond}, which the mend changes, may do otherwise than is seen here: {missing}" if missing and self._beyond else ""
 
     @property
     def _broken(self) -> str:
