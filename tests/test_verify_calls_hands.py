@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from verify_cases import FILE, marked, told, verify
+from verify_cases import judge_by_hand, told
 
-from oomlint.verify.case import Case, Outcome
+from oomlint.verify.case import Outcome
 from oomlint.verify.child import call_values, values_optimizer
 from oomlint.verify.recipes.loops_beyond import beyond, hidden
 from oomlint.verify.workshop import Workshop
@@ -66,12 +67,7 @@ def workshop() -> Iterator[Workshop]:
 
 @pytest.fixture
 def judged(workshop: Workshop, tmp_path: Path) -> Judge:
-    def by_hand(before: str, after: str) -> Verdict:
-        path = tmp_path / FILE
-        path.write_text(before, encoding="utf-8")
-        return verify(workshop, Case(marked(path), str(tmp_path), {str(path): (before.encode(), after.encode())}, by_hand=True))
-
-    return by_hand
+    return partial(judge_by_hand, workshop, tmp_path)
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["in the call", "under a name"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from verify_cases import FILE, marked, told, verify
+from verify_cases import judge_by_hand, told
 
-from oomlint.verify.case import Case, Outcome
+from oomlint.verify.case import Outcome
 from oomlint.verify.child import loops_edits
 from oomlint.verify.recipes.loops_devices import mixed, precision
 from oomlint.verify.workshop import Workshop
@@ -47,12 +48,7 @@ def workshop() -> Iterator[Workshop]:
 
 @pytest.fixture
 def judged(workshop: Workshop, tmp_path: Path) -> Judge:
-    def by_hand(before: str, after: str) -> Verdict:
-        path = tmp_path / FILE
-        path.write_text(before, encoding="utf-8")
-        return verify(workshop, Case(marked(path), str(tmp_path), {str(path): (before.encode(), after.encode())}, by_hand=True))
-
-    return by_hand
+    return partial(judge_by_hand, workshop, tmp_path)
 
 
 def summed(program: str, more: str = "") -> str:

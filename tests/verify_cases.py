@@ -36,6 +36,13 @@ def judge(workshop: Workshop, folder: Path, before: str, after: str | None, *, c
     return verify(workshop, Case(finding, str(folder), changes))
 
 
+def judge_by_hand(workshop: Workshop, folder: Path, before: str, after: str) -> Verdict:
+    """Verify a mend that was written by hand, at the mark."""
+    path = folder / FILE
+    path.write_text(before, encoding="utf-8")
+    return verify(workshop, Case(marked(path), str(folder), {str(path): (before.encode(), after.encode())}, by_hand=True))
+
+
 def verify(workshop: Workshop, case: Case, options: Options | None = None) -> Verdict:
     """The verdict on a case."""
     settings = Settings()
