@@ -175,6 +175,7 @@ def train(model, loader, opt, accelerator):
         pytest.param("+= loss\n", "+= loss.item()\n", "", id="the statement itself"),
         pytest.param("        total +=", "        value = loss.detach()\n        total +=", "", id="a name for a number"),
         pytest.param("        total += loss\n", "        with torch.no_grad():\n            total += loss\n", "", id="a context around it"),
+        pytest.param("backward(loss)", "backward(loss.detach())", "line 7, `accelerator.backward(loss)`", id="a gradient less"),
         pytest.param("backward(loss)", "backward(loss / 2)", "line 7, `accelerator.backward(loss)`", id="another gradient"),
         pytest.param("        opt.zero_grad()\n", "", "line 9, `opt.zero_grad()`", id="taken out"),
         pytest.param("        total +=", "        opt.step()\n        total +=", "line 10, `opt.step()`", id="put in"),
@@ -183,6 +184,10 @@ def train(model, loader, opt, accelerator):
 def test_what_a_mend_does_beside_the_finding(old: str, new: str, words: str) -> None:
     assert old in TRAIN
     assert beyond(TRAIN, TRAIN.replace(old, new), ("train", "train"), 10) == words
+
+
+def test_the_finding_may_be_about_the_loop_around() -> None:
+    assert not beyond(TRAIN, TRAIN.replace("+= loss\n", "+= loss.item()\n"), ("train", "train"), 5)
 
 
 @pytest.mark.parametrize(

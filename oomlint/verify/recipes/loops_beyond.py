@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # They take a value out of its graph or to the host, or hold a context around others.
 _PLAIN: Final = frozenset("detach item cpu numpy tolist clone float int no_grad inference_mode append extend clear len list print".split())
+_TAKEN: Final = re.compile(r"\.(?:detach|item|cpu|tolist|numpy|clone)\(\)")
 _AROUND: Final = (ast.With, ast.Import, ast.ImportFrom)
 _HIDES: Final = re.compile(r"line \d+: (`.*` was left out|\w*(?:Error|Exception|Warning|Interrupt|Iteration|Exit)\b)|: stood in for$|: each steps all models$")
 
@@ -48,7 +49,10 @@ def _other(come: Sequence[Statement], own: Statement | None) -> Statement | None
 
 
 def _text(item: Statement) -> str:
-    return ast.unparse(item.node).partition("\n")[0]
+    """A statement as it is written; of one that adds to a sum or a list it does not matter how a value is taken out of its graph."""
+    node, text = item.node, ast.unparse(item.node).partition("\n")[0]
+    adds = isinstance(node, ast.AugAssign) or _aim(node).endswith((".append", ".extend"))
+    return _TAKEN.sub("", text) if adds else text
 
 
 def _aim(node: ast.stmt) -> str:
