@@ -16,7 +16,7 @@ from oomlint.model.flow_bindings import FlowBindings
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_state import BUDGET, Activation, State, joined
 from oomlint.model.flow_values import NAMED
-from oomlint.model.held import PLAIN, UNKNOWN, Held, Kind, meet
+from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, meet
 from oomlint.model.torch_tables import BATCHES_NAME
 from oomlint.scout.telling import LOADER_NAME
 from oomlint.syntax.walk import block_of, constant_key
@@ -236,8 +236,11 @@ class Flow(FlowBindings):
             begin(entered)
             out = self.block(block_of(node.body), entered)
         act.loops, act.tests, act.guards = outer, tests, guards
-        # The loop may end before its first round; who reads what it sets then fails, so what it set is what counts.
+        # The loop may end before its first round; who reads what it sets then fails, or has the number that it began with, so what it set is what counts.
         after = joined(state, out) or state
+        if out is not None and isinstance(node, cst.For):
+            bound = ((path, held, state.env[path]) for path, held in out.env.items() if path in state.env)
+            after.env.update({path: held for path, held, old in bound if old.kind is Kind.PLAIN or (old.carries is Graph.NO and held.carries is Graph.YES)})
         if out is not None:
             after.evaluating = out.evaluating
             after.mode = out.mode

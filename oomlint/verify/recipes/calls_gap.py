@@ -45,6 +45,8 @@ def of_calls(bench: Bench, pieces: dict[Part, list[Cut]]) -> str:
             return f"the mend changes {words} as well, and what that does to the batches was not compared"
         if old.head != new.head:
             return "the mend changes the parameters of the function as well, and its callers were not run"
+        if old.takers != new.takers:
+            return "the mend hands the loader to another call, which was not run"
     for part, item in _changed(bench):
         text, cuts = ast.unparse(item.node), pieces[part]
         if item.name or any(text in map(ast.unparse, cut.around) for cut in cuts):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.loaders import PARAMETERS
@@ -37,6 +37,7 @@ class Cut:
     kept: tuple[ast.stmt, ...]  # statements of the function that are run before it
     around: tuple[ast.stmt, ...]  # those that it stands in
     head: str  # parameters of the function
+    takers: tuple[str, ...]  # calls that what it gives is handed to at once
 
     def plan(self, values: list[dict[str, object]]) -> dict[str, object]:
         """What oomlint.verify.child.calls.measure takes."""
@@ -126,8 +127,9 @@ class _Cutter:
         cls, me = self._class()
         others = tuple(sorted(name for name in reads - set(unknown) if not name.startswith("__")))
         around = tuple(item for item in self.chain if isinstance(item, ast.stmt))
+        takers = tuple(ast.unparse(node.func) for node in takewhile(lambda node: not isinstance(node, ast.stmt), self.chain) if isinstance(node, ast.Call))
         head = ast.unparse(function.args) if function is not None else ""
-        return Cut(name, ast.unparse(module), unknown, others, cls, me, self.site.call, tuple(self.kept), around, head)
+        return Cut(name, ast.unparse(module), unknown, others, cls, me, self.site.call, tuple(self.kept), around, head, takers)
 
     # -- the call ------------------------------------------------------------------------------------------------------
 
