@@ -35,6 +35,10 @@ _NOT_TENSORS: Final = frozenset(
 )
 _REDUCTIONS: Final = frozenset("sum mean max min norm prod any all std var median amax amin argmax argmin count_nonzero logsumexp".split())
 _CREATED: Final = frozenset("empty zeros ones full new_empty new_zeros new_ones new_full tensor new_tensor scalar_tensor".split())
+# What they are given first is a size, a bound, or data of any kind; the empty name is no function of torch that gives a tensor.
+_OF_NUMBERS: Final = {""} | frozenset(
+    "arange as_tensor empty eye full hamming_window hann_window linspace logspace ones rand randint randn randperm range tensor zeros".split(),
+)
 _TORCH_OTHERS: Final = re.compile(
     r"torch\.(is_|set_|get_|Size$|device$|numel$|finfo|iinfo|[A-Z]|no_grad|enable_grad|load$|save$|manual_seed|broadcast_shapes|compile$)"
 )
@@ -160,7 +164,7 @@ class _Reader:
                     found.add(name)
             elif isinstance(node, cst.Call):
                 saves = names.dotted(node.func) == f"{self.ctx}.save_for_backward"
-                if saves or self._torch(node) not in {"", "torch.tensor", "torch.as_tensor"}:
+                if saves or self._torch(node).rpartition(".")[2] not in _OF_NUMBERS:
                     found |= {
                         a.value.value for a in node.args if isinstance(a.value, cst.Name) and a.keyword is None and not a.star and (saves or a is node.args[0])
                     }
