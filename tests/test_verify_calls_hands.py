@@ -175,6 +175,7 @@ def train(model, loader, opt, accelerator):
     ("old", "new", "words"),
     [
         pytest.param("+= loss\n", "+= loss.item()\n", "", id="the statement itself"),
+        pytest.param("def train(model, loader, opt, accelerator):\n", "def train(model, loader, opt, accelerator):\n    'Train.'\n", "", id="words"),
         pytest.param("        total +=", "        value = loss.detach()\n        total +=", "", id="a name for a number"),
         pytest.param("        total += loss\n", "        with torch.no_grad():\n            total += loss\n", "", id="a context around it"),
         pytest.param("backward(loss)", "backward(loss.detach())", "line 7, `accelerator.backward(loss)`", id="a gradient less"),
@@ -198,6 +199,7 @@ def test_the_finding_may_be_about_the_loop_around() -> None:
         ("line 26: `model.load_state_dict(state)` was left out", True),
         ("line 18: TypeError: cannot unpack non-iterable Linear object", True),
         ("accelerate: stood in for", True),
+        ("tqdm: stood in for", False),
         ("line 28: the call of print, not run", False),
         ("the state of the random generators was not compared", False),
     ],

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 # They take a value out of its graph or to the host, or hold a context around others.
 _PLAIN: Final = frozenset("detach item cpu numpy tolist clone float int no_grad inference_mode append extend clear len list print".split())
 _TAKEN: Final = re.compile(r"\.(?:detach|item|cpu|tolist|numpy|clone)\(\)")
-_AROUND: Final = (ast.With, ast.Import, ast.ImportFrom)
+_AROUND: Final = (ast.With,)
+_SHOWS: Final = frozenset("colorama loguru matplotlib mlflow rich seaborn tensorboard tensorboardX termcolor tqdm visdom wandb".split())
 _HIDES: Final = re.compile(r"line \d+: (`.*` was left out|\w*(?:Error|Exception|Warning|Interrupt|Iteration|Exit)\b)|: stood in for$|: each steps all models$")
 
 
 def beyond(before: str, after: str, functions: tuple[str, str], row: int) -> str:
     """The first statement of a function that a mend changes beside the one at ``row``, in words; empty where there is none. Raises SyntaxError, ValueError."""
     old, new = (
-        [item for item in statements(ast.parse(text), script=True) if item.function == name and not isinstance(item.node, _AROUND)]
+        [item for item in statements(ast.parse(text), script=True) if item.function == name and not item.silent and not isinstance(item.node, _AROUND)]
         for text, name in zip((before, after), functions, strict=True)
     )
     own = next((item for item in reversed(old) if item.node.lineno <= row <= (item.node.end_lineno or 0)), None)
@@ -39,8 +40,8 @@ def beyond(before: str, after: str, functions: tuple[str, str], row: int) -> str
 
 
 def hidden(left_out: Sequence[str]) -> str:
-    """What of the function itself was not run as it stands; empty where nothing was left out."""
-    return next((item for item in left_out if _HIDES.search(item)), "")
+    """What of the function itself was not run as it stands; empty where nothing was left out. What only shows how far it has come computes nothing."""
+    return next((item for item in left_out if _HIDES.search(item) and item.strip("` ").split(":")[0].split(".")[0] not in _SHOWS), "")
 
 
 def _other(come: Sequence[Statement], own: Statement | None) -> Statement | None:
