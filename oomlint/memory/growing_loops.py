@@ -21,12 +21,12 @@ def growing_loops(store: Store, record: Record) -> list[Loop]:
     root = store.path[0]
     made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
     found: list[Loop] = []
+    anew = False  # whether a loop over data around it makes it anew with each batch: what repeats steps inside of that ends soon
     for loop in store.loops:
-        if loop in made or not _is_batches(loop, record):
-            continue
-        if any(_renews(reset, store, loop) for reset in record.resets):
-            continue
-        found.append(loop)
+        renewed = loop in made or any(_renews(reset, store, loop) for reset in record.resets)
+        if not renewed and (loop.named or not anew) and _is_batches(loop, record):
+            found.append(loop)
+        anew = anew or (renewed and loop.named)
     return found
 
 
