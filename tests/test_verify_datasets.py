@@ -349,6 +349,26 @@ def test_a_function_is_judged_by_what_it_gives_back_and_leaves_open(before: str,
     assert verdict.outcome is outcome, verdict
 
 
+WEIGHTS: Final = """
+def {name}(path, net):
+    file = h5py.File(path, "{mode}")  # here
+    for name, value in net.state_dict().items():
+        {body}
+"""
+SAVE, LOAD = "file.create_dataset(name, data=value.numpy())", "value.copy_(torch.from_numpy(np.asarray(file[name])))"
+
+
+@pytest.mark.parametrize(("name", "mode", "body"), [("save", "w", SAVE), ("load", "r", LOAD)])
+def test_weights_are_saved_and_loaded(name: str, mode: str, body: str, tmp_path: Path, workshop: Workshop) -> None:
+    before = WEIGHTS.format(name=name, mode=mode, body=body)
+    lines = before.rstrip().splitlines()
+    lines[2] = f'    with h5py.File(path, "{mode}") as file:'
+    after = "\n".join([*lines[:3], *(f"    {line}" for line in lines[3:])]) + "\n"
+    verdict = run(workshop, tmp_path, Example("", "OOM307", Outcome.CONFIRMED, before, after), factory=False)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict
+    assert any("net is a small linear layer" in line for line in verdict.assumptions)
+
+
 SHOWN: Final = """
 class Rows(Base):
     def __init__(self, path):

@@ -200,7 +200,8 @@ def listed(spec: Spec, count: int) -> list[str]:
 
 
 def materialise(state: dict[str, Any], folder: str = ".") -> None:
-    """Write all files of a state that are not there yet."""
+    """Write all files of a state that are not there yet, and make the folder that the program may write its own to."""
+    os.makedirs(os.path.join(folder, FOLDER), exist_ok=True)
     count = state.get("n", SAMPLES)
     for key, spec in state.get("files", {}).items():
         path = os.path.join(folder, key)

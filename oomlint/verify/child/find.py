@@ -19,6 +19,15 @@ __all__ = ["built", "called", "dataset", "function", "scale_to", "scaled"]
 MANY: Final = 64  # samples, where that is no trouble
 BETTER: Final = (24, 1.0)  # trials and seconds spent on samples that collate
 
+_KINDS: Final = {
+    "model": "a small linear layer",
+    "range": "whole numbers from 0",
+    "same": "a transform that changes nothing",
+    "samples": "a dataset of tensors",
+    "texts": "a list of texts",
+    "value": "a list or dict",
+}  # of arguments that are made up, in words
+
 State = dict[str, Any]
 
 
@@ -173,12 +182,8 @@ def printable(spec: Any) -> str:
             return f"a configuration with {', '.join(spec['has']) or 'nothing'}"
         case "default":
             return "its default"
-        case "same":
-            return "a transform that changes nothing"
         case other:
-            return str(
-                {"range": "whole numbers from 0", "texts": "a list of texts", "value": "a list or dict", "samples": "a dataset of tensors"}.get(other, other)
-            )
+            return _KINDS.get(other, str(other))
 
 
 def _why(target: Target, result: State) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 LARGEST: Final = 4096  # of an axis
 Pair = tuple[str, State]  # what is changed, and the state
+MODEL: Final = "state_dict|load_state_dict|parameters|named_parameters|modules|named_modules|children|named_children|zero_grad|train|eval|requires_grad_"
 PATHS: Final = (
     "exists|is_file|is_dir|iterdir|glob|rglob|joinpath|stem|suffix|parent|parents|read_text|read_bytes|with_suffix|relative_to|resolve|as_posix|mkdir"
 )
@@ -47,6 +48,10 @@ def steered(state: State, result: State, hints: Hints, error: str) -> Iterator[P
         for name in result.get("names", []):
             if name in state["arguments"] and state["arguments"][name]["is"] != "pathlib":
                 yield f"{name} is a path", fresh(state, ["arguments", name], {"is": "pathlib", "name": name, "end": ""})
+    if re.search(rf"has no attribute '({MODEL})'", error):
+        for name in result.get("names", []):
+            if name in state["arguments"] and state["arguments"][name]["is"] != "model":
+                yield f"{name} is a model", fresh(state, ["arguments", name], {"is": "model"})
     if match := re.search(r"'(?:str|int|NoneType|float|bool|list|numpy.ndarray|TensorDataset|Tensor)' object has no attribute '(\w+)'", error):
         yield from _soft(state, result)
         for name in result.get("names", []):

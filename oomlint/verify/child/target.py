@@ -194,6 +194,7 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
     error: BaseException | None = None
     clay.RECENT.clear()
     if not real:
+        os.makedirs(files.FOLDER, exist_ok=True)  # the program may make a file of its own there
         lazy.enter(world)
 
     def trace(frame: types.FrameType, event: str, _argument: object) -> Any:
