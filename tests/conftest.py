@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pytest
 
+from oomlint.verify.workshop import Workshop
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -79,3 +81,10 @@ def read() -> Iterator[Read]:
             return answer
 
         yield reads
+
+
+@pytest.fixture(scope="module")
+def workshop() -> Iterator[Workshop]:
+    """Runs jobs under this interpreter."""
+    with Workshop(sys.executable) as opened:
+        yield opened

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -12,13 +11,13 @@ from verify_cases import judge_by_hand, told
 from oomlint.verify.case import Outcome
 from oomlint.verify.child import call_values, values_optimizer
 from oomlint.verify.recipes.loops_beyond import beyond, hidden
-from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from oomlint.verify.case import Verdict
+    from oomlint.verify.workshop import Workshop
 
     Judge = Callable[[str, str], Verdict]
 
@@ -57,12 +56,6 @@ def main(workers=0):
 """
 ALWAYS: Final = "persistent_workers=True"
 GUARDED: Final = LOADER.replace(ALWAYS, "persistent_workers=workers > 0")
-
-
-@pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop(sys.executable) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -20,13 +19,13 @@ from oomlint.finding import Safety
 from oomlint.rule import page
 from oomlint.verify.case import Case, Outcome
 from oomlint.verify.run import cases_of
-from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from test_fixes_run import Program
+
+    from oomlint.verify.workshop import Workshop
 
 ALL: Final = os.environ.get("OOMLINT_ALL_FIXTURES") == "1"
 SAFE: Final = [rule.code for rule in registry.all_rules() if rule.fixable is Safety.SAFE]
@@ -39,12 +38,6 @@ CHOSEN: Final = [
 TIMES: Final = 10
 # The least that has to be known of what is run; of all of them two are inconclusive so far, loops that also train a model.
 KNOWN: Final = 0.95
-
-
-@pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop(sys.executable) as workshop:
-        yield workshop
 
 
 def cases(program: Program, folder: Path) -> list[Case]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
@@ -20,11 +19,12 @@ from oomlint.verify.recipes.loops_known import known_in, modes
 from oomlint.verify.recipes.loops_places import Target, followed
 from oomlint.verify.recipes.loops_signals import PLANS
 from oomlint.verify.tree import Base, Trees
-from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
+
+    from oomlint.verify.workshop import Workshop
 
 
 def finding(code: str, path: Path | str = "/p/train.py", row: int = 1, safety: Safety | None = Safety.SAFE) -> Finding:
@@ -317,12 +317,6 @@ class Program:
             assert old in text
             text = text.replace(old, new)
         return text
-
-
-@pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop(sys.executable) as opened:
-        yield opened
 
 
 @pytest.fixture

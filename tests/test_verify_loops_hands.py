@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,13 +12,13 @@ from verify_cases import judge_by_hand, told
 from oomlint.verify.case import Outcome
 from oomlint.verify.child import loops_edits
 from oomlint.verify.recipes.loops_devices import mixed, precision
-from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from oomlint.verify.case import Verdict
+    from oomlint.verify.workshop import Workshop
 
     Judge = Callable[[str, str], Verdict]
 
@@ -38,12 +37,6 @@ def train(model, loader, opt):
         running += loss  # finding: OOM201
     return model, float(running)
 """
-
-
-@pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop(sys.executable) as opened:
-        yield opened
 
 
 @pytest.fixture

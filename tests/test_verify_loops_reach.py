@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
@@ -11,13 +10,13 @@ from verify_cases import judge, told
 
 from oomlint.verify.case import Outcome
 from oomlint.verify.recipes.loops_changes import changed, readers
-from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from oomlint.verify.case import Verdict
+    from oomlint.verify.workshop import Workshop
 
     Judge = Callable[[str, str], Verdict]
 
@@ -69,12 +68,6 @@ def test_what_reads_a_changed_name() -> None:
     after = BEFORE.replace("mean()\n", "mean().item()\n")
     come = changed(BEFORE, after, script=False)[1]
     assert [item.row for item in readers(after, come, script=False)] == [9, 11, 12]
-
-
-@pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop(sys.executable) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
@@ -10,11 +9,11 @@ import pytest
 from verify_cases import judge
 
 from oomlint.verify.case import Outcome
-from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from oomlint.verify.workshop import Workshop
 
 PROGRAM: Final = """
 import csv
@@ -55,12 +54,6 @@ class Trainer:
             csv.writer(file).writerow([f"{float(total):.3f}"])
 """
 RIGHT: Final = ("total += loss ", "total += loss.item() ")
-
-
-@pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop(sys.executable) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,22 +13,15 @@ from oomlint import registry
 from oomlint.finding import Severity
 from oomlint.rule import page
 from oomlint.verify.case import Outcome
-from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from oomlint.verify.workshop import Workshop
 
 MEASURED: Final[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "docs" / "measured.json").read_text(encoding="utf-8"))
 RULES: Final = [rule.code for rule in registry.all_rules() if rule.code != "OOM001"]  # which is about comments
 # The catalogue's exception: what it costs cannot always be shown in a short run.
 EXCEPTIONS: Final = frozenset({"OOM307"})
 LIBRARIES: Final = {"OOM213": "torchmetrics", "OOM215": "lightning"}  # what they speak of
-
-
-@pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop(sys.executable) as workshop:
-        yield workshop
 
 
 @pytest.mark.parametrize("code", RULES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,20 +9,13 @@ import pytest
 from verify_cases import UNPROVEN, judge, told
 
 from oomlint.verify.case import Outcome
-from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from oomlint.verify.workshop import Workshop
 
 FOLDER: Final = Path(__file__).parent.parent / "fixtures" / "verify" / "wrong"
 WRONG: Final = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 CAUGHT: Final = 10  # at the least, that are seen to change what the program does
-
-
-@pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop(sys.executable) as workshop:
-        yield workshop
 
 
 @pytest.fixture(scope="module")

@@ -102,11 +102,9 @@ def judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected = Exp
         if missing:
             verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=missing)
     sharing = tuple(str(name) for name in runs.first.get("sharing") or ())
-    if sharing and case.by_hand and verdict.outcome is Outcome.REGRESSED and not verdict.reason.startswith(NEW_FAILURE):
-        verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; but it is not known which optimizer steps which model")
-    if case.by_hand and case.code in _PASSES and verdict.outcome is Outcome.REGRESSED and not verdict.reason.startswith(NEW_FAILURE):
-        why = "fewer loaders draw fewer random numbers, and whether other batches alone make the difference is not measured"
-        verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; {why}")
+    doubt = _doubt(case, sharing)
+    if doubt and verdict.outcome is Outcome.REGRESSED and not verdict.reason.startswith(NEW_FAILURE):
+        verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; {doubt}")
     stubs = tuple(name if ":" in name else f"{name}: stood in for" for name in way.stubbed)
     return replace(
         verdict,
@@ -114,6 +112,15 @@ def judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected = Exp
         assumptions=(*way.assumed, *verdict.assumptions),
         left_out=(*way.skipped, *stubs, *((f"{', '.join(sharing)}: each steps all models",) if sharing else ()), *verdict.left_out),
     )
+
+
+def _doubt(case: Case, sharing: Sequence[str]) -> str:
+    """Why other results after a mend by hand need not be its doing; empty where they are."""
+    if not case.by_hand:
+        return ""
+    if sharing:
+        return "but it is not known which optimizer steps which model"
+    return "fewer loaders draw fewer random numbers, and whether other batches alone make the difference is not measured" if case.code in _PASSES else ""
 
 
 def _judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected) -> Verdict:
