@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pytest
 
+from oomlint.verify.sandbox.view import View
 from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def read() -> Iterator[Read]:
 
 
 @pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    """Runs jobs under this interpreter."""
-    with Workshop(sys.executable) as opened:
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    """Runs jobs under this interpreter. A test has its files below one folder, which jobs may be told to run in."""
+    with Workshop(sys.executable, unsandboxed=True, view=View(writable=(str(tmp_path_factory.getbasetemp()),))) as opened:
         yield opened

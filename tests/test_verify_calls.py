@@ -20,13 +20,13 @@ from oomlint.verify.recipes import calls, calls_judge
 from oomlint.verify.recipes.calls_slice import counterpart, cut, sites
 from oomlint.verify.run import cases_of
 from oomlint.verify.tree import Base, Trees
-from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from oomlint.verify.case import Verdict
+    from oomlint.verify.workshop import Workshop
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None or sys.platform != "linux", reason="needs torch, and Linux")
 
@@ -125,12 +125,6 @@ def test_exceptions(before: list[dict[str, Any]], after: list[dict[str, Any]], o
 # -- whole verifications ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop(sys.executable, unsandboxed=True) as shop:
-        yield shop
-
-
 @pytest.fixture
 def verify(tmp_path: Path, workshop: Workshop) -> Callable[..., Verdict]:
     def verdict(text: str, code: str, *, instead: Callable[[str], str] | None = None) -> Verdict:
@@ -144,7 +138,7 @@ def verify(tmp_path: Path, workshop: Workshop) -> Callable[..., Verdict]:
         if instead is not None:
             data = file.read_bytes()
             case = Case(case.finding, case.root, {str(file): (data, instead(data.decode()).encode())})
-        with Base(str(tmp_path), None) as base, Trees(base, case.changes) as trees:
+        with Base(str(tmp_path), within=workshop.place) as base, Trees(base, case.changes) as trees:
             return calls.verify(Bench(case, Project(tmp_path, settings), settings, Options(), workshop, trees))
 
     return verdict

@@ -17,6 +17,7 @@ import pytest
 
 from oomlint.verify import trace
 from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Job, Limits, WorkshopError
+from oomlint.verify.sandbox.view import View
 from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ PATIENCE = 60.0  # seconds: other tests may run beside
 
 
 @pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop(unsandboxed=True) as made:
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    with Workshop(unsandboxed=True, view=View(writable=(str(tmp_path_factory.getbasetemp()),))) as made:
         yield made
     assert not os.path.exists(made.place)
     assert not trace.marked(made.place)
@@ -54,8 +55,8 @@ def do(workshop: Workshop, folder: Path, program: str, *, fresh: bool = False, t
 
 
 def need_sandbox(workshop: Workshop) -> None:
-    if not workshop.ready.sandbox:
-        pytest.skip("no Landlock here")
+    if not workshop.ready.sandbox.held:
+        pytest.skip("no sandbox here")
 
 
 # -- what comes back ----------------------------------------------------------------------------------------------------
@@ -214,7 +215,7 @@ def test_writes_go_to_the_jobs_own_folders_only(workshop: Workshop, tmp_path: Pa
             try:
                 act()
             except OSError as error:
-                print(name, "refused" if error.errno == 13 else error)
+                print(name, "refused" if error.errno in (1, 2, 13, 30) else error)
             else:
                 print(name, "done")
         print(open("data.bin").read())
@@ -273,7 +274,7 @@ def connected(workshop: Workshop, folder: Path) -> tuple[Done, list[str]]:
 
 
 def test_no_network_is_reached(workshop: Workshop, tmp_path: Path) -> None:
-    if "no network" not in workshop.ready.sandbox:
+    if not workshop.ready.sandbox.network:
         pytest.skip("no namespaces here")
     done, came = connected(workshop, tmp_path)
     assert done.failure.startswith("ConnectionRefusedError: ")
@@ -285,7 +286,8 @@ def test_no_other_process_can_be_ended(workshop: Workshop, tmp_path: Path) -> No
     done = do(workshop, tmp_path, program)
     if done.failure == "":
         pytest.skip("signals are not confined by this kernel")
-    assert done.failure == "PermissionError: [Errno 1] Operation not permitted (program.py:2)"
+    assert done.failure.startswith(("PermissionError", "ProcessLookupError"))
+    assert done.failure.endswith("(program.py:2)")
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -344,18 +346,17 @@ def test_without_a_sandbox_nothing_is_run_unless_asked_for(tmp_path: Path, monke
     monkeypatch.setenv("OOMLINT_NO_SANDBOX", "1")
     with pytest.raises(WorkshopError) as caught:
         Workshop()
-    assert str(caught.value) == "the sandbox is not available here (no Landlock): nothing is run without --unsandboxed"
+    assert str(caught.value) == "the sandbox is not available here (neither namespaces nor Landlock): nothing is run without --unsandboxed"
     with Workshop(unsandboxed=True) as open_one:
-        assert open_one.ready.sandbox == ""
+        assert str(open_one.ready.sandbox) == ""
         assert do(open_one, tmp_path, "print(1)").printed == "1\n"
 
 
 def test_without_namespaces_the_network_is_refused_all_the_same(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need_sandbox(workshop)
     monkeypatch.setenv("OOMLINT_NO_SANDBOX", "namespaces")
-    with Workshop() as other:
-        if other.ready.sandbox != "Landlock, no TCP":
-            pytest.skip("Landlock is too old here")
+    with Workshop(view=View(writable=(str(tmp_path),))) as other:
+        assert not other.ready.sandbox.network
         done, came = connected(other, tmp_path)
     assert done.failure == "PermissionError: [Errno 13] Permission denied (program.py:2)"
     assert came == []

@@ -18,11 +18,11 @@ from oomlint.verify.child.command import parse
 from oomlint.verify.recipes import command as recipe
 from oomlint.verify.recipes.command_same import masked
 from oomlint.verify.tree import Base, Trees
-from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from oomlint.verify.workshop import Workshop
 
 if not all(map(importlib.util.find_spec, ("torch", "numpy", "h5py"))) or sys.platform != "linux":
     pytest.skip("the command is run with torch, numpy and h5py, on Linux", allow_module_level=True)
@@ -74,15 +74,14 @@ class Harness:
         finding = Finding(code, "a-rule", "it does", Severity.ERROR, Confidence.HIGH, Place(str(path), 0, row, 1, row, 2))
         changes = {} if after is None else {str(path): (before.encode(), after.encode())}
         case = Case(finding, str(folder), changes)
-        with Base(str(folder)) as base, Trees(base, changes) as trees:
+        with Base(str(folder), within=self.workshop.place) as base, Trees(base, changes) as trees:
             bench = Bench(case, Project(str(folder), self.settings, {}), self.settings, Options(command=command), self.workshop, trees)
             return recipe.verify(bench)
 
 
 @pytest.fixture(scope="module")
-def harness() -> Iterator[Harness]:
-    with Workshop(sys.executable, unsandboxed=True) as workshop:
-        yield Harness(workshop, Settings())
+def harness(workshop: Workshop) -> Harness:
+    return Harness(workshop, Settings())
 
 
 def reading(verdict: Verdict, name: str) -> Any:

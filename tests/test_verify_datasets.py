@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from textwrap import dedent
 from typing import TYPE_CHECKING, Final
@@ -16,14 +15,13 @@ from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Sever
 from oomlint.model.project import Project
 from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Fidelity, Outcome, Verdict
-from oomlint.verify.jobs import WorkshopError
 from oomlint.verify.recipes import datasets, functions
 from oomlint.verify.tree import Base, Trees
-from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from oomlint.verify.workshop import Workshop
 
 HEAD: Final = """\
 import functools
@@ -66,16 +64,6 @@ class Example:
     words: str = ""
 
 
-@pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    try:
-        made = Workshop(sys.executable)
-    except WorkshopError as error:
-        pytest.skip(str(error))
-    with made:
-        yield made
-
-
 def run(workshop: Workshop, folder: Path, example: Example, *, factory: bool = True) -> Verdict:
     path = folder / "data.py"
     before, after = (HEAD + dedent(text) + example.make if text else "" for text in (example.before, example.after))
@@ -87,7 +75,7 @@ def run(workshop: Workshop, folder: Path, example: Example, *, factory: bool = T
     settings, root = load_settings(None, True, folder)  # noqa: FBT003 - the signature of the package
     case = Case(finding, str(folder), {str(path): (before.encode(), after.encode())} if after else {})
     project = Project(root, settings, {})
-    with Base(str(folder)) as base, Trees(base, case.changes) as trees:
+    with Base(str(folder), within=workshop.place) as base, Trees(base, case.changes) as trees:
         bench = Bench(case, project, settings, Options(repeat=1, factory="data:make" if factory else None), workshop, trees)
         return datasets.verify(bench) if factory else functions.verify(bench)
 

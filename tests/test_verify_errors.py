@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from oomlint.verify import trace
-from oomlint.verify.jobs import Job, WorkshopError
-from oomlint.verify.workshop import Workshop
+from oomlint.verify.jobs import Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from oomlint.verify.workshop import Workshop
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None or sys.platform != "linux", reason="jobs need torch, and these tests Linux")
 
@@ -74,16 +75,6 @@ class Done(NamedTuple):
     status: int
     out: str
     err: str
-
-
-@pytest.fixture(scope="module", autouse=True)
-def workshop() -> Iterator[Workshop]:
-    try:
-        made = Workshop(sys.executable)
-    except WorkshopError as error:
-        pytest.skip(str(error))
-    with made:
-        yield made
 
 
 @pytest.fixture

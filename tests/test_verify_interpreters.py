@@ -63,7 +63,7 @@ def test_an_interpreter_that_is_none(tmp_path: Path) -> None:
     assert refused(str(plain)) == f"{plain} cannot be started: Exec format error"
     python = script(tmp_path, "echo what do you want")
     assert refused(python) == f"{python} is no Python that jobs can be run with: what do you want"
-    assert refused(script(tmp_path, "kill -9 $$")) == f"{python} is no Python that jobs can be run with: it ended with status -9"
+    assert refused(script(tmp_path, "exit 9")) == f"{python} is no Python that jobs can be run with: it ended with status 9"
     assert (
         refused(script(tmp_path, f"exec {sys.executable} -c 'import os, sys; os.write(int(sys.argv[4]), b\"hello\\n\")' $@"))
         == f"{python}: an answer that makes no sense"
@@ -100,8 +100,9 @@ def test_real_interpreters_that_are_too_old(version: str) -> None:
 MAIN = """
 import sys
 from oomlint.verify.jobs import Job, Limits
+from oomlint.verify.sandbox.view import View
 from oomlint.verify.workshop import Workshop
-with Workshop(unsandboxed=True) as workshop:
+with Workshop(unsandboxed=True, view=View(writable=(sys.argv[2],))) as workshop:
     print(workshop.place, flush=True)
     workshop.run(Job("scripts:run", {"path": sys.argv[1]}, sys.argv[2], Limits(seconds=60)))
 """

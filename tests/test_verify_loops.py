@@ -327,7 +327,7 @@ def verified(workshop: Workshop, tmp_path: Path) -> Callable[[Program], Verdict]
         changes = {str(path): (program.text.encode(), program.mended().encode())} if program.fixes else {}
         told = Case(finding(program.code, path, program.row, program.safety if program.fixes else None), str(tmp_path), changes)
         settings, _ = load_settings(None, isolated=True, start=tmp_path)
-        with Base(str(tmp_path), None) as base, Trees(base, told.changes) as trees:
+        with Base(str(tmp_path), within=workshop.place) as base, Trees(base, told.changes) as trees:
             return loops.verify(Bench(told, Project(tmp_path, settings), settings, Options(), workshop, trees))
 
     return verify

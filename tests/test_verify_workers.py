@@ -19,21 +19,15 @@ from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Outcome
 from oomlint.verify.recipes import workers
 from oomlint.verify.tree import Base, Trees
-from oomlint.verify.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from oomlint.verify.case import Verdict
+    from oomlint.verify.workshop import Workshop
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None or sys.platform != "linux", reason="needs torch, and Linux")
-
-
-@pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    with Workshop(sys.executable, unsandboxed=True) as shop:
-        yield shop
 
 
 @pytest.fixture
@@ -47,7 +41,7 @@ def verify(tmp_path: Path, workshop: Workshop) -> Callable[..., Verdict]:
         finding = run([str(file)], settings, tmp_path, Running(cache=False)).findings[0]
         changes = {} if instead is None else {str(file): (file.read_bytes(), dedent(instead).encode())}
         case = Case(finding, str(tmp_path), changes)
-        with Base(str(tmp_path), None) as base, Trees(base, case.changes) as trees:
+        with Base(str(tmp_path), within=workshop.place) as base, Trees(base, case.changes) as trees:
             return workers.verify(Bench(case, Project(tmp_path, settings), settings, Options(), workshop, trees))
 
     return verdict

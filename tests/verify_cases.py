@@ -46,7 +46,7 @@ def judge_by_hand(workshop: Workshop, folder: Path, before: str, after: str) -> 
 def verify(workshop: Workshop, case: Case, options: Options | None = None) -> Verdict:
     """The verdict on a case."""
     settings = Settings()
-    with Base(case.root, None) as base, Trees(base, case.changes) as trees:
+    with Base(case.root, within=workshop.place) as base, Trees(base, case.changes) as trees:
         return asked(Bench(case, Project(case.root, settings, {}), settings, options or Options(), workshop, trees))
 
 

@@ -66,7 +66,7 @@ def surroundings(settings: Settings, root: str, asked: Asked) -> Surroundings:
         # A command and a function that a line names are those of the project that the run is about.
         return surroundings(settings, root, replace(asked, command=None, factory=None))
 
-    return Surroundings(root, settings, options, python, asked.unsandboxed, asked.keep, elsewhere)
+    return Surroundings(root, settings, options, python, asked.unsandboxed, asked.keep, elsewhere=elsewhere)
 
 
 def interpreter(option: str | None, setting: str | None, root: str) -> str:

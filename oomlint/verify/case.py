@@ -117,4 +117,5 @@ class Verdict:
     assumptions: tuple[str, ...] = ()  # what was put in for what could not be known: "`num_workers` swept over 0 and 2"
     left_out: tuple[str, ...] = ()  # what of the user's code was not run: "line 12: failed with FileNotFoundError", "tqdm: stood in for"
     seconds: float = 0.0
+    sandbox: str = ""  # what kept the code in; empty where nothing did, or nothing was run
     cached: bool = field(default=False, compare=False)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.config import DEFAULT_EXCLUDE
 from oomlint.discovery import ENVIRONMENT_MARKS
+from oomlint.verify.sandbox.secrets import is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ class Copier:
         self._made = 0
 
     def project(self, names: set[str] | None) -> None:
-        """The files that are part of the project (all, where nobody knows), then what else lies about: ignored files, mostly data."""
+        """The files that are part of the project (all, where nobody knows), then what else lies about: ignored files, mostly data. Of secrets nothing."""
         os.makedirs(self._target)
         device = os.stat(self._source).st_dev  # what is mounted below is data, or no files at all
         known = None if names is None else {folder for name in names for folder in _above(name)}
@@ -47,6 +48,8 @@ class Copier:
             folder = waiting.popleft() if ours else later.popleft()
             for entry in self._entries(folder):
                 name = os.path.join(folder, entry.name)
+                if is_secret(entry.path):
+                    continue
                 if not entry.is_dir(follow_symlinks=False):
                     if names is None or name in names or entry.name not in _LEFT_OUT:
                         self.entry(name)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MEBIBYTE: Final = 2**20
+NO_TCP_SINCE: Final = 4  # version of Landlock
 
 
 class Ended(StrEnum):
@@ -20,6 +21,7 @@ class Ended(StrEnum):
     TIME = "time"  # over its time
     MEMORY = "memory"  # over the cap of memory
     PROCESSES = "processes"  # more processes than any loader has
+    DISK = "disk"  # more on the disk than it may write
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Limits:
 
     seconds: float = 5.0
     memory: int = 2048 * MEBIBYTE  # bytes of anonymous and shared memory of the whole process tree
+    disk: int = 2048 * MEBIBYTE  # bytes that all files together take which it writes
     descriptors: int = 1024  # a process
     processes: int = 64
 
@@ -83,7 +86,32 @@ class Ready:
     torch: str  # version
     h5py: str  # version, empty where there is none
     numpy: str  # likewise
-    sandbox: str  # what keeps a job in, in words: "Landlock, no network"; empty where nothing does
+    sandbox: Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """What keeps jobs in on this machine, as the launcher has found it."""
+
+    files: bool = False  # a file system of their own: what they may see, read-only, and their folders
+    processes: bool = False  # they see and reach their own processes only
+    network: bool = False  # a network of their own
+    landlock: int = 0  # version of its interface; 0 where there is none
+    filter: bool = False  # of system calls
+    held: bool = False  # whether an attempt to write elsewhere was refused
+
+    def __str__(self) -> str:
+        """In words; empty where nothing refuses their writes."""
+        if not self.held:
+            return ""
+        parts = [
+            "own file system" if self.files else "",
+            "own processes" if self.processes else "",
+            f"Landlock {self.landlock}" if self.landlock else "",
+            "filtered system calls" if self.filter else "",
+            "no network" if self.network or self.filter else "no TCP" if self.landlock >= NO_TCP_SINCE else "network open",
+        ]
+        return ", ".join(part for part in parts if part)
 
 
 class WorkshopError(Exception):

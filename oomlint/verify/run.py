@@ -21,6 +21,7 @@ from oomlint.verify import crew, interrupts, mends
 from oomlint.verify.bench import Bench
 from oomlint.verify.case import Case, Fidelity, Outcome, Part, Verdict
 from oomlint.verify.preparing import prepare
+from oomlint.verify.sandbox.view import of_project
 from oomlint.verify.targets import spot
 from oomlint.verify.tree import Base, Trees
 from oomlint.verify.workshop import Workshop
@@ -64,6 +65,8 @@ class Surroundings:
     python: str
     unsandboxed: bool = False
     keep: str | None = None  # a folder in which the trees of all cases stay
+    pass_env: tuple[str, ...] = ()  # environment variables that jobs are given beside the usual
+    read: tuple[str, ...] = ()  # absolute: files and folders that jobs see beside the usual
     elsewhere: Callable[[Settings, str], Surroundings] | None = field(default=None, compare=False)
 
 
@@ -153,12 +156,26 @@ class _Projects:
                 settings, _ = nearest(case.root)
                 around = around.elsewhere(settings, case.root) if around.elsewhere else replace(around, root=case.root, settings=settings)
             if around.python not in self._workshops:
-                self._workshops[around.python] = self._stack.enter_context(Workshop(around.python, unsandboxed=around.unsandboxed))
+                self._workshops[around.python] = self._stack.enter_context(self._workshop(around))
+            workshop = self._workshops[around.python]
             keep = around.keep and os.path.join(around.keep, os.path.relpath(case.root, self._surroundings.root))
             with interrupts.held():
-                base = self._stack.enter_context(Base(case.root, keep))
-            self._runners[case.root] = _Runner(around, self._workshops[around.python], base)
+                base = self._stack.enter_context(Base(case.root, keep, workshop.place))
+            self._runners[case.root] = _Runner(around, workshop, base)
         return self._runners[case.root]
+
+    def _workshop(self, around: Surroundings) -> Workshop:
+        """It shows all projects of the run to its jobs: one server does for those that lie in each other."""
+        top, options = self._surroundings, around.options
+        view = of_project(top.root, around.read, " ".join(filter(None, (options.command, options.prepare))))
+        kept = (os.path.realpath(top.keep),) if top.keep else ()
+        return Workshop(
+            around.python,
+            unsandboxed=around.unsandboxed,
+            view=replace(view, writable=kept),
+            pass_env=around.pass_env,
+            shared_memory=2 * options.limits.memory,  # as much as jobs may take whose workers are spawned
+        )
 
 
 class _Runner:
@@ -174,7 +191,7 @@ class _Runner:
         with Trees(self._base, case.changes) as trees:
             bench = Bench(case, self._project, self._surroundings.settings, self._surroundings.options, self._workshop, trees)
             verdict = asked(bench)
-        verdict = replace(verdict, seconds=time.monotonic() - start)
+        verdict = replace(verdict, seconds=time.monotonic() - start, sandbox=str(self._workshop.ready.sandbox))
         if case.beside:
             told = f"the fix of {' and '.join(case.beside)} in the same place is made on both sides"
             verdict = replace(verdict, assumptions=(*verdict.assumptions, told))

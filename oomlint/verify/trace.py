@@ -83,6 +83,15 @@ def family(pid: int) -> list[int]:
     return found or tree(pid)
 
 
+def inside(pid: int) -> int:
+    """The number that a process has in its own namespace; 0 where it is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        for line in _read(pid, "status").splitlines():
+            if line.startswith(b"NSpid:"):
+                return int(line.split()[-1])
+    return 0
+
+
 def memory(pid: int) -> Memory:
     """What one process holds. Raises ProcessLookupError where it is gone."""
     figures: dict[bytes, int] = {}

@@ -29,11 +29,11 @@ _NAMES: Final = {Part.BEFORE: "old", Part.AFTER: "new"}  # of one length: a path
 class Base:
     """The pristine copy of a project, and the two folders that cases run in. Made once for a run."""
 
-    def __init__(self, root: str, keep: str | None = None) -> None:
-        """``keep`` names a folder in which the trees of every case stay."""
+    def __init__(self, root: str, keep: str | None = None, within: str | None = None) -> None:
+        """``keep`` names a folder in which the trees of every case stay; else they lie in a fresh one ``within`` another, which jobs can write to."""
         self.root = os.path.realpath(root)
         self._keep = os.path.realpath(keep) if keep else None
-        self.place = self._keep or os.path.realpath(tempfile.mkdtemp(prefix="oomlint-"))
+        self.place = self._keep or os.path.realpath(tempfile.mkdtemp(prefix="oomlint-", dir=within))
         self._name = os.path.basename(self.root) or "root"
         self._folder = ""
         self._slots: dict[Part, _Slot] = {}

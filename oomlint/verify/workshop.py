@@ -16,15 +16,20 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from oomlint.verify import interrupts, trace
+from oomlint.verify.disk import Disk
 from oomlint.verify.environment import of_job, of_server
-from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Moment, Ready, WorkshopError
+from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Limits, Moment, Ready, Sandbox, WorkshopError
+from oomlint.verify.sandbox.view import View, of_interpreter, private_of_system
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from oomlint.verify.jobs import Job
 
-_SERVE: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child", "serve.py")
+_HERE: Final = os.path.dirname(os.path.abspath(__file__))
+_LAUNCH: Final = os.path.join(_HERE, "sandbox", "launch.py")
+_SERVE: Final = os.path.join(_HERE, "child", "serve.py")
 _START_SECONDS: Final = 180.0  # importing torch from a slow disk
 _END_SECONDS: Final = 15.0  # a server that has not removed a job by then is removed itself
 _TAIL: Final = 64 * 1024  # bytes kept of what a job prints
@@ -33,6 +38,7 @@ _PATIENCE: Final = 4  # times its limit is what a job may wait for a processor, 
 _LITTLE: Final = 0.4  # of the cap
 _RELAXED: Final = 3  # times as long
 _EXACT_EVERY: Final = 5  # readings: the cheap bound is looked at every time, the exact figure now and then
+_DISK_EVERY: Final = 25  # likewise
 
 _ENVIRONMENTS: Final = (".venv", "venv", "env", ".env")  # folders of a project that its virtual environment usually is
 
@@ -40,11 +46,31 @@ _ENVIRONMENTS: Final = (".venv", "venv", "env", ".env")  # folders of a project 
 class Workshop:
     """A server under one interpreter, and the jobs that it forks. One job at a time; as many workshops as there are processors."""
 
-    def __init__(self, python: str | None = None, *, unsandboxed: bool = False) -> None:
-        """Start the server. Raises WorkshopError where no job can be run."""
+    def __init__(
+        self,
+        python: str | None = None,
+        *,
+        unsandboxed: bool = False,
+        view: View | None = None,
+        pass_env: Sequence[str] = (),
+        shared_memory: int = 2 * Limits().memory,  # what jobs of spawned workers may take
+    ) -> None:
+        """Start the server. Jobs see ``view`` beside the interpreter and ``place``, and are given the environment variables that ``pass_env`` names.
+
+        ``shared_memory`` is the size of /dev/shm in bytes. Raises WorkshopError where no job can be run.
+        """
         self.python = _executable(python or sys.executable)
         self.unsandboxed = unsandboxed
-        self.place = ""  # goes when the workshop closes, or when this process dies
+        self.place = ""  # what jobs may write to lies here; it goes when the workshop closes, or when this process dies
+        view = view or View()
+        self._request = {
+            "must_hold": not unsandboxed,
+            "writable": list(view.writable),
+            "readable": [*of_interpreter(self.python), *view.readable],
+            "hidden": [*private_of_system(), *view.hidden],
+            "shared_memory": shared_memory,
+        }
+        self._pass_env = tuple(pass_env)
         self._count = 0
         self._lock = threading.Lock()
         self._server: _Server | None = None
@@ -98,7 +124,7 @@ class Workshop:
     def _start(self) -> Ready:
         try:
             with interrupts.held():
-                self._server = _Server(self.python, self.place, unsandboxed=self.unsandboxed)
+                self._server = _Server(self.python, self.place, self._request, of_server(self.place, self._pass_env))
             return self._server.greeting()
         except BaseException:
             with interrupts.held():
@@ -115,8 +141,9 @@ class _Gone(Exception):  # noqa: N818 -- it never leaves this file
 class _Server:
     """The process, and the two pipes to it."""
 
-    def __init__(self, python: str, place: str, *, unsandboxed: bool) -> None:
+    def __init__(self, python: str, place: str, request: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         self.python = python
+        self.sandbox = Sandbox()
         self._errors = os.path.join(place, "server.err")
         self._mark = f"OOMLINT_PLACE={place}"
         self._buffer = b""
@@ -125,22 +152,26 @@ class _Server:
         os.makedirs(place, exist_ok=True)
         self._reply, given = os.pipe()
         orders, self._orders = os.pipe()
+        command = [python, "-B", _SERVE, "server", str(given)]
         try:
+            asked = os.path.join(place, "request.json")
+            with open(asked, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                json.dump({**request, "reply": given, "command": command, "environment": dict(environment), "folder": place}, file)
             with open(self._errors, "ab") as errors:
-                self._process = subprocess.Popen(  # noqa: S603 -- the interpreter that the user has chosen
-                    [python, "-B", _SERVE, "server", str(given), place, "unsandboxed" if unsandboxed else "sandboxed"],
+                self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter, until the sandbox is entered
+                    [sys.executable, "-I", "-S", "-B", _LAUNCH, asked],
                     stdin=orders,
                     stdout=errors,
                     stderr=errors,
                     pass_fds=(given,),
                     cwd=place,
-                    env=of_server(place),
+                    env={name: os.environ[name] for name in ("OOMLINT_NO_SANDBOX",) if name in os.environ},
                     start_new_session=True,  # a Ctrl-C at the terminal is for us alone
                 )
         except OSError as error:
             os.close(self._reply)
             os.close(self._orders)
-            raise WorkshopError(f"{python} cannot be started: {error.strerror or error}") from None
+            raise WorkshopError(f"{sys.executable} cannot be started: {error.strerror or error}") from None
         finally:
             os.close(given)
             os.close(orders)
@@ -149,6 +180,9 @@ class _Server:
         """What the server says first. Raises WorkshopError."""
         try:
             message = self.receive(_START_SECONDS)
+            if message and "sandbox" in message:
+                self.sandbox = Sandbox(**message["sandbox"])
+                message = self.receive(_START_SECONDS)
         except _Gone:
             self._process.wait()
             with open(self._errors, "rb") as file:
@@ -156,13 +190,15 @@ class _Server:
             raise WorkshopError(f"{self.python} is no Python that jobs can be run with: {lines[-1].strip()[:200]}") from None
         if message is None:
             raise WorkshopError(f"{self.python} gives no answer within {_START_SECONDS:.0f} s")
+        if "unstartable" in message:
+            raise WorkshopError(f"{self.python} cannot be started: {message['unstartable']}")
         if "unsafe" in message:
-            raise WorkshopError("the sandbox is not available here (no Landlock): nothing is run without --unsandboxed")
+            raise WorkshopError("the sandbox is not available here (neither namespaces nor Landlock): nothing is run without --unsandboxed")
         if "missing" in message:
             raise WorkshopError(f"no {message['missing']} in {self.python}; `--python` or the setting `verify.python` names another interpreter")
         if "ready" not in message:
             raise WorkshopError(f"{self.python}: {message.get('error', 'an answer that makes no sense')}")
-        return Ready(**message["ready"])
+        return Ready(**message["ready"], sandbox=self.sandbox)
 
     def send(self, message: dict[str, Any]) -> None:
         """Raises _Gone."""
@@ -187,6 +223,14 @@ class _Server:
         except ValueError:
             return {}
         return message if isinstance(message, dict) else {}
+
+    def outside(self, pid: int) -> int:
+        """The number that a process of the server's has here, where it may have another there; 0 where it is gone."""
+        if not self.sandbox.processes:
+            return pid
+        with contextlib.suppress(trace.NotHere):
+            return next((each for each in trace.tree(self._process.pid) if trace.inside(each) == pid), 0)
+        return 0
 
     def close(self, seconds: float = _END_SECONDS) -> None:
         """Let it remove what it has started, then make sure."""
@@ -227,6 +271,7 @@ class _Running:
         self.place = place
         self._peak = 0
         self._readings = 0
+        self._disk = Disk([job.folder, place, *job.writable], job.limits.disk)
         self._bound = 0  # bytes, at most, at the latest reading
         self._moments: list[Moment] = []
         self._kept = {"out": b"", "err": b""}
@@ -244,6 +289,7 @@ class _Running:
                     "writable": [job.folder, place, *job.writable],
                     "fresh": job.fresh,
                     "descriptors": job.limits.descriptors,
+                    "file_bytes": job.limits.disk,
                     "environment": of_job(home, temporary),
                     "file": self._file,
                     **{name: os.path.join(place, name) for name in ("out", "err", "answer")},
@@ -258,7 +304,8 @@ class _Running:
         started = server.receive(_END_SECONDS)
         if started is None:
             raise _Gone
-        pid = int(started["started"])
+        inside = int(started["started"])
+        pid = server.outside(inside)
         self._start = time.monotonic()
         deadline = self._start + limits.seconds
         ended = Ended.EXIT
@@ -270,7 +317,7 @@ class _Running:
             ended = Ended.TIME if time.monotonic() > deadline and self._late(pid) else self._look(pid)
             if ended is not Ended.EXIT:
                 deadline = time.monotonic() + _END_SECONDS
-                server.send({"end": pid})
+                server.send({"end": inside})
         status = int(message["status"])
         return self.done(Ended.SIGNAL if ended is Ended.EXIT and status < 0 else ended, status, int(message["left"]))
 
@@ -300,8 +347,12 @@ class _Running:
                 now = trace.sample(pid)
                 self._moments.append(Moment(time.monotonic() - self._start, now.memory, now.processes, now.descriptors))
                 memory = now.memory
+                if self._disk.is_full(pids, certain=not self._readings % _DISK_EVERY):
+                    return Ended.DISK
             else:
                 self._bound = trace.resident(pids)
+                if self._disk.is_full(pids, certain=not self._readings % _DISK_EVERY):
+                    return Ended.DISK
                 if self._readings % _EXACT_EVERY and self._bound <= limits.memory:
                     return Ended.EXIT
                 memory = trace.total(pids)
@@ -329,6 +380,8 @@ class _Running:
                 return f"not at its end after {limits.seconds:g} s"
             case Ended.MEMORY:
                 return f"more than {limits.memory // MEBIBYTE:,} MiB of memory"
+            case Ended.DISK:
+                return f"more than {limits.disk // MEBIBYTE:,} MiB on the disk"
             case Ended.PROCESSES:
                 return f"more than {limits.processes} processes"
             case Ended.SIGNAL:

@@ -19,7 +19,6 @@ from typing import Any, Final
 from oomlint.verify.child import sandbox
 from oomlint.verify.child.common import seed
 
-_LARGEST_FILE: Final = 4 * 2**30  # bytes
 _EXIT_SECONDS: Final = 2.0  # what a library has registered to be done at the end may take so long
 _LINE: Final = 400  # characters of a failure
 
@@ -31,7 +30,7 @@ def read_job(path: str) -> dict[str, Any]:
     return job
 
 
-def begin(job: dict[str, Any], server: int, reply: int, *, isolated: bool) -> None:
+def begin(job: dict[str, Any], server: int, reply: int) -> None:
     """From the fork to the call; does not come back."""
     try:
         os.close(reply)
@@ -50,10 +49,10 @@ def begin(job: dict[str, Any], server: int, reply: int, *, isolated: bool) -> No
             handle = os.open(path, flags, 0o600)
             os.dup2(handle, target)
             os.close(handle)
-        sandbox.limit(job["descriptors"], _LARGEST_FILE)
+        sandbox.limit(job["descriptors"], job["file_bytes"])
         os.environ.update(job["environment"])
         os.chdir(job["folder"])
-        sandbox.confine(job["writable"], isolated=isolated)
+        sandbox.confine(job["writable"])
         if job["fresh"]:
             serve = os.path.join(os.path.dirname(os.path.abspath(__file__)), "serve.py")
             os.execv(sys.executable, [sys.executable, "-B", serve, "job", job["file"]])  # noqa: S606 -- no shell is wanted

@@ -1,6 +1,6 @@
 """The first file that runs under the interpreter of the checked project. Whatever its version, it must get as far as saying that it is too old.
 
-``serve.py server DESCRIPTOR PLACE sandboxed|unsandboxed`` forks jobs; ``serve.py job FILE`` is one job in a fresh interpreter, already confined.
+``serve.py server DESCRIPTOR`` forks jobs; ``serve.py job FILE`` is one job in a fresh interpreter. Both are confined already.
 Nothing newer than Python 3.6.
 """
 
@@ -30,7 +30,7 @@ def main() -> None:
     from oomlint.verify.child import job, service  # noqa: PLC0415
 
     if sys.argv[1] == "server":
-        service.serve(int(sys.argv[2]), sys.argv[3], unsandboxed=sys.argv[4] == "unsandboxed")
+        service.serve(int(sys.argv[2]))
     else:
         job.perform(job.read_job(sys.argv[2]))
 

@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import select
-import shutil
 import signal
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -28,29 +27,23 @@ if TYPE_CHECKING:
 _GRACE: Final = 0.25  # seconds that helpers of a job (a fork server, a tracker of resources) have to see that it has ended
 
 
-def serve(reply: int, place: str, *, unsandboxed: bool) -> None:
+def serve(reply: int) -> None:
     """Say what is here, then do jobs until the parent goes."""
-    isolated = sandbox.isolate()  # while there is only one thread
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    words = _tried(place, isolated=isolated)
-    if not words and not unsandboxed:
-        _say(reply, {"unsafe": True})
-        return
     try:
-        _say(reply, {"ready": {**_versions(), "sandbox": words}})
+        _say(reply, {"ready": _versions()})
     except ModuleNotFoundError as error:
         _say(reply, {"missing": "torch"} if error.name == "torch" else {"error": f"torch cannot be imported: {one_line(error)}"})
         return
     except Exception as error:  # noqa: BLE001 -- whatever an import raises
         _say(reply, {"error": f"torch cannot be imported: {one_line(error)}"})
         return
-    server = _Server(reply, isolated=isolated)
+    server = _Server(reply)
     try:
         server.run()
     finally:
         server.end()
-        shutil.rmtree(place, ignore_errors=True)
         os._exit(0)  # what libraries do at the end of an interpreter is of no use to anybody
 
 
@@ -69,30 +62,11 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _tried(place: str, *, isolated: bool) -> str:
-    """What keeps a job in, after a process has tried to get out."""
-    inside, outside = os.path.join(place, "inside"), os.path.join(place, "outside")
-    os.makedirs(inside, exist_ok=True)
-    pid = os.fork()
-    if pid == 0:
-        held = False
-        try:
-            held = sandbox.confine([inside], isolated=isolated)
-            if held:
-                with contextlib.suppress(PermissionError):
-                    os.close(os.open(outside, os.O_WRONLY | os.O_CREAT, 0o600))
-                    held = False
-        finally:
-            os._exit(0 if held else 1)
-    return sandbox.words(isolated=isolated, held=os.waitpid(pid, 0)[1] == 0)
-
-
 class _Server:
     """Waits for commands and for the end of the job, whichever comes first."""
 
-    def __init__(self, reply: int, *, isolated: bool) -> None:
+    def __init__(self, reply: int) -> None:
         self._reply = reply
-        self._isolated = isolated
         self._job: dict[str, Any] = {}
         self._pid = 0
         self._before = set(_forgotten())
@@ -127,7 +101,7 @@ class _Server:
             server = os.getpid()
             self._pid = os.fork()
             if self._pid == 0:
-                begin(self._job, server, self._reply, isolated=self._isolated)
+                begin(self._job, server, self._reply)
             _say(self._reply, {"started": self._pid})
         elif command.get("end") == self._pid != 0:
             self.end()

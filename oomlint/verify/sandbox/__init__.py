@@ -1,0 +1,1 @@
+"""Keeps the interpreter of the checked project in, and all that it runs: set up before it starts, by a launcher that runs nothing of the project."""
