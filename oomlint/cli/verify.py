@@ -34,7 +34,8 @@ class Arguments:
     memory_cap: str | None = text("The memory that one run and all its processes may take, such as `2GiB`, the default.", _RUN, "SIZE")
     repeat: str | None = text("How often to repeat what is measured with noise; 3 by default.", _RUN, "N")
     keep: str | None = text("Keep the copies of the project, in a temporary folder or in DIR: `--keep=DIR`.", _RUN, "[DIR]", bare="")
-    unsandboxed: bool = flag("Run code also where the system has no sandbox, or outside of it.", _RUN)
+    unsandboxed: bool = flag("Run code also where the system has no sandbox.", _RUN)
+    explain_sandbox: bool = flag("Show what of this machine is closed to the code that is run, and by what, and run nothing.", _RUN)
 
     select: tuple[str, ...] = several("Codes and prefixes of the rules to verify, in place of those in the settings.", _RULES, "CODES")
     ignore: tuple[str, ...] = several("Codes and prefixes of rules to leave out.", _RULES, "CODES")

@@ -22,6 +22,8 @@ from oomlint.registry import catalogue
 from oomlint.verify import mends
 from oomlint.verify.case import Outcome
 from oomlint.verify.run import cases_of
+from oomlint.verify.sandbox.report import text as explained
+from oomlint.verify.workshop import inspect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +41,9 @@ _Number = TypeVar("_Number", int, float)
 
 def verify(arguments: Arguments) -> int:
     """Verify, report, and return the exit status. Raises ConfigError and WorkshopError."""
+    if arguments.explain_sandbox:
+        sys.stdout.write(explained(inspect()))
+        return 0
     view = View(os.getcwd())
     chosen = picks.read(arguments.paths or (".",))
     paths = list(picks.paths_of(chosen))

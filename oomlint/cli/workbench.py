@@ -19,6 +19,7 @@ from oomlint.verify import workshop
 from oomlint.verify.bench import Options
 from oomlint.verify.jobs import Limits
 from oomlint.verify.run import Surroundings, verdicts
+from oomlint.verify.sandbox.report import still_open
 from oomlint.verify.store import VerdictStore
 
 if TYPE_CHECKING:
@@ -125,13 +126,25 @@ def verified(
     store = VerdictStore(folder, around)
     with _ending_in_order(), Bar(len(cases), view, shown=bar) as progress, closing(_stream(cases, around, store, progress)) as found:
         try:
+            told = False
             for item in found:
+                if item[1].sandbox and not item[1].cached and not told:
+                    told = True
+                    progress.hide()
+                    _tell_open()
                 if tell is not None:
                     progress.hide()
                     tell(item)
                 yield item
         finally:
             store.save()
+
+
+def _tell_open() -> None:
+    """One line where the sandbox of this machine lacks something."""
+    missing = still_open(workshop.inspect())
+    if missing:
+        sys.stderr.write(f"warning: the sandbox is not whole on this machine: code could {', '.join(missing)} (--explain-sandbox)\n")
 
 
 @contextmanager

@@ -35,6 +35,7 @@ def verdict_entry(item: Item, python: str) -> dict[str, object]:
         "left_out": list(verdict.left_out),
         "python": python,
         "seconds": round(verdict.seconds, 3),
+        "sandbox": verdict.sandbox or None,
         "cached": verdict.cached,
     }
 

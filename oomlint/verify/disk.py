@@ -1,4 +1,4 @@
-"""How much a job has written to the disk."""
+"""How much a job has written to the disk, and to files that lie in memory."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Disk:
     """What is written below some folders, by files that are new or have changed since this was made, and by files without a name that are open."""
 
     def __init__(self, folders: Sequence[str], limit: int) -> None:
-        """``limit`` is in bytes."""
+        """The first folder tells the disk. ``limit`` is in bytes."""
         self._folders = folders
         self._limit = limit
         self._since = time.time_ns()
-        self._free = self._left()
+        self._free = free(folders[0])
 
     def is_full(self, pids: Iterable[int], *, certain: bool) -> bool:
         """Whether the processes have written more than they may. Where not ``certain``, files are counted only where the disk has lost much of its room."""
-        if not certain and self._free - self._left() < self._limit // 2:
+        if not certain and self._free - free(self._folders[0]) < self._limit // 2:
             return False
         written = 0
         for about in (*self._files(), *_unnamed(pids)):
@@ -45,12 +45,13 @@ class Disk:
                         elif (about := entry.stat(follow_symlinks=False)).st_ctime_ns >= self._since:  # no program can set it back
                             yield about
 
-    def _left(self) -> int:
-        """Bytes that are free on the disk of the folders."""
-        with contextlib.suppress(OSError):
-            about = os.statvfs(self._folders[0])
-            return about.f_bavail * about.f_frsize
-        return 0
+
+def free(folder: str) -> int:
+    """Bytes that are free on the disk of a folder."""
+    with contextlib.suppress(OSError):
+        about = os.statvfs(folder)
+        return about.f_bavail * about.f_frsize
+    return 0
 
 
 def _unnamed(pids: Iterable[int]) -> Iterator[os.stat_result]:

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MEBIBYTE: Final = 2**20
-NO_TCP_SINCE: Final = 4  # version of Landlock
+NO_TCP_SINCE: Final = 4  # version of Landlock, as the next
+SCOPES_SINCE: Final = 6  # abstract sockets and signals
 
 
 class Ended(StrEnum):

@@ -15,8 +15,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from oomlint.verify import interrupts, trace
-from oomlint.verify.disk import Disk
+from oomlint.verify import interrupts, leftovers, trace
+from oomlint.verify.disk import Disk, free
 from oomlint.verify.environment import of_job, of_server
 from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Limits, Moment, Ready, Sandbox, WorkshopError
 from oomlint.verify.sandbox.view import View, of_interpreter, private_of_system
@@ -38,6 +38,7 @@ _PATIENCE: Final = 4  # times its limit is what a job may wait for a processor, 
 _LITTLE: Final = 0.4  # of the cap
 _RELAXED: Final = 3  # times as long
 _EXACT_EVERY: Final = 5  # readings: the cheap bound is looked at every time, the exact figure now and then
+_SHARED: Final = "/dev/shm"  # noqa: S108
 _DISK_EVERY: Final = 25  # likewise
 
 _ENVIRONMENTS: Final = (".venv", "venv", "env", ".env")  # folders of a project that its virtual environment usually is
@@ -75,8 +76,9 @@ class Workshop:
         self._lock = threading.Lock()
         self._server: _Server | None = None
         try:
+            leftovers.remove()
             with interrupts.held():
-                self.place = os.path.realpath(tempfile.mkdtemp(prefix="oomlint-"))
+                self.place, self._alive = leftovers.own_folder()
             self.ready = self._start()
         except BaseException:
             self.close()
@@ -96,6 +98,8 @@ class Workshop:
                 server.close()
             if self.place:
                 shutil.rmtree(self.place, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    os.close(self._alive)
 
     def run(self, job: Job) -> Done:
         """Do a job to its end. Raises WorkshopError only where no server can be started."""
@@ -141,7 +145,7 @@ class _Gone(Exception):  # noqa: N818 -- it never leaves this file
 class _Server:
     """The process, and the two pipes to it."""
 
-    def __init__(self, python: str, place: str, request: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    def __init__(self, python: str, place: str, request: Mapping[str, Any], environment: Mapping[str, str], command: Sequence[str] = ()) -> None:
         self.python = python
         self.sandbox = Sandbox()
         self._errors = os.path.join(place, "server.err")
@@ -152,7 +156,7 @@ class _Server:
         os.makedirs(place, exist_ok=True)
         self._reply, given = os.pipe()
         orders, self._orders = os.pipe()
-        command = [python, "-B", _SERVE, "server", str(given)]
+        command = command or [python, "-B", _SERVE, "server", str(given)]
         try:
             asked = os.path.join(place, "request.json")
             with open(asked, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
@@ -179,10 +183,7 @@ class _Server:
     def greeting(self) -> Ready:
         """What the server says first. Raises WorkshopError."""
         try:
-            message = self.receive(_START_SECONDS)
-            if message and "sandbox" in message:
-                self.sandbox = Sandbox(**message["sandbox"])
-                message = self.receive(_START_SECONDS)
+            message = self.receive_sandbox() or self.receive(_START_SECONDS)
         except _Gone:
             self._process.wait()
             with open(self._errors, "rb") as file:
@@ -199,6 +200,14 @@ class _Server:
         if "ready" not in message:
             raise WorkshopError(f"{self.python}: {message.get('error', 'an answer that makes no sense')}")
         return Ready(**message["ready"], sandbox=self.sandbox)
+
+    def receive_sandbox(self) -> dict[str, Any] | None:
+        """Note what the launcher says of the sandbox. Gives what came in its place, if something else came. Raises _Gone."""
+        message = self.receive(_START_SECONDS)
+        if message is not None and "sandbox" in message:
+            self.sandbox = Sandbox(**message["sandbox"])
+            return None
+        return message
 
     def send(self, message: dict[str, Any]) -> None:
         """Raises _Gone."""
@@ -271,6 +280,7 @@ class _Running:
         self.place = place
         self._peak = 0
         self._readings = 0
+        self._shared = free(_SHARED)
         self._disk = Disk([job.folder, place, *job.writable], job.limits.disk)
         self._bound = 0  # bytes, at most, at the latest reading
         self._moments: list[Moment] = []
@@ -314,7 +324,7 @@ class _Running:
                 if time.monotonic() > deadline:
                     raise _Gone
                 continue
-            ended = Ended.TIME if time.monotonic() > deadline and self._late(pid) else self._look(pid)
+            ended = Ended.TIME if time.monotonic() > deadline and self._late(pid) else self._look(pid, server.sandbox)
             if ended is not Ended.EXIT:
                 deadline = time.monotonic() + _END_SECONDS
                 server.send({"end": inside})
@@ -334,11 +344,13 @@ class _Running:
             delay = 0.0
         return time.monotonic() - self._start > seconds + min(delay, _PATIENCE * seconds)
 
-    def _look(self, pid: int) -> Ended:
+    def _look(self, pid: int, sandbox: Sandbox) -> Ended:
         """Read the tree, as cheaply as will do."""
         limits = self.job.limits
         self._trim()
         self._readings += 1
+        if not sandbox.files and self._shared - free(_SHARED) > limits.memory:  # its own has a size
+            return Ended.MEMORY
         try:
             pids = trace.family(pid)
             if len(pids) - 1 > limits.processes:
@@ -410,6 +422,21 @@ class _Running:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             return file.read(_TAIL)
+
+
+def inspect() -> Sandbox:
+    """What keeps jobs in on this machine. Nothing but the launcher is run."""
+    with tempfile.TemporaryDirectory(prefix="oomlint-") as folder, interrupts.held():
+        place = os.path.realpath(folder)
+        request = {"must_hold": False, "writable": [], "readable": [], "hidden": [], "shared_memory": MEBIBYTE}
+        server = _Server("/bin/true", place, request, {}, ["/bin/true"])
+        try:
+            server.receive_sandbox()
+        except _Gone:
+            pass
+        finally:
+            server.close(0.0)
+        return server.sandbox
 
 
 def interpreter(root: str) -> str:

@@ -34,9 +34,9 @@ def version() -> int:
 
 
 def turned_off() -> frozenset[str]:
-    """What OOMLINT_NO_SANDBOX names, for tests: ``namespaces``, ``landlock``, ``seccomp``; anything else is all of them."""
+    """What OOMLINT_NO_SANDBOX names, for tests: ``namespaces``, ``processes`` of these, ``landlock``, ``seccomp``; anything else is all of them."""
     words = frozenset(os.environ.get("OOMLINT_NO_SANDBOX", "").replace(",", " ").split())
-    every = frozenset({"namespaces", "landlock", "seccomp"})
+    every = frozenset({"namespaces", "processes", "landlock", "seccomp"})
     return every if words - every else words
 
 

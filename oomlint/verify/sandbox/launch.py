@@ -23,6 +23,7 @@ if __name__ == "__main__":  # the package is where this file is, not where the i
 
 from oomlint.verify.child import landlock
 from oomlint.verify.sandbox import mounts, seccomp
+from oomlint.verify.sandbox.paths import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,6 +68,8 @@ def _started(request: dict[str, Any]) -> int:
     """Start the server on the best level that there is. Its exit status."""
     if sys.platform == "linux" and "namespaces" not in landlock.turned_off() and os.uname().machine in _CLONE:
         for flags, own_processes in _LEVELS:
+            if own_processes and "processes" in landlock.turned_off():
+                continue
             status = _wait_for(_clone(flags), request, flags, own_processes=own_processes)
             if status != _NOT_THIS_WAY:
                 return status
@@ -142,7 +145,7 @@ def _give_up(request: dict[str, Any], *, isolated: bool) -> dict[str, Any]:
     _drop_capabilities()
     writable = [request["folder"], *request["writable"]]
     parted: list[str] = []
-    readable = None if isolated else list(_without([*mounts.SYSTEM, "/dev", "/proc", *request["readable"], *writable], request["hidden"], parted))
+    readable = None if isolated else list(_without([*SYSTEM, "/dev", "/proc", *request["readable"], *writable], request["hidden"], parted))
     held = landlock.confine(writable, readable, parted, network=isolated)
     filtered = seccomp.install(network=isolated, attributes=isolated)
     return {"landlock": landlock.version() if held else 0, "filter": filtered}

@@ -14,11 +14,11 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from oomlint.verify.child.landlock import DEVICES
+from oomlint.verify.sandbox.paths import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/sys")  # programs, libraries, devices
 _DEVICES: Final = (*DEVICES, "/dev/random", "/dev/urandom")
 _STREAMS: Final = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 _HIDDEN: Final = "/.hidden"  # an empty file and an empty folder that nobody may open, in place of what must not be read
@@ -53,6 +53,7 @@ def enter(folder: str, *, writable: Sequence[str], readable: Sequence[str], hidd
         _mount("proc", folder + "/proc", "proc", _NOSUID | _NODEV | _NOEXEC | _RDONLY)
     else:
         _mount("/proc", folder + "/proc", "", _BIND | _REC)
+        _protect(folder + "/proc", _RDONLY)
     _protect(folder, _RDONLY, recursive=False)
     os.chdir(folder)
     number = _PIVOT_ROOT.get(os.uname().machine)

@@ -1,0 +1,7 @@
+"""Places that every program needs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/sys")  # programs, libraries, devices
