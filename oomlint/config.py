@@ -390,13 +390,15 @@ def _check_verify(settings: VerifySettings) -> None:
         value = getattr(settings, key)
         if value is not None and not value.strip():
             raise ConfigError(f"verify.{key}: it is empty")
+        if value is not None and "\0" in value:
+            raise ConfigError(f"verify.{key}: {_value(value)} holds a null character")
     if settings.factory is not None and not FACTORY.fullmatch(settings.factory):
         raise ConfigError(f"verify.factory: {_value(settings.factory)} is not of the form 'package.module:function'")
     for name in settings.pass_env:
         if not VARIABLES.fullmatch(name):
             raise ConfigError(f"verify.pass-env: {_value(name)} is not the name of an environment variable")
-    if not all(path.strip() for path in settings.read):
-        raise ConfigError("verify.read: a path is empty")
+    if not all(path.strip() and "\0" not in path for path in settings.read):
+        raise ConfigError("verify.read: a path is empty, or holds a null character")
     parts: tuple[tuple[str, Callable[[str], object], str], ...] = (
         ("time-limit", amounts.seconds, settings.time_limit),
         ("memory-cap", amounts.size, settings.memory_cap),

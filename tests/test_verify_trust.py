@@ -506,6 +506,8 @@ CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "the value": ('prepare = "./evilpy"', lambda root: (root / "pyproject.toml").write_text(TABLE + 'prepare = "./evilpy; ls"\n')),
     "the program": ('prepare = "./evilpy"', lambda root: (root / "evilpy").write_text("#!/bin/sh\nrm -r ~\n")),
     "a program in quotes": ("prepare = \"sh -c './evilpy>log'\"", lambda root: (root / "evilpy").write_text("#!/bin/sh\nrm -r ~\n")),
+    "a program in pieces": ('prepare = "./ev\\"\\"il\\\\py"', lambda root: (root / "evilpy").write_text("#!/bin/sh\nrm -r ~\n")),
+    "a program in a folder": ('prepare = "cd src/tools && python make.py"', lambda root: (root / "src" / "tools" / "make.py").write_text("import os\n")),
     "a script": ('command = "A=1 python a.py --fast"', lambda root: (root / "a.py").write_text(BAD + "\n")),
     "a module": ('prepare = "python -m tools.make"', lambda root: (root / "tools" / "make.py").write_text("import os\n")),
     "a package": ('prepare = "python -m tools"', lambda root: (root / "tools" / "__main__.py").write_text("import os\n")),

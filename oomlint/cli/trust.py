@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.cli.check import say
@@ -91,18 +93,18 @@ def _digest(name: str, value: Any, root: str) -> str:
     state = hashlib.blake2b(json.dumps([name, value, os.path.realpath(root)]).encode(), digest_size=32)
     for path in dict.fromkeys(_named(name, value, root)):
         real = os.path.realpath(path)
-        state.update(os.fsencode(f"\0{path}\0{real}\0"))
-        if name != "read" and inside(path, root) and os.path.isfile(real):
-            try:
-                with open(real, "rb") as stream:
-                    state.update(hashlib.file_digest(stream, "sha256").digest())
-            except OSError as error:
-                state.update(str(error).encode())
+        content = b""
+        if name != "read":
+            if not (inside(path, root) and os.path.isfile(real)):
+                continue
+            with suppress(OSError), open(real, "rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").digest()
+        state.update(f"\0{path}\0{real}\0".encode(errors="surrogateescape") + content)
     return state.hexdigest()
 
 
 def _named(name: str, value: Any, root: str) -> Iterator[str]:
-    """The paths that a value names, whether there is something or not."""
+    """The paths that a value names, or may name."""
     match name:
         case "python":
             path = absolute(value, root)
@@ -112,11 +114,19 @@ def _named(name: str, value: Any, root: str) -> Iterator[str]:
         case "factory":
             yield from _module(value.partition(":")[0], root)
         case "command" | "prepare":
-            for word in _BETWEEN_WORDS.split(value):
-                if word:
-                    yield os.path.join(root, os.path.expanduser(word))
-                if _MODULE.fullmatch(word):
-                    yield from _module(word, root)
+            words = dict.fromkeys(filter(None, [*_BETWEEN_WORDS.split(value), *_words(value)]))
+            for folder in (root, *filter(os.path.isdir, (absolute(word, root) for word in words))):  # `cd tools; ./make.sh`
+                for word in words:
+                    yield absolute(word, folder)
+                    if _MODULE.fullmatch(word):
+                        yield from _module(word, folder)
+
+
+def _words(command: str) -> list[str]:
+    """As a shell takes it apart."""
+    with suppress(ValueError):
+        return shlex.split(command)
+    return []
 
 
 def _module(name: str, root: str) -> Iterator[str]:

@@ -109,7 +109,7 @@ def _known(given: VerifySettings, root: str, asked: Asked, own: Own) -> VerifySe
     """What settings say of the run: those of the project as far as the user allows, over the user's own. Paths to read are absolute."""
     origin = None if asked.isolated else settings_file(Path(asked.config) if asked.config else None, Path(asked.start or root))
     fields = {name: getattr(given, name) for name in origin[1]} if origin else {}
-    if origin and not asked.trust and (asked.config is None or inside(str(origin[0]), _repository(root))):
+    if origin and not asked.trust and (asked.config is None or inside(str(origin[0]), interpreters.repository(root) or root)):
         taken = {name for name in ("python", "command", "factory") if getattr(asked, name)}  # the line says something else
         values = {name: fields[name] for name in trust.GUARDED if fields.get(name) and name not in taken}
         for name in trust.refused(str(origin[0]), values, root, own):
@@ -120,16 +120,6 @@ def _known(given: VerifySettings, root: str, asked: Asked, own: Own) -> VerifySe
         "read": (*personal.get("read", ()), *(absolute(path, root) for path in fields.get("read", ()))),
     }
     return VerifySettings(**{**personal, **fields, **joined})
-
-
-def _repository(root: str) -> str:
-    """The folder of the repository that a project is part of, else the project itself."""
-    folder = os.path.realpath(root)
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        if folder == os.path.dirname(folder):
-            return root
-        folder = os.path.dirname(folder)
-    return folder
 
 
 def interpreter(option: str | None, setting: str | None, root: str, *, trusted: bool = False) -> str:

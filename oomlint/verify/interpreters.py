@@ -41,6 +41,16 @@ def interpreter(root: str, tell: Callable[[str], None], *, trusted: bool = False
     return sys.executable
 
 
+def repository(folder: str) -> str | None:
+    """The folder of the repository that a folder lies in."""
+    top = os.path.realpath(folder)
+    while not os.path.lexists(os.path.join(top, ".git")):
+        if top == os.path.dirname(top):
+            return None
+        top = os.path.dirname(top)
+    return top
+
+
 def _doubt(place: str, *, active: bool) -> str:
     """Why an environment may have come with the project; empty where it has not. One that the user has activated needs no proof."""
     came = "it came with the project, or may have"
@@ -60,11 +70,10 @@ def _doubt(place: str, *, active: bool) -> str:
 
 def _tracked(path: str) -> bool | None:
     """Whether something of a path is part of a repository; ``None`` where none knows the folder that it lies in. What cannot be told counts as part of it."""
-    folder = top = os.path.realpath(os.path.dirname(path))
-    while not os.path.lexists(os.path.join(top, ".git")):
-        if top == os.path.dirname(top):
-            return None
-        top = os.path.dirname(top)
+    folder = os.path.realpath(os.path.dirname(path))
+    top = repository(folder)
+    if top is None:
+        return None
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # those of a hook speak of another work
     try:
         if os.path.lexists(os.path.join(path, ".git")) or not _genuine(top):
