@@ -535,6 +535,15 @@ def test_what_has_changed_is_asked_anew(folder: Path, marker: Path, run: Callabl
     assert run("verify").err == left_out("pyproject.toml", table.split()[0])
 
 
+def test_a_program_of_the_same_repository_that_has_changed(folder: Path, run: Callable[..., Done], always: Callable[..., Path]) -> None:
+    (folder.parent / "tool.sh").write_text("true\n")
+    repository(folder.parent)
+    always('prepare = "sh ../tool.sh"\n')
+    assert run("verify").err == ""
+    (folder.parent / "tool.sh").write_text("rm -r ~\n")
+    assert run("verify").err == left_out("pyproject.toml", "prepare")
+
+
 def test_a_key_that_is_added_is_asked_for_alone(folder: Path, run: Callable[..., Done], judge: Judge, always: Callable[..., Path]) -> None:
     always('prepare = "./evilpy"\n')
     (folder / "pyproject.toml").write_text(TABLE + 'prepare = "./evilpy"\npython = "./evilpy"\n')

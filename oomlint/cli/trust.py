@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.cli.check import say
 from oomlint.cli.own import absolute, inside, program
 from oomlint.config import key_of
+from oomlint.verify.interpreters import repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -91,11 +92,12 @@ def _plain(text: str) -> str:
 def _digest(name: str, value: Any, root: str) -> str:
     """What stands for a value, the project, and the files of the project that the value names: when they change, the user is asked anew."""
     state = hashlib.blake2b(json.dumps([name, value, os.path.realpath(root)]).encode(), digest_size=32)
+    top = repository(root) or root
     for path in dict.fromkeys(_named(name, value, root)):
         real = os.path.realpath(path)
         content = b""
         if name != "read":
-            if not (inside(path, root) and os.path.isfile(real)):
+            if not (inside(path, top) and os.path.isfile(real)):
                 continue
             with suppress(OSError), open(real, "rb") as stream:
                 content = hashlib.file_digest(stream, "sha256").digest()
