@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import select
 import shutil
 import stat
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
     from oomlint.verify.case import Case
     from oomlint.verify.run import Surroundings
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux" or shutil.which("git") is None, reason="the verifier needs Linux, and these tests git")
 
 ROOT = Path(__file__).parent.parent
 BAD = "from torch.utils.data import DataLoader\nDataLoader({}, num_workers=0, persistent_workers=True)\n"
@@ -381,7 +382,7 @@ def test_asking_the_repository_starts_nothing(folder: Path, marker: Path, run: C
 
 def asked(answer: str, *words: str, cwd: Path, **variables: str) -> str:
     """What a terminal shows of a run that is answered."""
-    ours, theirs = pty.openpty()
+    ours, theirs = os.openpty()
     line = [sys.executable, "-m", "oomlint", *words]
     mine = environment(cwd.parent / "mine", cwd.parent / "mine-started")
     own = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "TERM": "dumb", "VIRTUAL_ENV": str(mine), **variables}
