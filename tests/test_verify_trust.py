@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import stat
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -21,7 +24,7 @@ from oomlint.verify import run as run_module
 from oomlint.verify.case import Fidelity, Outcome, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oomlint.verify.case import Case
     from oomlint.verify.run import Surroundings
@@ -88,6 +91,12 @@ def started(*words: str, cwd: Path, **variables: str) -> Done:
         line, cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT), **variables}, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def tried(said: str) -> str:
+    """The interpreter that was started: those of these tests are none, and are told to be."""
+    found = re.search(r"error: (\S+) (?:is no Python that jobs can be run with|cannot be started)", said)
+    return found[1] if found else ""
 
 
 class Judge:
@@ -196,8 +205,7 @@ def test_nothing_of_the_project_is_started(folder: Path, marker: Path, attack: C
     for words in (("verify",), ("check", "--fix", "--unsafe-fixes", "--verify")):
         done = started(*words, cwd=folder, VIRTUAL_ENV=str(mine))
         assert said in done.err
-        assert (folder.parent / "mine-started").exists(), "the run goes on with what is the user's"
-        (folder.parent / "mine-started").unlink()
+        assert tried(done.err) == f"{mine}/bin/python", "the run goes on with what is the user's"
     assert not marker.exists()
 
 
@@ -206,9 +214,9 @@ def test_what_is_trusted_is_started(folder: Path, marker: Path, attack: Callable
     attack(folder, marker)
     repository(folder)
     for words in (("verify", "--trust"), ("check", "--diff", "--unsafe-fixes", "--verify", "--trust")):
-        assert "--trust" not in started(*words, cwd=folder).err
-        assert marker.exists()
-        marker.unlink()
+        err = started(*words, cwd=folder).err
+        assert "--trust" not in err
+        assert tried(err).startswith(f"{folder}/")
 
 
 def test_a_name_on_the_line_is_no_file_of_the_project(folder: Path, marker: Path) -> None:
@@ -217,13 +225,11 @@ def test_a_name_on_the_line_is_no_file_of_the_project(folder: Path, marker: Path
     environment(folder / "python3.98", marker)
     mine = environment(folder.parent / "mine", folder.parent / "mine-started")
     program(mine / "bin" / "python3", folder.parent / "mine-started")
-    started("verify", "--python", "python3", cwd=folder, PATH=f"{mine}/bin:{os.environ['PATH']}")
-    assert (folder.parent / "mine-started").exists()
+    assert tried(started("verify", "--python", "python3", cwd=folder, PATH=f"{mine}/bin:{os.environ['PATH']}").err) == f"{mine}/bin/python3"
     for name in ("python3.99", "python3.98"):
         assert f"--python: {name!r} is not a program" in started("verify", "--python", name, cwd=folder).err
     assert not marker.exists()
-    assert started("verify", "--python", "./evilpy", cwd=folder).err
-    assert marker.exists(), "a path is"
+    assert tried(started("verify", "--python", "./evilpy", cwd=folder).err) == f"{folder}/evilpy", "a path is"
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
@@ -413,7 +419,8 @@ def test_the_answer_decides(folder: Path, marker: Path, answer: str, allowed: bo
     assert shown.startswith(
         f"oomlint: pyproject.toml, which is part of the project, asks to run or to let through:\n  verify.python = './evilpy' ({folder}/evilpy)\n{QUESTION}"
     )
-    assert marker.exists() == allowed
+    assert tried(shown) == (f"{folder}/evilpy" if allowed else f"{folder.parent}/mine/bin/python")
+    assert allowed or not marker.exists()
     assert (left_out("pyproject.toml", "python") in shown) != allowed
     assert (QUESTION in asked("", "check", "--fix", "--verify", cwd=folder)) == (answer != "a"), "only `a` is remembered"
 
@@ -451,7 +458,7 @@ def test_a_nested_project_asks_too(folder: Path, marker: Path) -> None:
         in shown
     )
     assert shown.count(QUESTION) == 1
-    assert marker.exists()
+    assert tried(shown) == f"{folder}/part/evilpy"
 
 
 # -- what is remembered -----------------------------------------------------------------------------------------------
@@ -598,6 +605,30 @@ def test_own_settings_that_cannot_be_used(own: Path, run: Callable[..., Done], t
     own.write_text(text)
     assert run("check").status == 1, "only the verifier reads them"
     assert run("verify").err.startswith(f"oomlint: error: {own}: {cause}")
+
+
+def test_what_one_project_is_given_is_not_anothers(folder: Path, run: Callable[..., Done], judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, table in (("b", 'pass-env = ["TOKEN"]'), ("c", 'read = ["/usr"]'), ("d", "repeat = 1")):
+        (folder / name).mkdir()
+        (folder / name / "a.py").write_text(BAD)
+        (folder / name / "oomlint.toml").write_text(f"[verify]\n{table}\n")
+    run("verify", "--trust")
+    made: list[tuple[Sequence[str], Sequence[str]]] = []
+
+    def workshop(_: str, **given: Any) -> ExitStack:
+        made.append((given["pass_env"], given["view"].readable))
+        return ExitStack()
+
+    monkeypatch.setattr(run_module, "Workshop", workshop)
+    monkeypatch.setattr(ExitStack, "place", "", raising=False)
+    monkeypatch.setattr(run_module, "Base", lambda *_: ExitStack())
+    monkeypatch.setattr(run_module, "_Runner", lambda *_: None)
+    with ExitStack() as stack:
+        projects = run_module._Projects(judge.arounds[str(folder)], stack)
+        for name in (".", "b", "c", "d"):
+            case: Any = SimpleNamespace(root=os.path.normpath(folder / name))
+            projects.of(case)
+    assert [(list(names), "/usr" in readable) for names, readable in made] == [([], False), (["TOKEN"], False), ([], True)]
 
 
 def test_own_settings_that_others_may_have_written(own: Path, folder: Path, run: Callable[..., Done], judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
