@@ -1,4 +1,4 @@
-"""Which interpreter a project is run with. One that came with the project is a program of the project's, and starts outside of the sandbox."""
+"""Which interpreter a project is run with. One that came with the project is a program of the project's, and judges its own fixes."""
 
 from __future__ import annotations
 
