@@ -96,9 +96,9 @@ def _incidents() -> str:
     ]
     return f"""# The five incidents, verified
 
-`oomlint verify fixtures/incidents` runs each finding of the five rebuilt projects before and after its fix, on the data that their `make_data.py` writes. Where
-oomlint has no fix to apply, the mend by hand below `fixtures/mended` is judged. Written by `python docs/measure.py`; figures differ a little from machine to
-machine.
+`oomlint verify --trust fixtures/incidents` runs each finding of the five rebuilt projects before and after its fix, on the data that their `make_data.py`
+writes. Where oomlint has no fix to apply, the mend by hand below `fixtures/mended` is judged. Written by `python docs/measure.py`; figures differ a little from
+machine to machine.
 
 {_table(("Place", "Rule", "Fix", "Verdict", "Before → after"), rows)}"""
 
@@ -155,7 +155,12 @@ time-limit = "10s"
 {_table(("Key", "Type", "Default", "Meaning"), rows)}
 `exclude` is {excluded}. A folder that holds `pyvenv.cfg` or `conda-meta` is never entered.
 
-Paths in `verify.python` are relative to the project's root; a name without `/` is looked for in `PATH`. [verify.md](verify.md) explains the rest of that table.
+Paths in `verify.python` and `verify.read` are relative to the project's root; an interpreter without `/` is looked for in `PATH`. What a project's settings
+name to run, and what they let through, is used only where you allow it. [verify.md](verify.md#trust) explains that, and the rest of the table.
+
+The file `oomlint/oomlint.toml` in `$XDG_CONFIG_HOME` (`~/.config` where that is not set) holds your own table `[verify]`, for all projects. Only the verifier
+reads it. What a project sets wins over it, options win over both, and the lists `pass-env` and `read` are joined. Paths in it are relative to its folder. It
+is not read with `--isolated`, nor where others than you may write to it, nor where it is part of the project.
 
 Editors that complete TOML by JSON Schema take [settings.schema.json](settings.schema.json).
 """

@@ -65,10 +65,10 @@ def rules(codes: Sequence[str]) -> Iterator[tuple[str, Verdict]]:
 
 
 def incidents() -> Iterator[dict[str, Any]]:
-    """The verdicts on the findings of the five incidents: what `oomlint verify fixtures/incidents` says."""
+    """The verdicts on the findings of the five incidents: what `oomlint verify --trust fixtures/incidents` says."""
     settings, root = load_settings(None, False, INCIDENTS, [code for code, _ in registry.catalogue()])  # noqa: FBT003 - its own signature
     report = engine.run([str(INCIDENTS)], settings, root, engine.Options(cache=False, processes=1))
-    around = surroundings(settings, str(root), Asked(cache=False))
+    around = surroundings(settings, str(root), Asked(cache=False, trust=True))
     for case, verdict in verdicts(cases_of(report.findings, str(root), nested=True), around):
         place = case.finding.place
         name = Path(place.path).relative_to(INCIDENTS).as_posix()

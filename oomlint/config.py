@@ -20,7 +20,7 @@ from oomlint import amounts
 from oomlint.finding import Confidence, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pydantic import BaseModel, ValidationError
 
@@ -34,6 +34,7 @@ DEFAULT_EXCLUDE: Final = (
 
 _CODE: Final = re.compile(r"[Aa][Ll][Ll]|[Oo][Oo][Mm][0-9]{0,3}")
 _SPECIFIERS: Final = re.compile(r"\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*(?:,\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*)*,?\s*")
+VARIABLES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")  # the name of one, or the beginning of several
 FACTORY: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")  # module and function
 _CODE_FIELDS: Final = ("select", "ignore", "extend_select")
 _SHOWN_LENGTH: Final = 40
@@ -77,11 +78,16 @@ class VerifySettings:
     python: Annotated[str | None, _About("The interpreter that has the project's libraries; that of its virtual environment where absent.")] = None
     time_limit: Annotated[str, _About("The time that one run may take, such as `5s` or `2m`.")] = "5s"
     memory_cap: Annotated[str, _About("The memory that one run and all its processes may take, such as `2GiB`.")] = "2GiB"
+    disk_cap: Annotated[str, _About("What one run may write to disk, such as `2GiB`.")] = "2GiB"
     repeat: Annotated[int, _About("How often is repeated what is measured with noise.", least=1)] = 3
+    pass_env: Annotated[
+        tuple[str, ...], _About("Variables of the environment that the code is given beside a fixed few; `WANDB_*` are all that begin so.")
+    ] = ()
+    read: Annotated[tuple[str, ...], _About("Files and folders that the code may read beside the project, the interpreter and the system.")] = ()
 
     def as_table(self) -> dict[str, object]:
         """As :meth:`Settings.as_table`."""
-        return {key_of(each.name): getattr(self, each.name) for each in fields(self)}
+        return {key_of(each.name): _plain(getattr(self, each.name)) for each in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +171,28 @@ def load_settings(config: Path | None, isolated: bool, start: Path, known: Itera
     return settings, root
 
 
+def settings_file(config: Path | None, start: Path) -> tuple[Path, frozenset[str]] | None:
+    """The file that :func:`load_settings` reads, and the fields that its table of the verifier sets. Raises ConfigError."""
+    start = Path(os.path.abspath(start))
+    found = _given(Path(os.path.abspath(config))) if config else _nearest(start.parent if os.path.isfile(start) else start)
+    if found is None:
+        return None
+    path, table = found
+    verify = table.get("verify")
+    return path, frozenset(each.name for each in fields(VerifySettings) if isinstance(verify, dict) and key_of(each.name) in verify)
+
+
+def load_own(path: Path, data: bytes) -> dict[str, object]:
+    """What the user's own settings say of the verifier, by field. Raises ConfigError."""
+    table = _parsed(path, data)
+    stray = next((key for key in table if key != "verify"), None)
+    if stray is not None:
+        raise ConfigError(f"{_shown(path)}: unknown key {stray!r}: the user's own settings hold the table `verify` and nothing else")
+    verify = _settings_of(path, table, ()).verify
+    given = table.get("verify")
+    return {each.name: getattr(verify, each.name) for each in fields(verify) if isinstance(given, dict) and key_of(each.name) in given}
+
+
 def json_schema() -> dict[str, object]:
     """The JSON Schema of ``[tool.oomlint]``."""
     schema: dict[str, Any] = _model().model_json_schema(by_alias=True)
@@ -215,10 +243,14 @@ def _bytes(path: Path) -> bytes:
 
 
 def _document(path: Path) -> dict[str, object]:
+    return _parsed(path, _bytes(path))
+
+
+def _parsed(path: Path, data: bytes) -> dict[str, object]:
     import tomllib  # noqa: PLC0415 - only where there is a file to read
 
     try:
-        document: dict[str, object] = tomllib.loads(_bytes(path).decode("utf-8-sig"))
+        document: dict[str, object] = tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{_shown(path)}: not valid UTF-8 at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
@@ -358,9 +390,21 @@ def _check_verify(settings: VerifySettings) -> None:
         value = getattr(settings, key)
         if value is not None and not value.strip():
             raise ConfigError(f"verify.{key}: it is empty")
+        if value is not None and "\0" in value:
+            raise ConfigError(f"verify.{key}: {_value(value)} holds a null character")
     if settings.factory is not None and not FACTORY.fullmatch(settings.factory):
         raise ConfigError(f"verify.factory: {_value(settings.factory)} is not of the form 'package.module:function'")
-    for key, parse, value in (("time-limit", amounts.seconds, settings.time_limit), ("memory-cap", amounts.size, settings.memory_cap)):
+    for name in settings.pass_env:
+        if not VARIABLES.fullmatch(name):
+            raise ConfigError(f"verify.pass-env: {_value(name)} is not the name of an environment variable")
+    if not all(path.strip() and "\0" not in path for path in settings.read):
+        raise ConfigError("verify.read: a path is empty, or holds a null character")
+    parts: tuple[tuple[str, Callable[[str], object], str], ...] = (
+        ("time-limit", amounts.seconds, settings.time_limit),
+        ("memory-cap", amounts.size, settings.memory_cap),
+        ("disk-cap", amounts.size, settings.disk_cap),
+    )
+    for key, parse, value in parts:
         try:
             parse(value)
         except ValueError as error:

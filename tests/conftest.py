@@ -84,6 +84,12 @@ def read() -> Iterator[Read]:
         yield reads
 
 
+@pytest.fixture(autouse=True)
+def nobody(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that the user of this machine has configured or allowed."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "nobody"))
+
+
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     """Runs jobs under this interpreter. A test has its files below one folder, which jobs may be told to run in."""

@@ -142,7 +142,10 @@ mends = "mended"
 python = "/usr/bin/python3"
 time-limit = "500ms"
 memory-cap = "1.5GB"
+disk-cap = "100MiB"
 repeat = 5
+pass-env = ["DATA_ROOT", "MLFLOW_*"]
+read = ["~/data"]
 """
     )
     expected = Settings(
@@ -164,7 +167,19 @@ repeat = 5
         inflight_bytes=1,
         array_bytes=2,
         cache_dir="/tmp/cache",
-        verify=VerifySettings("python train.py", "data.sets:make", "python make.py", "mended", "/usr/bin/python3", "500ms", "1.5GB", 5),
+        verify=VerifySettings(
+            command="python train.py",
+            factory="data.sets:make",
+            prepare="python make.py",
+            mends="mended",
+            python="/usr/bin/python3",
+            time_limit="500ms",
+            memory_cap="1.5GB",
+            disk_cap="100MiB",
+            repeat=5,
+            pass_env=("DATA_ROOT", "MLFLOW_*"),
+            read=("~/data",),
+        ),
     )
     assert load(project)[0] == expected
     assert all(getattr(expected, each.name) != getattr(Settings(), each.name) for each in fields(Settings))
@@ -283,6 +298,11 @@ def test_an_override_that_is_no_setting_is_a_mistake_of_the_caller() -> None:
         ('verify.prepare = ""', "verify.prepare: it is empty"),
         ('verify.time-limit = "5x"', "verify.time-limit: '5x' is not a time such as '5s', '500ms' or '2m'"),
         ('verify.memory-cap = "much"', "verify.memory-cap: 'much' is not a size such as '2GiB', '512MiB' or '1.5GB'"),
+        ('verify.disk-cap = "all"', "verify.disk-cap: 'all' is not a size such as '2GiB', '512MiB' or '1.5GB'"),
+        ('verify.pass-env = ["A", "*"]', "verify.pass-env: '*' is not the name of an environment variable"),
+        ('verify.pass-env = "A"', "verify.pass-env: 'A' is not a list"),
+        ('verify.read = [""]', "verify.read: a path is empty, or holds a null character"),
+        ('verify.command = "a\\u0000"', r"verify.command: 'a\x00' holds a null character"),
         ('verify.factory = "data"', "verify.factory: 'data' is not of the form 'package.module:function'"),
         ('requires-python = "3.9+"', "requires-python: '3.9+' is not a version specifier such as '>=3.10'"),
         (f"cache-dir = [{'1, ' * 50}]", "cache-dir: [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, ... is not a string"),

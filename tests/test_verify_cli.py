@@ -361,7 +361,7 @@ def test_options_win_over_settings(folder: Path, run: Callable[..., Done], judge
         '[tool.oomlint]\nselect = ["OOM101"]\n[tool.oomlint.verify]\ntime-limit = "1m"\nmemory-cap = "1GB"\n'
         'repeat = 7\nfactory = "a.b:make"\ncommand = "python -V"\n'
     )
-    assert run("verify").status == 0
+    assert run("verify", "--trust").status == 0
     assert judge.around is not None
     options = judge.around.options
     assert (options.limits.seconds, options.limits.memory, options.repeat, options.factory, options.command) == (60, 10**9, 7, "a.b:make", "python -V")
@@ -407,7 +407,7 @@ def environment(folder: Path, *, torch: bool) -> Path:
 
 def test_the_interpreter(folder: Path, run: Callable[..., Done], judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(*words: str) -> str:
-        assert run("verify", *words).status == 0
+        assert run("verify", "--trust", *words).status == 0
         assert judge.around is not None
         return judge.around.python
 
@@ -418,7 +418,7 @@ def test_the_interpreter(folder: Path, run: Callable[..., Done], judge: Judge, m
     assert chosen() == str(other)
     own = environment(folder / ".venv", torch=True)
     assert chosen() == str(own)
-    assert ".venv/bin/python, 500 ms" in run("verify", "a.py:2").out
+    assert ".venv/bin/python, 500 ms" in run("verify", "--trust", "a.py:2").out
     (folder / "pyproject.toml").write_text('[tool.oomlint]\nselect = ["OOM101"]\nverify.python = "venv/bin/python"\n')
     assert chosen() == str(folder / "venv" / "bin" / "python")
     assert chosen("--python", "../other/bin/python") == str(folder / "../other/bin/python")

@@ -137,7 +137,7 @@ def test_a_factory_that_raises_is_an_error_before_any_verdict(project: Path, tem
 )
 def test_a_preparation_that_fails_is_an_error_before_any_verdict(project: Path, temporary: Path, command: str, cause: str) -> None:
     (project / "pyproject.toml").write_text(f'[tool.oomlint.verify]\nprepare = "{command}"\n')
-    status, out, err = run(project.parent, temporary, "project")
+    status, out, err = run(project.parent, temporary, "--trust", "project")
     assert (status, out) == (2, "")
     assert err.startswith("oomlint: error: project: verify.prepare: `")
     assert err.endswith(f"` {cause}\n")
@@ -147,7 +147,7 @@ def test_a_factory_on_prepared_data(project: Path, temporary: Path) -> None:
     (project / "data.py").write_text(LINES)
     (project / "prepare.py").write_text("with open('rows.csv', 'w') as file:\n    file.write('some,words,of,text,here\\n' * 60_000)\n")
     (project / "pyproject.toml").write_text('[tool.oomlint.verify]\nprepare = "python prepare.py"\nfactory = "data:Makers.make"\nrepeat = 1\n')
-    done = run(project, temporary, "--output-format", "json", "--no-cache")
+    done = run(project, temporary, "--output-format", "json", "--no-cache", "--trust")
     (entry,) = json.loads(done.out)
     assert (done.status, done.err) == (0, "")
     assert (entry["code"], entry["verdict"]["fidelity"], entry["verdict"]["outcome"]) == ("OOM110", "your factory", "symptom shown")

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from oomlint.verify import trace
+from oomlint.verify import interpreters, trace
 from oomlint.verify.jobs import WorkshopError
-from oomlint.verify.workshop import Workshop, interpreter
+from oomlint.verify.workshop import Workshop
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None or sys.platform != "linux", reason="jobs need torch, and these tests Linux")
 
@@ -27,6 +27,14 @@ PATIENCE = 60.0  # seconds: other tests may run beside
 def test_the_interpreter_is_the_one_with_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         monkeypatch.delenv(name, raising=False)
+    (tmp_path / "train.py").touch()
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    subprocess.run(["git", "-C", tmp_path, "add", "train.py"], check=True)
+    told: list[str] = []
+
+    def interpreter(root: str) -> str:
+        return interpreters.interpreter(root, told.append)
+
     assert interpreter(str(tmp_path)) == sys.executable
     python = tmp_path / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -37,6 +45,7 @@ def test_the_interpreter_is_the_one_with_torch(tmp_path: Path, monkeypatch: pyte
     shutil.move(tmp_path / "venv", tmp_path / "other")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "other"))
     assert interpreter(str(tmp_path)) == str(tmp_path / "other" / "bin" / "python")
+    assert told == []
 
 
 def refused(python: str) -> str:

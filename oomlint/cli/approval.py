@@ -22,6 +22,7 @@ from oomlint.verify.run import cases_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oomlint.cli import check
     from oomlint.config import Settings
     from oomlint.finding import Finding
     from oomlint.output.github import Remark
@@ -78,10 +79,12 @@ class Approval:
         return min(left, key=lambda item: abs(item[0].finding.place.row - finding.place.row), default=None)
 
 
-def approval(paths: Sequence[str], settings: Settings, root: str, options: engine.Options, view: View, *, nested: bool, bar: bool) -> Approval:
-    """Verify the fixes that ``options`` would apply. With ``nested`` a project in the project has its own settings. Raises ConfigError."""
+def approval(settings: Settings, root: str, options: engine.Options, view: View, arguments: check.Arguments, start: str) -> Approval:
+    """Verify the fixes that ``options`` would apply. ``start`` is the folder from which settings were looked for. Raises ConfigError."""
+    paths = arguments.paths or (".",)
     allowed = {Safety.SAFE, Safety.UNSAFE} if options.unsafe_fixes else {Safety.SAFE}
-    asked = Asked(cache=options.cache)
+    nested = arguments.config is None and not arguments.isolated  # a project in the project has its own settings
+    asked = Asked(cache=options.cache, config=arguments.config, start=start, isolated=arguments.isolated, trust=arguments.trust)
     around = surroundings(settings, os.path.abspath(root), asked)
     report = engine.run(paths, settings, root, replace(options, fix=False, write=False))
     cases = [
@@ -90,7 +93,7 @@ def approval(paths: Sequence[str], settings: Settings, root: str, options: engin
         if case.mended and not case.by_hand and case.finding.fix and case.finding.fix.safety in allowed
     ]
     try:
-        with closing(verified(cases, around, view, cache=asked.cache, bar=bar)) as found:
+        with closing(verified(cases, around, view, cache=asked.cache, bar=not arguments.quiet)) as found:
             return Approval(list(found), shown_python(around.python, view))
     except WorkshopError as error:
         raise ConfigError(str(error)) from None

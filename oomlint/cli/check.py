@@ -68,6 +68,7 @@ class Arguments:
         metavar="[=strict]",
         bare=Verify.CONFIRMED,
     )
+    trust: bool = flag("With --verify, let the project's settings and its virtual environment name what is run.", _FIXES)
 
     select: tuple[str, ...] = several("Codes and prefixes of the rules to check, in place of those in the settings.", _RULES, "CODES")
     ignore: tuple[str, ...] = several("Codes and prefixes of rules to leave out.", _RULES, "CODES")
@@ -108,12 +109,13 @@ def _perform(arguments: Arguments) -> int:
     folder = os.getcwd()
     if arguments.verify and not (arguments.fix or arguments.diff):
         raise ConfigError("--verify goes with --fix or --diff; `oomlint verify` verifies fixes and applies none")
+    if arguments.trust and not arguments.verify:
+        raise ConfigError("--trust goes with --verify: nothing else runs code")
     paths, overlay = _inputs(arguments)
     if arguments.verify and overlay:
         raise ConfigError("--verify needs files: standard input is part of no project that could be run")
-    settings, root = load_settings(
-        Path(arguments.config) if arguments.config else None, arguments.isolated, Path(start_of(paths, folder)), [code for code, _ in catalogue()]
-    )
+    start = start_of(paths, folder)
+    settings, root = load_settings(Path(arguments.config) if arguments.config else None, arguments.isolated, Path(start), [code for code, _ in catalogue()])
     options = Options(
         fix=arguments.fix or arguments.diff,
         unsafe_fixes=arguments.unsafe_fixes,
@@ -127,8 +129,7 @@ def _perform(arguments: Arguments) -> int:
     if arguments.verify:
         from oomlint.cli.approval import approval  # noqa: PLC0415 - nothing of the verifier is loaded unless it is asked for
 
-        nested = arguments.config is None and not arguments.isolated
-        approved = approval(paths, settings, str(root), options, View(folder), nested=nested, bar=not arguments.quiet)
+        approved = approval(settings, str(root), options, View(folder), arguments, start)
         options = replace(options, approve=approved)
     report = run(paths, settings, root, options)
     view = View(folder, {**overlay, **{change.path: change.after for change in report.changes if arguments.diff or change.path in overlay}})

@@ -32,8 +32,12 @@ class Arguments:
     after: str | None = text("Judge this mended file, or the mended files below this folder, in place of oomlint's own fixes.", _RUN, "PATH")
     time_limit: str | None = text("The time that one run may take, such as `500ms`, `5s` or `2m`; `5s` by default.", _RUN, "TIME")
     memory_cap: str | None = text("The memory that one run and all its processes may take, such as `2GiB`, the default.", _RUN, "SIZE")
+    disk_cap: str | None = text("What one run may write to disk, such as `2GiB`, the default.", _RUN, "SIZE")
     repeat: str | None = text("How often to repeat what is measured with noise; 3 by default.", _RUN, "N")
     keep: str | None = text("Keep the copies of the project, in a temporary folder or in DIR: `--keep=DIR`.", _RUN, "[DIR]", bare="")
+    trust: bool = flag("Let the project's settings and its virtual environment name what is run and let through.", _RUN)
+    pass_env: tuple[str, ...] = several("Give the code this environment variable too; `WANDB_*` stands for all that begin so.", _RUN, "NAME")
+    read: tuple[str, ...] = several("Let the code read this file or folder too, such as data that lie elsewhere.", _RUN, "PATH")
     unsandboxed: bool = flag("Run code also where the system has no sandbox.", _RUN)
     explain_sandbox: bool = flag("Show what of this machine is closed to the code that is run, and by what, and run nothing.", _RUN)
 

@@ -51,7 +51,7 @@ def verify(arguments: Arguments) -> int:
     settings, folder = load_settings(Path(arguments.config) if arguments.config else None, arguments.isolated, Path(start), [code for code, _ in catalogue()])
     root = _root(str(folder), paths, start)
     settings = overridden(settings, arguments)
-    asked = _asked(arguments, root)
+    asked = _asked(arguments, root, start)
     around = surroundings(settings, root, asked)
     if arguments.html == STANDARD:
         raise ConfigError("--html: the page goes to a file, and `-` is none")
@@ -85,7 +85,7 @@ def _root(root: str, paths: Sequence[str], start: str) -> str:
     return str(load_settings(None, True, Path(start))[1])  # noqa: FBT003
 
 
-def _asked(arguments: Arguments, root: str) -> Asked:
+def _asked(arguments: Arguments, root: str, start: str) -> Asked:
     if arguments.repeat is not None and not (arguments.repeat.isdecimal() and int(arguments.repeat) > 0):
         raise ConfigError(f"--repeat: {arguments.repeat!r} is not a whole number from 1 on")
     for option, value in (("--python", arguments.python), ("--command", arguments.command), ("--after", arguments.after)):
@@ -97,12 +97,19 @@ def _asked(arguments: Arguments, root: str) -> Asked:
         python=arguments.python,
         time_limit=_amount("--time-limit", amounts.seconds, arguments.time_limit),
         memory_cap=_amount("--memory-cap", amounts.size, arguments.memory_cap),
+        disk_cap=_amount("--disk-cap", amounts.size, arguments.disk_cap),
         repeat=int(arguments.repeat) if arguments.repeat else None,
         command=arguments.command,
         factory=arguments.factory,
+        pass_env=arguments.pass_env,
+        read=arguments.read,
         unsandboxed=arguments.unsandboxed,
         keep=_kept(arguments.keep, root),
         cache=not arguments.no_cache and arguments.keep is None,  # a verdict from the cache leaves no copies
+        config=arguments.config,
+        start=start,
+        isolated=arguments.isolated,
+        trust=arguments.trust,
     )
 
 

@@ -11,16 +11,21 @@ import sys
 import threading
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from oomlint import amounts
-from oomlint.config import ConfigError
-from oomlint.verify import workshop
+from oomlint.cli import trust
+from oomlint.cli.check import say
+from oomlint.cli.own import Own, absolute, inside, program
+from oomlint.config import VARIABLES, ConfigError, VerifySettings, settings_file
+from oomlint.verify import interpreters
 from oomlint.verify.bench import Options
 from oomlint.verify.jobs import Limits
-from oomlint.verify.run import Surroundings, verdicts
+from oomlint.verify.run import Surroundings, nearest, verdicts
 from oomlint.verify.sandbox.report import still_open
 from oomlint.verify.store import VerdictStore
+from oomlint.verify.workshop import inspect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -44,45 +49,91 @@ class Asked:
     python: str | None = None
     time_limit: float | None = None  # seconds
     memory_cap: int | None = None  # bytes
+    disk_cap: int | None = None  # bytes
     repeat: int | None = None
     command: str | None = None
     factory: str | None = None
+    pass_env: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
     unsandboxed: bool = False
     keep: str | None = None
     cache: bool = True
+    config: str | None = None  # the settings file, where the line names one
+    start: str | None = None  # the folder from which settings are looked for, where it is not the root
+    isolated: bool = False
+    trust: bool = False  # the project's settings and environment may name what is run
 
 
 def surroundings(settings: Settings, root: str, asked: Asked) -> Surroundings:
-    """How all cases of a run are run."""
-    known = settings.verify
+    """How all cases of a run are run. Raises ConfigError."""
+    for name in asked.pass_env:
+        if not VARIABLES.fullmatch(name):
+            raise ConfigError(f"--pass-env: {name!r} is not the name of an environment variable")
+    for path in asked.read:
+        if not os.path.exists(absolute(path, os.getcwd())):
+            raise ConfigError(f"--read: {path}: No such file or directory")
+    return _surroundings(settings, root, asked, Own(root, isolated=asked.isolated))
+
+
+def _surroundings(settings: Settings, root: str, asked: Asked, own: Own) -> Surroundings:
+    known = _known(settings.verify, root, asked, own)
     limits = Limits(
         seconds=amounts.seconds(known.time_limit) if asked.time_limit is None else asked.time_limit,
         memory=amounts.size(known.memory_cap) if asked.memory_cap is None else asked.memory_cap,
+        disk=amounts.size(known.disk_cap) if asked.disk_cap is None else asked.disk_cap,
     )
     options = Options(limits, asked.repeat or known.repeat, asked.factory or known.factory, asked.command or known.command, known.prepare)
-    python = interpreter(asked.python, known.python, root)
+    python = interpreter(asked.python, known.python, root, trusted=asked.trust)
     refuse_command("--command" if asked.command else "verify.command", options, root, python)
+    read = (*(path for path in known.read if os.path.exists(path)), *(absolute(path, os.getcwd()) for path in asked.read))
+    found: dict[str, Surroundings] = {}
 
     def elsewhere(settings: Settings, root: str) -> Surroundings:
         # A command and a function that a line names are those of the project that the run is about.
-        return surroundings(settings, root, replace(asked, command=None, factory=None))
+        if root not in found:  # nobody is asked twice
+            found[root] = _surroundings(settings, root, replace(asked, command=None, factory=None, start=None), own)
+        return found[root]
 
-    return Surroundings(root, settings, options, python, asked.unsandboxed, asked.keep, elsewhere=elsewhere)
+    return Surroundings(
+        root,
+        replace(settings, verify=known),
+        options,
+        python,
+        asked.unsandboxed,
+        asked.keep,
+        pass_env=tuple(dict.fromkeys((*known.pass_env, *asked.pass_env))),
+        read=tuple(dict.fromkeys(map(os.path.abspath, read))),
+        elsewhere=elsewhere,
+    )
 
 
-def interpreter(option: str | None, setting: str | None, root: str) -> str:
+def _known(given: VerifySettings, root: str, asked: Asked, own: Own) -> VerifySettings:
+    """What settings say of the run: those of the project as far as the user allows, over the user's own. Paths to read are absolute."""
+    origin = None if asked.isolated else settings_file(Path(asked.config) if asked.config else None, Path(asked.start or root))
+    fields = {name: getattr(given, name) for name in origin[1]} if origin else {}
+    if origin and not asked.trust and (asked.config is None or inside(str(origin[0]), interpreters.repository(root) or root)):
+        taken = {name for name in ("python", "command", "factory") if getattr(asked, name)}  # the line says something else
+        values = {name: fields[name] for name in trust.GUARDED if fields.get(name) and name not in taken}
+        for name in trust.refused(str(origin[0]), values, root, own):
+            del fields[name]
+    personal = own.settings()
+    joined = {
+        "pass_env": (*personal.get("pass_env", ()), *fields.get("pass_env", ())),
+        "read": (*personal.get("read", ()), *(absolute(path, root) for path in fields.get("read", ()))),
+    }
+    return VerifySettings(**{**personal, **fields, **joined})
+
+
+def interpreter(option: str | None, setting: str | None, root: str, *, trusted: bool = False) -> str:
     """The interpreter to run code under: as asked for, else the project's, else the one in use, else this one. Raises ConfigError."""
     for given, name, folder in ((option, "--python", os.getcwd()), (setting, "verify.python", root)):
         if given is None:
             continue
-        path = os.path.join(folder, os.path.expanduser(given))
-        if os.path.isdir(path):
-            path = os.path.join(path, "bin", "python")  # a virtual environment
-        found = shutil.which(path if os.path.dirname(given) or os.path.isfile(path) else given)
+        found = program(given, folder)
         if found is None:
             raise ConfigError(f"{name}: {given!r} is not a program")
         return found
-    return workshop.interpreter(root)
+    return interpreters.interpreter(root, say, trusted=trusted)
 
 
 def refuse_command(label: str, options: Options, root: str, python: str) -> None:
@@ -100,16 +151,14 @@ def refuse_command(label: str, options: Options, root: str, python: str) -> None
         words.pop(0)
     if not words:
         raise ConfigError(f"{label}: `{command}` runs no program")
-    program = words[0]
+    first = words[0]
     places = os.pathsep.join([os.path.dirname(python), os.environ.get("PATH", os.defpath)])
-    if not (
-        program in _BUILTIN or _PYTHON.fullmatch(program) or shutil.which(os.path.join(root, program) if os.path.dirname(program) else program, path=places)
-    ):
-        plain = program.endswith(".py") and os.path.isfile(os.path.join(root, program))
+    if not (first in _BUILTIN or _PYTHON.fullmatch(first) or shutil.which(os.path.join(root, first) if os.path.dirname(first) else first, path=places)):
+        plain = first.endswith(".py") and os.path.isfile(os.path.join(root, first))
         if not plain:
-            raise ConfigError(f"{label}: there is no program {program!r}")
+            raise ConfigError(f"{label}: there is no program {first!r}")
     file = next((word for word in words[1:2] if word.endswith(".py")), None)
-    if file is not None and _PYTHON.fullmatch(os.path.basename(program)) and not os.path.isfile(os.path.join(root, file)):
+    if file is not None and _PYTHON.fullmatch(os.path.basename(first)) and not os.path.isfile(os.path.join(root, file)):
         raise ConfigError(f"{label}: there is no file {file!r} in {os.path.relpath(root)}")
 
 
@@ -122,6 +171,9 @@ def verified(
     cases: Sequence[Case], around: Surroundings, view: View, *, cache: bool, bar: bool, tell: Callable[[Item], None] | None = None
 ) -> Generator[Item, None, None]:
     """The cases with their verdicts. ``tell`` is called with each as it comes, while the bar is out of the way. Raises WorkshopError."""
+    if around.elsewhere is not None:  # what is to be asked of the user is asked here: later there are several processes
+        for root in dict.fromkeys(case.root for case in cases if case.root != around.root):
+            around.elsewhere(nearest(root)[0], root)
     folder = os.path.join(around.root, around.settings.cache_dir) if cache else None
     store = VerdictStore(folder, around)
     with _ending_in_order(), Bar(len(cases), view, shown=bar) as progress, closing(_stream(cases, around, store, progress)) as found:
@@ -142,9 +194,9 @@ def verified(
 
 def _tell_open() -> None:
     """One line where the sandbox of this machine lacks something."""
-    missing = still_open(workshop.inspect())
+    missing = still_open(inspect())
     if missing:
-        sys.stderr.write(f"warning: the sandbox is not whole on this machine: code could {', '.join(missing)} (--explain-sandbox)\n")
+        say(f"warning: the sandbox is not whole on this machine: code could {', '.join(missing)} (--explain-sandbox)")
 
 
 @contextmanager

@@ -140,12 +140,12 @@ def _nothing(_case: Case) -> None:
 
 
 class _Projects:
-    """The projects of a run, and a workshop for each of their interpreters. Each is made for the first case that needs it."""
+    """The projects of a run, and a workshop for each interpreter and what is let through to it. Each is made for the first case that needs it."""
 
     def __init__(self, surroundings: Surroundings, stack: ExitStack) -> None:
         self._surroundings = surroundings
         self._stack = stack
-        self._workshops: dict[str, Workshop] = {}
+        self._workshops: dict[tuple[object, ...], Workshop] = {}
         self._runners: dict[str, _Runner] = {}
 
     def of(self, case: Case) -> _Runner:
@@ -155,9 +155,11 @@ class _Projects:
             if case.root != around.root:
                 settings, _ = nearest(case.root)
                 around = around.elsewhere(settings, case.root) if around.elsewhere else replace(around, root=case.root, settings=settings)
-            if around.python not in self._workshops:
-                self._workshops[around.python] = self._stack.enter_context(self._workshop(around))
-            workshop = self._workshops[around.python]
+            options = around.options
+            allowed = (around.python, around.pass_env, around.read, options.command, options.prepare)  # what one project is given is not another's
+            if allowed not in self._workshops:
+                self._workshops[allowed] = self._stack.enter_context(self._workshop(around))
+            workshop = self._workshops[allowed]
             keep = around.keep and os.path.join(around.keep, os.path.relpath(case.root, self._surroundings.root))
             with interrupts.held():
                 base = self._stack.enter_context(Base(case.root, keep, workshop.place))

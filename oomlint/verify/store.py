@@ -12,6 +12,7 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.cache import NOT_ENTERED, project_key
@@ -19,6 +20,8 @@ from oomlint.verify.case import Fidelity, Outcome, Reading, Timeline, Verdict
 from oomlint.verify.run import nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from oomlint.verify.case import Case
     from oomlint.verify.run import Surroundings
 
@@ -80,7 +83,16 @@ class VerdictStore:
             around = self._around
             if root != around.root and around.elsewhere is not None:
                 around = around.elsewhere(nearest(root)[0], root)
-            known = [self._project, data_state(root), around.settings.as_table(), asdict(around.options), interpreter_state(around.python), around.unsandboxed]
+            known = [
+                self._project,
+                data_state(root),
+                around.settings.as_table(),
+                asdict(around.options),
+                interpreter_state(around.python),
+                around.unsandboxed,
+                _passed(around.pass_env),
+                [(path, data_state(path)) for path in around.read],
+            ]
             self._states[root] = json.dumps(known, sort_keys=True).encode()
         return self._states[root]
 
@@ -110,6 +122,11 @@ def data_state(root: str) -> str:
                 path = os.path.join(folder, name)
                 state.update(f"{os.path.relpath(path, root)}\0{os.stat(path).st_size}\0".encode(errors="surrogateescape"))
     return state.hexdigest()
+
+
+def _passed(names: Sequence[str]) -> list[tuple[str, str]]:
+    """The variables that the code is given. What they hold stays here: only a digest of it is kept."""
+    return sorted((name, value) for name, value in os.environ.items() if any(fnmatchcase(name, each) for each in names))
 
 
 def interpreter_state(python: str) -> list[object]:

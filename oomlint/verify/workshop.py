@@ -41,8 +41,6 @@ _EXACT_EVERY: Final = 5  # readings: the cheap bound is looked at every time, th
 _SHARED: Final = "/dev/shm"  # noqa: S108
 _DISK_EVERY: Final = 25  # likewise
 
-_ENVIRONMENTS: Final = (".venv", "venv", "env", ".env")  # folders of a project that its virtual environment usually is
-
 
 class Workshop:
     """A server under one interpreter, and the jobs that it forks. One job at a time; as many workshops as there are processors."""
@@ -437,26 +435,6 @@ def inspect() -> Sandbox:
         finally:
             server.close(0.0)
         return server.sandbox
-
-
-def interpreter(root: str) -> str:
-    """The Python to run a project with: the first that has torch of the project's environment and the active one, else ours."""
-    places = [*(os.path.join(root, name) for name in _ENVIRONMENTS), os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")]
-    for place in places:
-        if place and os.path.isfile(os.path.join(place, "bin", "python")) and _has_torch(place):
-            return os.path.join(place, "bin", "python")
-    return sys.executable
-
-
-def _has_torch(place: str) -> bool:
-    """Whether an environment has it, without starting it. One that sees the packages of another may."""
-    library = os.path.join(place, "lib")
-    with contextlib.suppress(OSError):
-        if any(os.path.isdir(os.path.join(library, name, "site-packages", "torch")) for name in os.listdir(library)):
-            return True
-        with open(os.path.join(place, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
-            return any(line.replace(" ", "").lower().startswith("include-system-site-packages=true") for line in file)
-    return False
 
 
 def _executable(python: str) -> str:
