@@ -360,3 +360,33 @@ def test_without_namespaces_the_network_is_refused_all_the_same(workshop: Worksh
         done, came = connected(other, tmp_path)
     assert done.failure == "PermissionError: [Errno 13] Permission denied (program.py:2)"
     assert came == []
+
+
+# -- what a job does to the files that we read --------------------------------------------------------------------------
+
+
+def test_links_in_place_of_a_jobs_own_files_lead_nowhere(workshop: Workshop, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"secret" * 2**23)  # more than a flood of output
+    program = f"""
+        import os, time
+        for name in ("out", "err", "answer"):
+            path = os.path.join(os.path.dirname(os.environ["HOME"]), name)
+            if os.path.exists(path):
+                os.remove(path)
+            os.symlink({str(precious)!r}, path)
+        time.sleep(1)
+        os._exit(0)
+        """
+    done = do(workshop, tmp_path, program)
+    assert "secret" not in done.printed + done.errors
+    assert (done.answer, precious.stat().st_size) == (None, 6 * 2**23)
+
+
+def test_a_pipe_in_place_of_an_answer_blocks_nobody(workshop: Workshop, tmp_path: Path) -> None:
+    program = """
+        import os
+        os.mkfifo(os.path.join(os.path.dirname(os.environ["HOME"]), "answer"))
+        os._exit(0)
+        """
+    assert do(workshop, tmp_path, program).answer is None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.config import DEFAULT_EXCLUDE
 from oomlint.discovery import ENVIRONMENT_MARKS
+from oomlint.verify.repository import files
 from oomlint.verify.sandbox.secrets import is_secret
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ MOST_FOLDERS: Final = 2_000  # likewise, unless a repository knows them
 MOST_ENTRIES: Final = 500  # of a folder without programs: with more it holds data, and is linked as a whole
 _LINKED: Final = frozenset({"_build", "buck-out", "build", "dist", "site-packages"})  # what was built may be needed, and is not changed
 _LEFT_OUT: Final = frozenset(DEFAULT_EXCLUDE) - _LINKED
-_GIT: Final = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "ls-files", "-c", "-o", "--exclude-standard", "-z")
-_GIT_SECONDS: Final = 20
 
 
 class Copier:
@@ -139,20 +138,10 @@ class Copier:
 
 def listed(root: str) -> set[str] | None:
     """The files below a folder that its repository knows or would take, relative to it; ``None`` where there is no repository, or no git."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # those of a hook speak of another work
     try:
-        done = subprocess.run(  # noqa: S603 -- fixed words
-            _GIT,
-            cwd=root,
-            env={**own, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-            timeout=_GIT_SECONDS,
-        )
+        names = {name for name in files(root, "-o", "--exclude-standard") if not name.endswith("/")}
     except (OSError, subprocess.SubprocessError):
         return None
-    names = {os.fsdecode(name) for name in done.stdout.split(b"\0") if name and not name.endswith(b"/")}
     return names or None
 
 

@@ -8,17 +8,12 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
+from oomlint.verify.repository import files
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ENVIRONMENTS: Final = (".venv", "venv", "env", ".env")  # folders of a project that its virtual environment usually is
-# The repository may be anybody's: nothing that its configuration names is started, and nothing is fetched.
-_GIT: Final = (
-    *("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "safe.bareRepository=explicit"),
-    *("--literal-pathspecs", "ls-files", "-c", "-z", "--"),
-)
-_QUIET: Final = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_TERMINAL_PROMPT": "0"}
-_GIT_SECONDS: Final = 20
 
 
 def interpreter(root: str, tell: Callable[[str], None], *, trusted: bool = False) -> str:
@@ -67,31 +62,20 @@ def _doubt(place: str, *, active: bool) -> str:
     return "" if owners == {os.geteuid()} else "it belongs to another user"
 
 
-def _tracked(path: str) -> bool | None:
-    """Whether something of a path is part of a repository; ``None`` where none knows the folder that it lies in. What cannot be told counts as part of it."""
+def _tracked(path: str) -> bool:
+    """Whether something of a path is part of a repository. What cannot be told counts as part of it."""
     folder = os.path.realpath(os.path.dirname(path))
     top = repository(folder)
     if top is None:
-        return None
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # those of a hook speak of another work
+        return False
     try:
         if os.path.lexists(os.path.join(path, ".git")) or not _genuine(top):
             return True
-        done = subprocess.run(  # noqa: S603 -- fixed words and a path that is taken literally
-            [*_GIT, os.path.relpath(folder, top)],
-            cwd=top,
-            env={**own, **_QUIET, "GIT_CEILING_DIRECTORIES": os.path.dirname(top)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-            timeout=_GIT_SECONDS,
-        )
+        known = files(top, "--", os.path.relpath(folder, top), ceiling=os.path.dirname(top))
     except (OSError, subprocess.SubprocessError):
         return True
-    if not done.stdout:
-        return None  # the repository of a folder above, such as one of the user's home, which knows nothing of this
-    name = os.fsencode(os.path.relpath(os.path.join(folder, os.path.basename(path)), top))
-    return any(each == name or each.startswith(name + b"/") for each in done.stdout.split(b"\0"))
+    name = os.path.relpath(os.path.join(folder, os.path.basename(path)), top)
+    return any(each == name or each.startswith(f"{name}/") for each in known)
 
 
 def _genuine(top: str) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -33,6 +35,7 @@ _SERVE: Final = os.path.join(_HERE, "child", "serve.py")
 _START_SECONDS: Final = 180.0  # importing torch from a slow disk
 _END_SECONDS: Final = 15.0  # a server that has not removed a job by then is removed itself
 _TAIL: Final = 64 * 1024  # bytes kept of what a job prints
+_LARGEST_ANSWER: Final = 256 * MEBIBYTE  # bytes
 _FLOOD: Final = 32 * MEBIBYTE  # bytes of output from which its beginning is thrown away
 _PATIENCE: Final = 4  # times its limit is what a job may wait for a processor, at most
 _LITTLE: Final = 0.4  # of the cap
@@ -285,8 +288,10 @@ class _Running:
         self._kept = {"out": b"", "err": b""}
         self._start = time.monotonic()
         home, temporary = os.path.join(place, "home"), os.path.join(place, "tmp")
-        for folder in (home, temporary):
-            os.makedirs(folder)
+        for folder in (place, home, temporary):
+            os.mkdir(folder)  # none that an earlier job may have put there
+        # Held open: the job may put other files in their places, and links to those of the user.
+        self._streams = {name: os.open(os.path.join(place, name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600) for name in self._kept}
         self._file = os.path.join(place, "job.json")
         with open(self._file, "w", encoding="utf-8") as file:
             json.dump(
@@ -376,12 +381,14 @@ class _Running:
         seconds = time.monotonic() - self._start
         answer, failure = None, ""
         try:
-            with open(os.path.join(self.place, "answer"), "rb") as file:
-                written = json.load(file)
+            written = json.loads(_content(os.path.join(self.place, "answer")))
             answer, failure = written["answer"], written["failure"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             failure = cause or self._failure(ended, status)
-        return Done(ended, status, answer, failure, self._tail("out"), self._tail("err"), seconds, self._peak, left, tuple(self._moments))
+        printed, errors = (self._tail(name) for name in self._kept)
+        for handle in self._streams.values():
+            os.close(handle)
+        return Done(ended, status, answer, failure, printed, errors, seconds, self._peak, left, tuple(self._moments))
 
     def _failure(self, ended: Ended, status: int) -> str:
         limits = self.job.limits
@@ -403,23 +410,28 @@ class _Running:
 
     def _trim(self) -> None:
         """Throw away the beginning of a flood of output. The job appends, so a shorter file is no harm."""
-        for name in self._kept:
-            path = os.path.join(self.place, name)
-            with contextlib.suppress(OSError):
-                if os.path.getsize(path) > _FLOOD:
-                    self._kept[name] = self._end_of(path)
-                    os.truncate(path, 0)
+        for name, handle in self._streams.items():
+            if os.fstat(handle).st_size > _FLOOD:
+                self._kept[name] = _end_of(handle)
+                os.ftruncate(handle, 0)
 
     def _tail(self, name: str) -> str:
-        with contextlib.suppress(OSError):
-            self._kept[name] += self._end_of(os.path.join(self.place, name))
+        self._kept[name] += _end_of(self._streams[name])
         return self._kept[name][-_TAIL:].decode("utf-8", "replace")
 
-    @staticmethod
-    def _end_of(path: str) -> bytes:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-            return file.read(_TAIL)
+
+def _end_of(handle: int) -> bytes:
+    return os.pread(handle, _TAIL, max(0, os.fstat(handle).st_size - _TAIL))
+
+
+def _content(path: str) -> bytes:
+    """Of a file that a job has made, and nothing else: no link to a file of the user's, nothing that blocks. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(handle, "rb") as file:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST_ANSWER:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+        return file.read()
 
 
 def inspect() -> Sandbox:
