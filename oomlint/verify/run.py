@@ -8,19 +8,16 @@ import os
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from oomlint.config import load_settings
 from oomlint.finding import Safety
 from oomlint.model.project import Project
-from oomlint.registry import catalogue
 from oomlint.source import SourceError, apply_edits, read_source
-from oomlint.verify import crew, interrupts, mends
-from oomlint.verify.bench import Bench
+from oomlint.verify import crew, interrupts, mends, recheck
+from oomlint.verify.bench import Bench, nearest
 from oomlint.verify.case import Case, Fidelity, Outcome, Part, Verdict
 from oomlint.verify.preparing import prepare
+from oomlint.verify.recipes import prices
 from oomlint.verify.targets import spot
 from oomlint.verify.tree import Base, Trees
 from oomlint.verify.workshop import Workshop
@@ -79,13 +76,6 @@ def cases_of(findings: Sequence[Finding], root: str, settings: Settings | None =
             if home != root and not home.startswith(os.path.join(root, "")):
                 own, home = None, root  # it lies outside
             yield _case(finding, findings, home, own)
-
-
-@cache
-def nearest(folder: str) -> tuple[Settings, str]:
-    """The settings that hold in a folder, and the root of its project."""
-    settings, root = load_settings(None, False, Path(folder), [code for code, _ in catalogue()])  # noqa: FBT003 - its own signature
-    return settings, str(root)
 
 
 def verdicts(
@@ -184,6 +174,11 @@ class _Runner:
 
 
 def asked(bench: Bench) -> Verdict:
+    """The verdict on a case: what the recipes say, unless the patch makes something else worse."""
+    return prices.judged(bench, recheck.judged(bench, _said(bench)))
+
+
+def _said(bench: Bench) -> Verdict:
     """What the recipes say that know the rule.
 
     The first that sees the fix do something decides, for better or worse. That nothing was seen is believed only where no other recipe sees more, and where

@@ -15,8 +15,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.cache import NOT_ENTERED, project_key
+from oomlint.verify.bench import nearest
 from oomlint.verify.case import Fidelity, Outcome, Reading, Timeline, Verdict
-from oomlint.verify.run import nearest
 
 if TYPE_CHECKING:
     from oomlint.verify.case import Case
