@@ -117,4 +117,5 @@ class Verdict:
     assumptions: tuple[str, ...] = ()  # what was put in for what could not be known: "`num_workers` swept over 0 and 2"
     left_out: tuple[str, ...] = ()  # what of the user's code was not run: "line 12: failed with FileNotFoundError", "tqdm: stood in for"
     seconds: float = 0.0
+    next_step: str = ""  # of an inconclusive one: what would tell more
     cached: bool = field(default=False, compare=False)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from oomlint.finding import Safety
 from oomlint.model.project import Project
 from oomlint.source import SourceError, apply_edits, read_source
-from oomlint.verify import crew, interrupts, mends, recheck
+from oomlint.verify import causes, crew, interrupts, mends, recheck
 from oomlint.verify.bench import Bench, nearest
 from oomlint.verify.case import Case, Fidelity, Outcome, Part, Verdict
 from oomlint.verify.preparing import prepare
@@ -175,7 +175,7 @@ class _Runner:
 
 def asked(bench: Bench) -> Verdict:
     """The verdict on a case: what the recipes say, unless the patch makes something else worse."""
-    return prices.judged(bench, recheck.judged(bench, _said(bench)))
+    return causes.explained(bench, prices.judged(bench, recheck.judged(bench, _said(bench))))
 
 
 def _said(bench: Bench) -> Verdict:
@@ -247,7 +247,7 @@ def _makes_loader(call: ast.Call) -> bool:
 def _trivial(case: Case) -> Verdict | None:
     """The verdict where there is nothing to run: no mend was found, or the fix leaves the program as it is, such as one of a comment."""
     if case.unmended:
-        return Verdict(Outcome.INCONCLUSIVE, case.unmended)
+        return Verdict(Outcome.INCONCLUSIVE, case.unmended, next_step="put the file there, as it is if the mend does not change it")
     if not case.mended:
         return None
     try:

@@ -159,6 +159,7 @@ def _verdict(known: dict[str, Any]) -> Verdict:
         tuple(known["assumptions"]),
         tuple(known["left_out"]),
         known["seconds"],
+        known["next_step"],
     )
 
 
