@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from verify_cases import FILE, marked
+from verify_cases import FILE, marked, told, verify
 
 from oomlint.config import Settings
 from oomlint.model.project import Project
@@ -17,6 +17,8 @@ from oomlint.verify.recipes import prices
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from oomlint.verify.workshop import Workshop
 
 BEFORE: Final = """\
 import h5py
@@ -115,3 +117,33 @@ def test_a_dearer_program_is_a_regression_whatever_was_said_of_it(tmp_path: Path
     verdict = prices.judged(one, ENDED)
     assert (verdict.outcome, verdict.reason) == (Outcome.REGRESSED, "the patch takes more: memory held: 100.0 KB before, 900.0 KB after")
     assert (verdict.readings[0].before, verdict.readings[0].after) == ((100_000.0,), (900_000.0,))
+
+
+TRAIN: Final = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(240, 8), torch.randn(240, 4)), batch_size=10)
+model = torch.nn.Linear(8, 4)
+total, kept = 0, None
+for x, y in loader:
+    loss = ((model(x) - y) ** 2).mean()
+    total += loss  # finding: OOM201
+print(f"{float(total):.3f}")
+"""
+FALSE_ECONOMIES: Final = {
+    "peak memory of all processes": "total += loss.item(); kept = kept if kept is not None else torch.ones(100_000_000)",
+    "bytes read by all processes": "total += loss.item(); kept = [len(open('/dev/zero', 'rb').read(2**24)) for _ in range(4)]",
+}
+
+
+@pytest.mark.parametrize("what", FALSE_ECONOMIES)
+def test_what_your_command_takes_more_of_is_a_regression(what: str, workshop: Workshop, tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    path.write_text("import torch\ntorch.manual_seed(0)\n" + TRAIN)
+    before = path.read_text()
+    after = before.replace("total += loss  # finding: OOM201", FALSE_ECONOMIES[what])
+    case = Case(marked(path), str(tmp_path), {str(path): (before.encode(), after.encode())})
+    verdict = verify(workshop, case, Options(command=f"python {FILE}"))
+    assert verdict.outcome is Outcome.REGRESSED, told(verdict)
+    assert verdict.reason.startswith(f"the patch takes more: {what}: "), told(verdict)
