@@ -26,6 +26,7 @@ MANY_VERDICTS: Final = 50_000  # more are forgotten, the oldest first
 MANY_ENTRIES: Final = 200_000  # a project with more, data sets included, is not looked over
 FRESH: Final = 2 * 10**9  # nanoseconds; a file written within them may be written again under the same time stamp
 READ_BY_RULES: Final = (".py", ".pyi", ".ipynb", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".sh")
+_FIXES: Final = ""  # no path: the entry of what becomes of fixes
 NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
@@ -62,6 +63,17 @@ class Cache:
         """Remember what was found in a file."""
         if self._key:
             self._findings[path] = [digest, [_plain(item) for item in findings]]
+            self._changed.add("findings")
+
+    def foreseen(self, findings: Sequence[Finding]) -> list[str] | None:
+        """What a run has learnt of the fixes of these very findings, a word each."""
+        known = self._findings.get(_FIXES)
+        return None if known is None or known[0] != _state(findings) else known[1]
+
+    def keep_foreseen(self, findings: Sequence[Finding], said: Sequence[str]) -> None:
+        """Remember what would become of fixes."""
+        if self._key:
+            self._findings[_FIXES] = [_state(findings), list(said)]
             self._changed.add("findings")
 
     def save(self) -> None:
@@ -158,6 +170,10 @@ def _tool() -> str:
                     status = os.stat(os.path.join(folder, name))
                     state.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     return state.hexdigest()
+
+
+def _state(findings: Sequence[Finding]) -> str:
+    return _digest(json.dumps([_plain(item) for item in findings]).encode())
 
 
 def _digest(body: bytes) -> str:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from oomlint import registry
 from oomlint.cache import Cache, content_digest, project_key
 from oomlint.discovery import PerFileIgnores, discover
-from oomlint.finding import Confidence, Finding, Place, Severity
-from oomlint.fixing import Notice, WriteRefusedError, mend, write
+from oomlint.finding import Confidence, Finding, Place, Safety, Severity
+from oomlint.fixing import Notice, WriteRefusedError, key, mend, write
 from oomlint.scout.look import triage
 from oomlint.source import Kind, SourceError, read_source
 from oomlint.suppress import Suppressions, apply
@@ -38,6 +39,10 @@ CANNOT_CHECK: Final = "cannot-check"  # stands in place of a rule's name where a
 _TRIAGE_BYTES: Final = 8_000_000
 _LINT_BYTES: Final = 400_000
 
+# A check that was made once more with all fixes in place says what most of them do; to find the one that does harm takes a few.
+_FORESEEN_FILES: Final = 60
+_FORESEEN_CHECKS: Final = 12
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -55,6 +60,8 @@ class Options:
     scout: bool = True  # False: libcst reads every file; slow, and finds the same
     overlay: Mapping[str, bytes] = field(default_factory=dict)  # contents that stand in for files, by absolute path
     approve: Callable[[Finding], bool] | None = None  # whether the fix of a finding may be applied, beside what its safety says
+    suppress: bool = True  # False: comments silence nothing
+    foresee: bool = False  # find out which fixes could be applied
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,20 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What ``--fix`` would do to the findings of a run. A finding with a fix that is in none of these goes with the fix of another."""
+
+    safe: frozenset[Finding] = frozenset()  # mended by safe fixes
+    unsafe: frozenset[Finding] = frozenset()  # mended by unsafe fixes besides
+    left_out: Mapping[Finding, str] = field(default_factory=dict)  # why a fix would not be applied
+    certain: bool = True  # False: to find out would take too long; all fixes count
+
+
+class _TooMuchError(Exception):
+    """It would take too long to find out what fixes do."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What a run has come to."""
 
@@ -77,6 +98,7 @@ class Report:
     changes: tuple[Change, ...] = ()
     notices: tuple[Notice, ...] = ()
     failures: tuple[Failure, ...] = ()
+    foreseen: Foreseen | None = None
 
 
 def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], options: Options | None = None) -> Report:
@@ -89,13 +111,14 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     found = discover(given, settings, root, options.force_exclude)
     named = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
     files = tuple(sorted({*found.files, *(named & options.overlay.keys())}))
-    job = _Job(settings, root, codes, options.scout, options.overlay)
-    by_file, candidates, failures = _check(job, files, options)
+    job = _Job(settings, root, codes, options.scout, options.overlay, suppress=options.suppress)
+    cache, by_file, candidates, failures = _check(job, files, options)
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     if not options.fix:
-        return Report(_ordered([*problems, *(item for items in by_file.values() for item in items)]), len(files), failures=failures)
+        foreseen = _foresee(job, by_file, candidates, options, cache) if options.foresee else None
+        return Report(_ordered([*problems, *(item for items in by_file.values() for item in items)]), len(files), failures=failures, foreseen=foreseen)
     report = _mend(job, by_file, candidates, options)
-    return Report(_ordered([*problems, *report.findings]), len(files), report.fixed, report.changes, report.notices, failures)
+    return Report(_ordered([*problems, *report.findings]), len(files), report.fixed, report.changes, report.notices, failures, report.foreseen)
 
 
 def cannot_check(path: str, cause: str, cell: int = 0, row: int = 1, column: int = 1) -> Finding:
@@ -124,6 +147,7 @@ class _Job:
     scout: bool
     overlay: Mapping[str, bytes]
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # what is known of contents
+    suppress: bool = True
 
 
 class _Looked(NamedTuple):
@@ -184,7 +208,8 @@ class _Checker:
         try:
             said, failures = self._ask(looked.path, codes) if looked.parse else ([], [])
             source = read_source(looked.path, self._job.overlay.get(looked.path))
-            findings = apply(said, Suppressions.from_source(source), codes, [code for code, _ in registry.catalogue()])
+            known = [code for code, _ in registry.catalogue()]
+            findings = apply(said, Suppressions.from_source(source), codes, known) if self._job.suppress else tuple(said)
         except SourceError as error:
             return _Linted((_broken(error),))
         except RecursionError:
@@ -224,11 +249,11 @@ def _failure(rule: Rule, path: str, error: Exception) -> Failure:
 # -- all files ---------------------------------------------------------------------------------------------------
 
 
-def _check(job: _Job, files: Sequence[str], options: Options) -> tuple[dict[str, tuple[Finding, ...]], set[str], tuple[Failure, ...]]:
-    """Findings of every file, the files that the scout lets through, and the rules that failed."""
-    usable = options.cache and not job.overlay
+def _check(job: _Job, files: Sequence[str], options: Options) -> tuple[Cache, dict[str, tuple[Finding, ...]], set[str], tuple[Failure, ...]]:
+    """The cache, the findings of every file, the files that the scout lets through, and the rules that failed."""
+    usable = options.cache and job.suppress and not job.overlay
     cache = Cache(os.path.join(job.root, job.settings.cache_dir) if usable else None)
-    looks = _each(_Job(job.settings, job.root, job.codes, job.scout, job.overlay, cache.verdicts), _Checker.look, files, _weigh(files), options.processes)
+    looks = _each(replace(job, verdicts=cache.verdicts), _Checker.look, files, _weigh(files), options.processes)
     by_file: dict[str, tuple[Finding, ...]] = {}
     waiting: list[_Looked] = []
     for looked in looks:
@@ -253,7 +278,7 @@ def _check(job: _Job, files: Sequence[str], options: Options) -> tuple[dict[str,
         if not linted.failures and looked.path.startswith(os.path.join(job.root, "")):
             cache.keep_findings(looked.path, looked.digest, linted.findings)
     cache.save()
-    return by_file, {looked.path for looked in waiting}, tuple(failure for linted in results for failure in linted.failures)
+    return cache, by_file, {looked.path for looked in waiting}, tuple(failure for linted in results for failure in linted.failures)
 
 
 def _lint(job: _Job, items: Sequence[_Looked], options: Options) -> list[_Linted]:
@@ -300,14 +325,57 @@ def _mend(job: _Job, by_file: dict[str, tuple[Finding, ...]], candidates: set[st
         left[change.path] = by_file[change.path]
     written = {change.path for change in changes}
     fixed = tuple(item for item in outcome.fixed if item.fix and all(edit.place.path in written for edit in item.fix.edits))
-    return Report(tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices))
+    foreseen = None
+    if options.foresee and not options.unsafe_fixes:
+        applied = replace(options, overlay={**options.overlay, **{change.path: change.after for change in changes}})
+        foreseen = _foresee(job, left, candidates, applied, Cache(None))
+    return Report(tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices), foreseen=foreseen)
+
+
+def _foresee(job: _Job, by_file: Mapping[str, tuple[Finding, ...]], candidates: set[str], options: Options, cache: Cache) -> Foreseen:
+    """Apply fixes as ``--fix`` would, in memory: the safe ones, then the unsafe ones besides."""
+    fixable = [item for items in by_file.values() for item in items if item.fix and item.fix.edits and item.fix.safety is not Safety.DISPLAY]
+    if not fixable:
+        return Foreseen()
+    known = cache.foreseen(fixable)
+    if known is None:
+        left_over = _FORESEEN_CHECKS if len(candidates) <= _FORESEEN_FILES else 0
+
+        def lint(overlay: Mapping[str, bytes]) -> dict[str, tuple[Finding, ...]]:
+            nonlocal left_over
+            left_over -= 1
+            if left_over < 0:
+                raise _TooMuchError
+            return _again(job, by_file, candidates, overlay, options)
+
+        try:
+            safe = mend(by_file, lint, overlay=options.overlay)
+            contents = {**options.overlay, **{change.path: change.after for change in safe.changes}}
+            both = mend(safe.findings, lint, unsafe=True, overlay=contents)
+        except _TooMuchError:
+            safe_ones, unsafe_ones = (frozenset(item for item in fixable if item.fix and item.fix.safety is safety) for safety in (Safety.SAFE, Safety.UNSAFE))
+            return Foreseen(safe_ones, unsafe_ones, certain=False)
+        causes = {key(item): cause for outcome in (safe, both) for item, cause in outcome.left_out.items()}
+        mended = [Counter(map(key, outcome.fixed)) for outcome in (safe, both)]
+        left = {key(item) for items in both.findings.values() for item in items}
+        known = []
+        for item in fixable:
+            by = next((number for number, tally in enumerate(mended) if tally[key(item)]), None)
+            if by is not None:
+                mended[by][key(item)] -= 1
+            known.append(("safe", "unsafe")[by] if by is not None else causes.get(key(item), "it overlaps another fix" if key(item) in left else ""))
+        cache.keep_foreseen(fixable, known)
+        cache.save()
+    told = list(zip(fixable, known, strict=True))
+    safe_ones, unsafe_ones = (frozenset(item for item, what in told if what == word) for word in ("safe", "unsafe"))
+    return Foreseen(safe_ones, unsafe_ones, {item: what for item, what in told if what not in {"safe", "unsafe", ""}})
 
 
 def _again(
     job: _Job, by_file: Mapping[str, tuple[Finding, ...]], candidates: set[str], overlay: Mapping[str, bytes], options: Options
 ) -> dict[str, tuple[Finding, ...]]:
     """Findings of every file, with other contents in place. A change may tell on any file that the scout lets through."""
-    changed = _Job(job.settings, job.root, job.codes, job.scout, overlay)
+    changed = replace(job, overlay=overlay)
     results = dict(by_file)
     checker = _Checker(changed)
     waiting = []

@@ -13,7 +13,7 @@ from oomlint.finding import Safety
 from oomlint.source import SourceError, apply_edits, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from oomlint.finding import Edit, Finding, Place
 
@@ -49,6 +49,7 @@ class Outcome:
     fixed: tuple[Finding, ...]
     findings: Findings  # what is left, places in the changed files
     notices: tuple[Notice, ...]
+    left_out: Mapping[Finding, str] = field(default_factory=dict)  # why a fix was not applied
 
 
 class WriteRefusedError(Exception):
@@ -96,6 +97,7 @@ class _Mender:
         self._fixed: list[Finding] = []
         self._dropped: set[tuple[object, ...]] = set()
         self._notices: dict[Notice, None] = {}  # ordered, each once
+        self._left_out: dict[Finding, str] = {}
         self._refusals: dict[str, str | None] = {}
         self._twins: dict[str, list[str]] | None = None
 
@@ -116,7 +118,7 @@ class _Mender:
             after = self._state.contents.get(path, before)
             if after != before:
                 changes.append(Change(path, encoding, before, after))
-        return Outcome(tuple(changes), tuple(self._fixed), self._state.findings, tuple(self._notices))
+        return Outcome(tuple(changes), tuple(self._fixed), self._state.findings, tuple(self._notices), self._left_out)
 
     # -- one round -----------------------------------------------------------------------------------------------
 
@@ -135,6 +137,7 @@ class _Mender:
                 chosen[fix.edits].findings.append(finding)
                 continue
             if not all(self._may_edit(edit.place.path) for edit in fix.edits):
+                self._left_out[finding] = next((cause for edit in fix.edits if (cause := self._refusals.get(edit.place.path))), "another file is not checked")
                 continue
             places = [edit.place for edit in fix.edits]
             if not any(_overlap(one, other) for one in places for other in taken):
@@ -192,6 +195,7 @@ class _Mender:
     def _drop(self, candidate: _Candidate, cause: str) -> None:
         for finding in candidate.findings:
             self._dropped.add(key(finding))
+            self._left_out[finding] = cause
         first = candidate.findings[0]
         cell = f"cell {first.place.cell}:" if first.place.cell else ""
         self._say(first.place.path, f"the fix of {first.code} at {cell}{first.place.row}:{first.place.column} is left out: {cause}")
@@ -287,11 +291,15 @@ def _harm(before: Findings, after: Findings, mended: list[Finding]) -> str | Non
             return f"{spot[1]} would stay"
     # The mildest of what is mended sets the bar: what is as grave as that, or graver, must not appear.
     bar = max(item.severity.rank for item in mended)
+    worse = next((item for item in added(before, after) if item.severity.rank <= bar), None)
+    return f"it would add {worse.code}" if worse else None
+
+
+def added(before: Findings, after: Findings) -> Iterator[Finding]:
+    """The findings of each rule that a file has more of. Which of several are new cannot be told: places move."""
+    old, new = _tally(before), _tally(after)
     for path, items in after.items():
-        for item in items:
-            if item.severity.rank <= bar and new[path, item.code] > old[path, item.code]:
-                return f"it would add {item.code}"
-    return None
+        yield from (item for item in items if new[path, item.code] > old[path, item.code])
 
 
 def _tally(findings: Findings) -> Counter[tuple[str, str | None]]:

@@ -559,3 +559,32 @@ def test_the_hooks_are_command_lines_that_work() -> None:
         program, command, *words = hook["entry"].split()
         assert (program, command) == ("oomlint", "check")
         assert read(Arguments, [*words, "a.py"]) is not None
+
+
+# -- what --fix would do ----------------------------------------------------------------------------------------------
+
+
+def test_a_fix_that_would_not_be_applied_is_not_counted(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(BAD)
+    (folder / "b.py").write_text(BAD)
+    (folder / "twin.txt").hardlink_to(folder / "b.py")
+    out = run("check").out
+    assert out.splitlines()[-1].startswith(
+        "Found 2 errors in 2 files; 1 fixable with --fix (1 fix is left out: fixes are not applied: the file has 2 hard links"
+    )
+    good, bad = json.loads(run("check", "--output-format", "json").out)
+    assert (good["fixed_by"], good["left_out"], bad["fixed_by"]) == ("--fix", None, None)
+    assert "hard links" in bad["left_out"]
+    assert run("check").out == out  # from the cache
+    assert "Fixed 1 finding in 1 file." in run("check", "--fix").out
+
+
+@pytest.mark.parametrize("options", [(), ("--unsafe-fixes",)])
+def test_what_is_counted_is_what_is_fixed(options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Done]) -> None:
+    shutil.copytree(ROOT / "fixtures" / "incidents", tmp_path / "incidents")
+    monkeypatch.chdir(tmp_path)
+    entries = json.loads(run("check", "--isolated", "--no-cache", "--output-format", "json").out)
+    wanted = {"--fix"} | {"--fix --unsafe-fixes" for _ in options}
+    count = sum(entry["fixed_by"] in wanted for entry in entries)
+    assert count
+    assert f"Fixed {count} findings" in run("check", "--isolated", "--no-cache", "--fix", *options).out

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inline_snapshot import snapshot
 
+from oomlint.engine import Foreseen
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
 from oomlint.fixing import Change
 from oomlint.output import concise, diff, full, github, json_array, statistics, summary
@@ -17,7 +18,7 @@ from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from oomlint.output.view import Line
@@ -389,30 +390,56 @@ def graded(folder: Path, severity: Severity, safety: Safety | None = None) -> Fi
     return Finding("OOM901", "made-up", "", severity, Confidence.HIGH, place, (), fix)
 
 
+def foreseen(found: list[Finding], causes: Sequence[str] = (), *, certain: bool = True) -> Foreseen:
+    """The fixes of all findings are applied, but for the last ones, which are left out for ``causes``."""
+    good, bad = found[: len(found) - len(causes)], found[len(found) - len(causes) :]
+    safe, unsafe = (frozenset(item for item in good if item.fix and item.fix.safety is safety) for safety in (Safety.SAFE, Safety.UNSAFE))
+    return Foreseen(safe, unsafe, dict(zip(bad, causes, strict=True)), certain)
+
+
 @pytest.mark.parametrize(
-    ("what", "options", "text"),
+    ("what", "causes", "options", "text"),
     [
-        ([], {"files": 12}, "No findings in 12 files."),
-        ([(Severity.ERROR, None)], {}, "Found 1 error in 3 files."),
-        ([(Severity.ERROR, Safety.SAFE), (Severity.ERROR, None), (Severity.NOTE, None)], {}, "Found 2 errors and 1 note in 3 files; 1 fixable with --fix."),
+        ([], (), {"files": 12}, "No findings in 12 files."),
+        ([(Severity.ERROR, None)], (), {}, "Found 1 error in 3 files."),
+        ([(Severity.ERROR, Safety.SAFE), (Severity.ERROR, None), (Severity.NOTE, None)], (), {}, "Found 2 errors and 1 note in 3 files; 1 fixable with --fix."),
         (
             [(Severity.ERROR, Safety.SAFE), (Severity.WARNING, Safety.UNSAFE), (Severity.NOTE, Safety.DISPLAY)],
+            (),
             {},
             "Found 1 error, 1 warning and 1 note in 3 files; 1 fixable with --fix, 1 more with --unsafe-fixes.",
         ),
-        ([(Severity.WARNING, Safety.UNSAFE)], {}, "Found 1 warning in 3 files; 1 fixable with --fix --unsafe-fixes."),
+        ([(Severity.WARNING, Safety.UNSAFE)], (), {}, "Found 1 warning in 3 files; 1 fixable with --fix --unsafe-fixes."),
         (
             [(Severity.WARNING, Safety.SAFE), (Severity.WARNING, Safety.UNSAFE)],
+            (),
             {"mending": True},
             "Found 2 warnings in 3 files; 1 fixable with --fix --unsafe-fixes.",
         ),
-        ([(Severity.WARNING, Safety.UNSAFE)], {"mending": True, "unsafe": True}, "Found 1 warning in 3 files."),
-        (None, {}, "1 file could not be checked."),
+        (
+            [(Severity.ERROR, Safety.SAFE), (Severity.WARNING, Safety.SAFE)],
+            ["it would add OOM305"],
+            {},
+            "Found 1 error and 1 warning in 3 files; 1 fixable with --fix (1 fix is left out: it would add OOM305).",
+        ),
+        (
+            [(Severity.ERROR, Safety.SAFE), (Severity.WARNING, Safety.SAFE)],
+            ["it would add OOM305", "OOM101 would stay"],
+            {},
+            "Found 1 error and 1 warning in 3 files; 2 fixes are left out: it would add OOM305; OOM101 would stay.",
+        ),
+        (None, (), {}, "1 file could not be checked."),
     ],
 )
-def test_the_summary_counts(folder: Path, what: list[tuple[Severity, Safety | None]] | None, options: dict[str, Any], text: str) -> None:
+def test_the_summary_counts(folder: Path, what: list[tuple[Severity, Safety | None]] | None, causes: Sequence[str], options: dict[str, Any], text: str) -> None:
     found = [unreadable(folder)] if what is None else [graded(folder, *each) for each in what]
-    assert plain(summary.lines(found, **({"files": 3} | options))) == text + "\n"
+    given: dict[str, Any] = {"files": 3, "foreseen": foreseen(found, causes), **options}
+    assert plain(summary.lines(found, **given)) == text + "\n"
+
+
+def test_the_summary_says_where_fixes_were_only_counted(folder: Path) -> None:
+    found = [graded(folder, Severity.ERROR, Safety.SAFE)]
+    assert plain(summary.lines(found, 3, foreseen=foreseen(found, certain=False))) == "Found 1 error in 3 files; up to 1 fixable with --fix.\n"
 
 
 def test_the_summary_of_a_mended_run(folder: Path, view: View) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from oomlint.cli import verify
     from oomlint.cli.approval import Approval
     from oomlint.engine import Report
+    from oomlint.finding import Finding
 
 
 _FIXES, _RULES, _OUTPUT, _FILES = "Fixes", "Rules", "Output", "Files and settings"
@@ -123,6 +124,7 @@ def _perform(arguments: Arguments) -> int:
         force_exclude=arguments.force_exclude,
         cache=not arguments.no_cache,
         overlay=overlay,
+        foresee=not arguments.diff and _tells_of_fixes(arguments),
     )
     settings = overridden(settings, arguments)
     approved: Approval | None = None
@@ -146,6 +148,13 @@ def _perform(arguments: Arguments) -> int:
                 raise ConfigError(f"{arguments.output_file}: {error.strerror or error}") from None
         _write(report, arguments, view, stream, approved)
     return _status(report, arguments, approved)
+
+
+def _tells_of_fixes(arguments: Arguments) -> bool:
+    """Whether the report says which findings could be fixed: in its closing line, or finding by finding."""
+    if arguments.output_format is Format.JSON:
+        return not arguments.statistics
+    return not arguments.quiet and arguments.output_format is not Format.GITHUB
 
 
 # -- what goes in ------------------------------------------------------------------------------------------------
@@ -238,7 +247,7 @@ def _write(report: Report, arguments: Arguments, view: View, stream: TextIO, app
     if approved and not arguments.quiet and approved.summary():
         printer.line((approved.summary(), ""))
     if not arguments.quiet and (report.files or report.findings):
-        printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=arguments.fix, unsafe=arguments.unsafe_fixes))
+        printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=arguments.fix, foreseen=report.foreseen))
 
 
 def _machine(report: Report, arguments: Arguments, view: View, approved: Approval | None) -> str | None:
@@ -250,7 +259,11 @@ def _machine(report: Report, arguments: Arguments, view: View, approved: Approva
             return statistics.text(report.findings)
         from oomlint.output import json_array  # noqa: PLC0415
 
-        return json_array.text(report.findings, view, approved.entry if approved else lambda _: {})
+        def more(finding: Finding) -> dict[str, object]:
+            verdict = approved.entry(finding) if approved else {}
+            return {**json_array.foreseen_entry(finding, report.foreseen), **verdict}
+
+        return json_array.text(report.findings, view, more)
     if arguments.output_format is Format.GITHUB and not arguments.statistics:
         from oomlint.output import github  # noqa: PLC0415
 

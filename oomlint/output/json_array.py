@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from oomlint.engine import Foreseen
 from oomlint.output.urls import page_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ def entry(finding: Finding, view: View) -> dict[str, object]:
         "fix": _fix(finding.fix, view) if finding.fix else None,
         "url": page_of(finding.code) if finding.code else None,
     }
+
+
+def foreseen_entry(finding: Finding, foreseen: Foreseen | None) -> dict[str, object]:
+    """Which options would mend a finding, or why its fix would be left out; both None where there is no fix to apply, and where that was not asked."""
+    known = foreseen or Foreseen()
+    by = "--fix" if finding in known.safe else "--fix --unsafe-fixes" if finding in known.unsafe else None
+    return {"fixed_by": by, "left_out": known.left_out.get(finding)}
 
 
 def _place(place: Place, view: View) -> dict[str, object]:

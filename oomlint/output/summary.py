@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Severity
 from oomlint.output.view import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oomlint.engine import Foreseen
     from oomlint.finding import Finding
     from oomlint.output.view import Line, View
 
+_CAUSES: Final = 2  # that are told
 
-def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] = (), mending: bool = False, unsafe: bool = False) -> Iterator[Line]:
-    """The closing line. ``mending`` and ``unsafe`` say which fixes this run has applied."""
+
+def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] = (), mending: bool = False, foreseen: Foreseen | None = None) -> Iterator[Line]:
+    """The closing line. ``mending`` says that this run has applied fixes; ``foreseen`` what further ones would do."""
     if fixed:
         yield ((f"Fixed {count(len(fixed), 'finding')} in {count(len({item.place.path for item in fixed}), 'file')}.", "green"),)
     if not findings:
@@ -29,7 +32,7 @@ def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] =
     unreadable = sum(item.code is None for item in findings)
     if unreadable:
         text += f"{'; ' if text else ''}{count(unreadable, 'file')} could not be checked"
-    yield ((f"{text}{_fixable(findings, mending=mending, unsafe=unsafe)}.", "bold"),)
+    yield ((f"{text}{_fixable(foreseen, mending=mending) if foreseen else ''}.", "bold"),)
 
 
 def fixed_lines(fixed: Sequence[Finding], view: View) -> Iterator[Line]:
@@ -43,22 +46,25 @@ def fixed_lines(fixed: Sequence[Finding], view: View) -> Iterator[Line]:
             yield ((f"  {number} ", ""), (code, "bold green"), (f" {name}", ""))
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """A number and its noun."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def _listed(parts: Sequence[str]) -> str:
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
 
 
-def _fixable(findings: Sequence[Finding], *, mending: bool, unsafe: bool) -> str:
-    """The hint at the options that would fix what is left."""
-    tally = Counter(item.fix.safety for item in findings if item.fix is not None and item.fix.edits)
-    safe = 0 if mending else tally[Safety.SAFE]
-    more = 0 if mending and unsafe else tally[Safety.UNSAFE]
-    if safe and more:
-        return f"; {safe} fixable with --fix, {more} more with --unsafe-fixes"
-    if safe:
-        return f"; {safe} fixable with --fix"
-    return f"; {more} fixable with --fix --unsafe-fixes" if more else ""
+def _fixable(foreseen: Foreseen, *, mending: bool) -> str:
+    """The hint at the options that would fix what is left, and at fixes that would not be applied."""
+    safe, more = 0 if mending else len(foreseen.safe), len(foreseen.unsafe)
+    parts = [f"{safe} fixable with --fix"] if safe else []
+    if more:
+        parts.append(f"{more} more with --unsafe-fixes" if safe else f"{more} fixable with --fix --unsafe-fixes")
+    text = f"; {'' if foreseen.certain else 'up to '}{', '.join(parts)}" if parts else ""
+    if not foreseen.left_out or mending:
+        return text  # a run that mends has said it of each
+    causes = list(dict.fromkeys(foreseen.left_out.values()))
+    number = len(foreseen.left_out)
+    why = f": {'; '.join(causes[:_CAUSES])}{'; ...' if len(causes) > _CAUSES else ''}"
+    return f"{text}{' (' if text else '; '}{count(number, 'fix', 'fixes')} {'is' if number == 1 else 'are'} left out{why}{')' if text else ''}"

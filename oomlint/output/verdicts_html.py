@@ -80,6 +80,8 @@ def _section(number: int, item: Item, view: View, python: str) -> Iterator[str]:
     finding = case.finding
     yield f'<section id="v{number}">\n<h2><code>{escape(view.spot(finding.place))}</code> {escape(case.code)} {_outcome(verdict)}</h2>\n'
     yield f'<p class="soft">{escape(one_line(finding.message))}</p>\n<p>{escape(one_line(verdict.reason))}</p>\n'
+    if verdict.next_step:
+        yield f"<p>Next: {escape(one_line(verdict.next_step))}</p>\n"
     for reading in verdict.readings[:1]:
         yield f"<h3>{_name(reading)}</h3>\n{bars(reading)}\n"
     yield from _readings(verdict.readings)

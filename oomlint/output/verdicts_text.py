@@ -40,6 +40,8 @@ def full(items: Iterable[Item], view: View, python: str, *, plain: bool = False)
         case, verdict = item
         yield (*_head(item, view), (first_sentence(case.finding.message), ""))
         yield (("  ", ""), (one_line(verdict.reason), ""))
+        if verdict.next_step:
+            yield (("  next: ", "cyan"), (one_line(verdict.next_step), ""))
         for number, reading in enumerate(verdict.readings[: _MOST_ROWS + 1]):
             yield from _chart(reading, plain=plain) if number == 0 else _row(reading, plain=plain)
         yield from _more(len(verdict.readings) - _MOST_ROWS - 1, "readings")

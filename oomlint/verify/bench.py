@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oomlint.config import load_settings
+from oomlint.registry import catalogue
 from oomlint.verify.jobs import Job, Limits
 
 if TYPE_CHECKING:
@@ -13,9 +17,17 @@ if TYPE_CHECKING:
     from oomlint.config import Settings
     from oomlint.model.project import Project
     from oomlint.verify.case import Case, Part
+    from oomlint.verify.criteria import Price
     from oomlint.verify.jobs import Done, Ready
     from oomlint.verify.tree import Trees
     from oomlint.verify.workshop import Workshop
+
+
+@cache
+def nearest(folder: str) -> tuple[Settings, str]:
+    """The settings that hold in a folder, and the root of its project."""
+    settings, root = load_settings(None, False, Path(folder), [code for code, _ in catalogue()])  # noqa: FBT003 - its own signature
+    return settings, str(root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,8 @@ class Bench:
         self.project = project  # the model of the program *before*; ask it for constants, callers and classes
         self.settings = settings
         self.options = options
+        self.prices: list[Price] = []  # what the recipes have seen the program take, before and after
+        self.eased = ""  # the class that was measured to take clearly less memory after, and no more reads
         self._workshop = workshop
         self._trees = trees
 

@@ -118,4 +118,5 @@ class Verdict:
     left_out: tuple[str, ...] = ()  # what of the user's code was not run: "line 12: failed with FileNotFoundError", "tqdm: stood in for"
     seconds: float = 0.0
     sandbox: str = ""  # what kept the code in; empty where nothing did, or nothing was run
+    next_step: str = ""  # of an inconclusive one: what would tell more
     cached: bool = field(default=False, compare=False)

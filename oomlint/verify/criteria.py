@@ -178,6 +178,46 @@ def worker_memory(before: Sequence[float], after: Sequence[float], size: float, 
     return Saving(median(before), median(after), max(SPREADS * noise, MEGABYTE, SHARE * size * workers))
 
 
+# -- the price ---------------------------------------------------------------------------------------------------------
+
+# What a run takes beside what its finding is about. Measured over three runs of the same program, on the examples of all rules, the memory that a dataset
+# holds differs by 8 KB, its growth a sample by 35 B, its reads for a sample by 5 B, the growth of a loop a step by 48 B and its peak by 20 KB: the margins
+# are some times that. The shares leave room for fixes that trade: one that copies what it holds once takes twice as much for a moment.
+LITTLE: Final = 2**16  # bytes that nobody misses
+SOME: Final = 128  # bytes a step or a sample
+READ: Final = 2**11  # bytes that a step of a loop reads
+CHUNKS: Final = 2**19  # bytes: HDF5 reads whole chunks, often of 64 KiB, for a single row of each array
+PLENTY: Final = 2**25  # bytes of all processes of a command, which are sampled
+HELD: Final = 1.5  # times as much
+PEAK: Final = 2.5
+TWICE: Final = 2.0
+TOTAL: Final = 1.25  # of all processes of a command, most of which is Python and torch
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Bytes that a program takes, before and after a fix, whatever the fix is about."""
+
+    name: str
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    share: float  # times what it was
+    least: float  # and so many bytes more
+
+    @property
+    def dearer(self) -> bool:
+        """Whether the program after takes substantially more, beyond what two runs of one program differ by."""
+        if not self.before or not self.after:
+            return False
+        noise = SPREADS * max(spread(self.before), spread(self.after))
+        return min(self.after) > max(self.share * max(self.before), max(self.before) + max(self.least, noise))
+
+    @property
+    def words(self) -> str:
+        """For example: memory held once samples were read: 12.4 KB before, 1.1 MB after."""
+        return f"{self.name}: {human(median(self.before))} before, {human(median(self.after))} after"
+
+
 # -- handles -----------------------------------------------------------------------------------------------------------
 
 

@@ -8,19 +8,16 @@ import os
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from oomlint.config import load_settings
 from oomlint.finding import Safety
 from oomlint.model.project import Project
-from oomlint.registry import catalogue
 from oomlint.source import SourceError, apply_edits, read_source
-from oomlint.verify import crew, interrupts, mends
-from oomlint.verify.bench import Bench
+from oomlint.verify import causes, crew, interrupts, mends, recheck
+from oomlint.verify.bench import Bench, nearest
 from oomlint.verify.case import Case, Fidelity, Outcome, Part, Verdict
 from oomlint.verify.preparing import prepare
+from oomlint.verify.recipes import prices
 from oomlint.verify.sandbox.view import of_project
 from oomlint.verify.targets import spot
 from oomlint.verify.tree import Base, Trees
@@ -82,13 +79,6 @@ def cases_of(findings: Sequence[Finding], root: str, settings: Settings | None =
             if home != root and not home.startswith(os.path.join(root, "")):
                 own, home = None, root  # it lies outside
             yield _case(finding, findings, home, own)
-
-
-@cache
-def nearest(folder: str) -> tuple[Settings, str]:
-    """The settings that hold in a folder, and the root of its project."""
-    settings, root = load_settings(None, False, Path(folder), [code for code, _ in catalogue()])  # noqa: FBT003 - its own signature
-    return settings, str(root)
 
 
 def verdicts(
@@ -203,6 +193,11 @@ class _Runner:
 
 
 def asked(bench: Bench) -> Verdict:
+    """The verdict on a case: what the recipes say, unless the patch makes something else worse."""
+    return causes.explained(bench, prices.judged(bench, recheck.judged(bench, _said(bench))))
+
+
+def _said(bench: Bench) -> Verdict:
     """What the recipes say that know the rule.
 
     The first that sees the fix do something decides, for better or worse. That nothing was seen is believed only where no other recipe sees more, and where
@@ -271,7 +266,7 @@ def _makes_loader(call: ast.Call) -> bool:
 def _trivial(case: Case) -> Verdict | None:
     """The verdict where there is nothing to run: no mend was found, or the fix leaves the program as it is, such as one of a comment."""
     if case.unmended:
-        return Verdict(Outcome.INCONCLUSIVE, case.unmended)
+        return Verdict(Outcome.INCONCLUSIVE, case.unmended, next_step="put the file there, as it is if the mend does not change it")
     if not case.mended:
         return None
     try:

@@ -16,8 +16,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.cache import NOT_ENTERED, project_key
+from oomlint.verify.bench import nearest
 from oomlint.verify.case import Fidelity, Outcome, Reading, Timeline, Verdict
-from oomlint.verify.run import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,6 +177,7 @@ def _verdict(known: dict[str, Any]) -> Verdict:
         tuple(known["left_out"]),
         known["seconds"],
         known["sandbox"],
+        known["next_step"],
     )
 
 

@@ -19,6 +19,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from oomlint.verify import trace
 from oomlint.verify.child import command_watch, scripts
 from oomlint.verify.child.command_watch import Wanted
 
@@ -48,7 +49,7 @@ def run(command: str, watch: dict[str, Any]) -> dict[str, Any]:
     """Run a command in the current folder; ``watch`` is what :class:`Wanted` holds.
 
     Answers ``status`` (minus the signal), ``exception`` (None, or its ``type``, ``text`` and ``place``), ``reached`` (whether a watched row was run),
-    ``streams`` (what was seen at each loader), ``files`` (digest by name, of what was written) and ``in_process``.
+    ``streams`` (what was seen at each loader), ``files`` (digest by name, of what was written), ``bytes_read`` (by all processes) and ``in_process``.
     """
     root = os.getcwd()
     before = dict(_marks(root))
@@ -57,16 +58,21 @@ def run(command: str, watch: dict[str, Any]) -> dict[str, Any]:
     _prepare(wanted)
     parsed = parse(command)
     start = time.monotonic()
+    size = trace.read_bytes(os.getpid())
     child = os.fork()
     if child == 0:
         _go(parsed, command, wanted)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     seconds = time.monotonic() - start
+    size = trace.read_bytes(os.getpid()) - size  # what a process has read is its parent's, once that has waited for it
     try:
         seen = command_watch.read(notes)
     finally:
         shutil.rmtree(notes, ignore_errors=True)
-    return {"status": status, "seconds": seconds, "in_process": bool(parsed.path or parsed.module), **seen, "files": dict(_written(root, before))}
+    return {
+        "status": status, "seconds": seconds, "bytes_read": size, "in_process": bool(parsed.path or parsed.module), **seen,
+        "files": dict(_written(root, before)),
+    }  # fmt: skip
 
 
 def parse(command: str) -> Parsed:

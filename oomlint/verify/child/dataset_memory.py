@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sys
 import time
@@ -17,6 +18,7 @@ from oomlint.verify.child.datasets import STEPS, length, made, prepared, read, s
 
 SPREAD: Final = 2000  # samples that are read from all over
 EPOCH: Final = 8192  # samples of an epoch at most
+PRICED: Final = 256  # samples that are read, and then as many more
 PAGE: Final = 4096  # bytes
 CHUNK: Final = 2**16  # bytes
 ENLARGED: Final = 2**25  # bytes: more than a cache of usual size
@@ -63,6 +65,43 @@ def _memory(subject: dict[str, Any], epochs: int, *, objects: bool) -> dict[str,
     return {
         "held": live, "tensors": tensors, "peak": peak, "sample": max(most, default=0), "grown": grown, "anonymous": anonymous,
         "data": size_of(subject.get("state")), "length": length(dataset), "seconds": seconds, "objects": counted(dataset) if objects else 0,
+    }  # fmt: skip
+
+
+def taken(subject: dict[str, Any]) -> dict[str, Any]:
+    """What a dataset takes of memory and reads of files when it is built and read: for its price after a fix, whatever the fix is about."""
+    return told(lambda: _taken(subject))
+
+
+def _taken(subject: dict[str, Any]) -> dict[str, Any]:
+    from oomlint.verify.child.held import Held  # noqa: PLC0415 -- it imports a good part of torch
+
+    for sample in samples(made(subject), 3):  # as above
+        del sample
+    me = os.getpid()
+    start = trace.read_bytes(me)
+    dataset = made(subject)
+    size = length(dataset)
+    reads = [trace.read_bytes(me)]
+    for sample in samples(dataset, min(size or STEPS, STEPS)):
+        del sample
+        reads.append(trace.read_bytes(me))
+    del dataset
+    with Held() as held:
+        dataset = made(subject)
+        built = held.live
+        step = min(size or STEPS, PRICED)
+        stream = samples(dataset, 2 * step)
+        levels = []
+        for _ in range(2):
+            for sample in itertools.islice(stream, step):
+                del sample
+            levels.append(held.live)
+        peak = held.peak
+    grown = (levels[1] - levels[0]) / step if size is None or size >= 2 * step else 0.0  # a second time the same samples cost nothing
+    return {
+        "data": size_of(subject.get("state")), "length": size, "held": max(built, *levels), "peak": peak, "grown": grown,
+        "read": reads[0] - start, "reads": [new - old for old, new in itertools.pairwise(reads)],
     }  # fmt: skip
 
 

@@ -118,6 +118,7 @@ class Held(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
         """Bytes of tensors that are held now."""
         gc.collect()
         self._small = {address: item for address, item in self._small.items() if not item[0].expired()}
+        self._borrowed = {address: item for address, item in self._borrowed.items() if item() is not None}  # else it counts as the program's
         mapped = _mapped(list(self._small))
         return self._tensors() + sum(size for address, (_, size) in self._small.items() if address not in mapped)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from oomlint.verify import trace
 from oomlint.verify.child import (
     digests,
     loops_patch,
@@ -230,7 +231,7 @@ class Meter:
         self.growth = probe.Growth(readings)
         self.counts = loops_patch.Counts()
         # Allocated beforehand: what the measurement keeps must not count as growth.
-        self._own = {name: array("q", bytes(8 * readings)) for name in ("descriptors", "processes", "loaders", "iterators")}
+        self._own = {name: array("q", bytes(8 * readings)) for name in ("descriptors", "processes", "loaders", "iterators", "read")}
         self._count = 0
 
     def read(self) -> None:
@@ -239,6 +240,7 @@ class Meter:
         if at < len(self._own["descriptors"]):
             self.growth.step()
             self._own["descriptors"][at] = descriptors()
+            self._own["read"][at] = trace.read_bytes(os.getpid())
             for name in ("processes", "loaders", "iterators"):
                 self._own[name][at] = getattr(self.counts, name)
             self._count = at + 1
@@ -251,6 +253,7 @@ class Meter:
             "saved_bytes": self.growth.saved_bytes[1:],
             "copied_bytes": [new - old for old, new in itertools.pairwise(copied)],
             "peak_bytes": self.growth.peak_bytes[1:],
+            "python_peak_bytes": self.growth.peak_python_bytes[1:],
             **{name: column[1 : self._count].tolist() for name, column in self._own.items()},
         }
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import Safety
 from oomlint.source import SourceError
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
+from oomlint.verify.criteria import PLENTY, TOTAL, TWICE, Price
 from oomlint.verify.jobs import Ended
 from oomlint.verify.recipes import command_signs as signs
 from oomlint.verify.recipes.command_same import Ran, Same, compare
@@ -68,6 +69,12 @@ def verify(bench: Bench) -> Verdict:
         verdict = Verdict(Outcome.INCONCLUSIVE, str(stopped))
     before, after = runs.done[Part.BEFORE], runs.done[Part.AFTER]
     figures, curve = signs.peak(before, after)
+    if before and after and not any(map(_failed, (*before, *after))):
+        old, new = (tuple(float(done.answer["bytes_read"]) for done in side) for side in (before, after))
+        bench.prices += (
+            Price(figures.name, figures.before, figures.after, TOTAL, PLENTY),
+            Price("bytes read by all processes", old, new, TWICE, PLENTY),
+        )
     assumed = (_PROBED,) if bench.case.code in signs.GROWTH.keys() | signs.HELD else ()
     return replace(
         verdict,

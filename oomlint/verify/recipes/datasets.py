@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
-from oomlint.verify.recipes import dataset_face, dataset_given, subjects
+from oomlint.verify.recipes import dataset_face, dataset_given, prices, subjects
 from oomlint.verify.recipes.attempts import candidates, evidence, first
 from oomlint.verify.recipes.dataset_runs import SCALED, Broken, Runs, Stopped, TooSmall, by_factory, found, scaled
 from oomlint.verify.recipes.dataset_signs import AT_ROW, LARGE, LEAST, OWN_SIZE, SIGNS, Signs, check_draws, counts, pickling, too_small
@@ -21,6 +22,7 @@ CODES: Final[frozenset[str]] = frozenset(SIGNS)
 MOST: Final = 3  # datasets that are tried
 # Bytes: Python objects take ten times those of their text, and epochs their time.
 SIZES: Final = {"OOM110": SCALED // 32, "OOM214": SCALED // 8, "OOM404": SCALED // 4, "OOM405": SCALED // 8}
+PRICED: Final = 2**20  # bytes
 SLOW: Final = 8.0  # seconds: with as much data it takes too long
 NONE: Final = "no dataset could be told from the finding"
 CLOSED: Final = "CPython closes the file when the last reference to it goes"
@@ -72,7 +74,23 @@ def _judged(runs: Runs) -> Verdict:
             return evidence(runs, Outcome.REGRESSED, difference)
     for measure in SIGNS[code]:
         measure(signs)
-    return _weighed(runs, signs)
+    verdict = _weighed(runs, signs)
+    if bench.case.mended and verdict.outcome is not Outcome.REGRESSED:
+        verdict = replace(verdict, left_out=(*verdict.left_out, *_priced(runs)))
+    return verdict
+
+
+def _priced(runs: Runs) -> Iterator[str]:
+    """Find out what the dataset takes before and after, or why that is not known. With few data nothing of it is seen: more are made up."""
+    if runs.bench.case.code not in LARGE and runs.state is not None and runs.fidelity is Fidelity.SYNTHETIC:
+        runs.grow(scaled(runs, runs.state, PRICED) or runs.state)
+    try:
+        found = prices.of_dataset([runs.ask(part, "dataset_memory:taken") for part in Part])
+        runs.bench.prices += found
+        if runs.subject is not None and prices.eased(found):
+            runs.bench.eased = runs.subject.name
+    except (Broken, Stopped) as error:
+        yield f"what it takes to read more of the data: {error}"
 
 
 def _scale(runs: Runs) -> None:

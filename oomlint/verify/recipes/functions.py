@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
 from oomlint.verify import criteria
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Timeline, Verdict
 from oomlint.verify.criteria import amount
-from oomlint.verify.recipes import subjects
+from oomlint.verify.recipes import prices, subjects
 from oomlint.verify.recipes.attempts import candidates, evidence, first
 from oomlint.verify.recipes.dataset_runs import SCALED, SECONDS, TRIALS, Broken, Stopped, TooSmall, listed
 from oomlint.verify.recipes.dataset_signs import HALF, LEAST, PART, TWICE, Sign, falls, too_small
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oomlint.verify.bench import Bench
     from oomlint.verify.recipes.subjects import Subject
 
@@ -109,7 +111,20 @@ def _judged(runs: _Runs) -> Verdict:
         if difference:
             return evidence(runs, Outcome.REGRESSED, difference)
     signs = _handles(runs) if code == "OOM307" else _memory(runs)
-    return _weighed(runs, signs)
+    verdict = _weighed(runs, signs)
+    if bench.case.mended and verdict.outcome is not Outcome.REGRESSED:
+        verdict = replace(verdict, left_out=(*verdict.left_out, *_priced(runs)))
+    return verdict
+
+
+def _priced(runs: _Runs) -> Iterator[str]:
+    """Find out what a call takes before and after, or why that is not known."""
+    if not runs.size:
+        _scale(runs)
+    try:
+        runs.bench.prices += prices.of_call(*([runs.ask(part, call) for part in Part] for call in ("measure", "memory")))
+    except (Broken, Stopped) as error:
+        yield f"what a call takes with more data: {error}"
 
 
 def _scale(runs: _Runs) -> None:

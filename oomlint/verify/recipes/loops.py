@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.source import SourceError
 from oomlint.verify.case import Outcome, Part, Verdict
-from oomlint.verify.recipes import loops_contexts
+from oomlint.verify.recipes import loops_contexts, prices
 from oomlint.verify.recipes.loops_judge import NEW_FAILURE, SHORT, Expected, Runs, Way, behaves, judge
 from oomlint.verify.recipes.loops_known import known_in, modes
 from oomlint.verify.recipes.loops_places import read_at, stood_in, target_of
@@ -156,6 +156,8 @@ class _Trial:
             alone = Runs(first, second, after)
             uneven = judge(self._bench.case, self._plan, way, alone, hidden)
             verdict = uneven if uneven.outcome is Outcome.REGRESSED else verdict
+        if runs.after is not None and runs.second is not None and runs.after.get("ok") and runs.first.get("ok"):
+            self._bench.prices += prices.of_loop((runs.first, runs.second), runs.after)
         if self._mended and (verdict.outcome in _SOUND or behaves(self._bench.case, runs, hidden)):
             answers = [(Part.BEFORE, runs.first), (Part.BEFORE, runs.second), (Part.AFTER, runs.after), *zip(Part, runs.epochs or (), strict=False)]
             self._reach.note({item for part, answer in answers if answer for item in self._reach.ran(self._bench, part, answer)})

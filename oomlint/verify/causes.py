@@ -1,0 +1,76 @@
+"""Why nothing could be found out, as a kind with a next step; and reasons in words that are the same in each run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from oomlint.verify.case import Outcome
+
+if TYPE_CHECKING:
+    from oomlint.verify.bench import Bench
+    from oomlint.verify.case import Verdict
+
+
+class Cause(Enum):
+    """What is missing, and what would help. Patterns are of the harness' own words and of Python's, the most telling kind first."""
+
+    ADDS = (r"the patch adds (OOM\d+)", "mend what the patch adds, too")
+    MEANT = (r"is for you to say", "compare both results: whether the difference is meant only you know")
+    MODULE = (r"No module named '(\w+)|, and (\w+) is not installed", "install what is missing for the interpreter that runs the code: `pip install {}`")
+    TIME = (r"not at its end after|took more than [\d.]+ s\b|takes too long", "give it more time: `--time-limit 60`")
+    MEMORY = (r"more than [\d,]+ MiB of memory", "allow it more memory: `--memory-cap 8GiB`, or a command with less data: `--command`")
+    COMMAND = (r"[Yy]our command", "choose a command that runs the row of the finding, for ten steps or more: `--command`")
+    RANDOM = (r"at random|random numbers|between two runs|does not repeat", "seed all generators in the program, or run it as you do: `--command`")
+    DATA = (
+        r"not in the project|no data was found|FileNotFound|No such file|with the data that|[Tt]oo (?:few|small|little)|are needed to see|could not be made",
+        "put a sample of your data where the program reads it, or name a function that makes the data set: `--factory package.module:function`",
+    )
+    UNMEASURED = (r"what OOM\d+ speaks of is not measured", "")
+    UNRUN = (r"", 'run the program itself: `--command "python train.py --epochs 1"`, with your script and its options')
+
+    @property
+    def pattern(self) -> str:
+        """What a reason of this kind holds."""
+        return self.value[0]
+
+    @property
+    def hint(self) -> str:
+        """The next step; `{}` stands for what the pattern has caught. Empty where there is none."""
+        return self.value[1]
+
+
+_PASSING: Final = (
+    (re.compile(r"(?<![\w./])(?:/[^\s/'\"`,;:()]+)+/([^\s/'\"`,;:()]+)"), r"\1"),  # whole paths lead to copies of the project
+    (re.compile(r"\b0x[0-9a-fA-F]{4,}\b"), "0x..."),
+    (re.compile(r"\btmp[a-z0-9_]{8}\b"), "tmp..."),
+    (re.compile(r"\b(pid|process|port)([ =:]+)\d+\b"), r"\1\2..."),
+    (re.compile(r"\b\d+\.\d{2,}(?= ?(?:m?s|seconds)\b)"), "..."),
+    (re.compile(r"\b\d+(?= (?:attempts?|trials?|retries)\b)"), "some"),
+)
+
+
+def explained(bench: Bench, verdict: Verdict) -> Verdict:
+    """An inconclusive verdict in words that stay, with its next step."""
+    if verdict.outcome is not Outcome.INCONCLUSIVE:
+        return verdict
+    reason = steady(verdict.reason)
+    return replace(verdict, reason=reason, next_step=step(reason, commanded=bool(bench.options.command)))
+
+
+def steady(reason: str) -> str:
+    """The reason without what differs from run to run: places of copies, addresses, names made at random, numbers of processes and times."""
+    for pattern, word in _PASSING:
+        reason = pattern.sub(word, reason)
+    return reason
+
+
+def step(reason: str, *, commanded: bool = False) -> str:
+    """What to do next; empty where nothing helps."""
+    for cause in Cause:
+        found = re.search(cause.pattern, reason)
+        if found is not None:
+            return Cause.COMMAND.hint if commanded and cause is Cause.UNRUN else cause.hint.format(*filter(None, found.groups()))
+    return ""
