@@ -203,7 +203,7 @@ class _Checker:
         for rule in map(registry.load, codes):
             try:
                 findings += rule.check(module, self._project)
-            except RecursionError:
+            except (RecursionError, SourceError):  # of the file, not of the rule
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a rule does wrong, the other rules and files are checked
                 failures.append(_failure(rule, path, error))
