@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Safety
-from oomlint.source import SourceError, apply_edits, read_source
+from oomlint.source import Kind, SourceError, apply_edits, read_source, replacements_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -179,6 +179,8 @@ class _Mender:
 
     def _apply(self, base: dict[str, bytes], edits: Iterable[Edit]) -> dict[str, bytes]:
         """The contents of the changed files with the edits made. Raises SourceError or ValueError where one does not fit."""
+        from oomlint.untouched import Code, check  # noqa: PLC0415 - brings ast and tokenize, which most runs need not
+
         by_path: dict[str, list[Edit]] = {}
         for edit in edits:
             by_path.setdefault(edit.place.path, []).append(edit)
@@ -186,7 +188,10 @@ class _Mender:
         for path, items in by_path.items():
             source = read_source(path, base.get(path, self._overlay.get(path)))
             self._changed.setdefault(path, (source.encoding, source.data))
-            contents[path] = apply_edits(source, sorted(items, key=lambda item: item.place))
+            items.sort(key=lambda item: item.place)
+            contents[path] = apply_edits(source, items)
+            if source.kind is Kind.PYTHON:  # each cell of a notebook has been looked at
+                check(Code(source.text), Code(read_source(path, contents[path]).text), replacements_of(source, items))
         return contents
 
     def _drop(self, candidate: _Candidate, cause: str) -> None:

@@ -192,10 +192,9 @@ def apply_edits(source: Source, edits: Sequence[Edit]) -> bytes:
 
 
 def _edited_python(source: Source, edits: Sequence[Edit]) -> bytes:
-    starts = source._row_starts  # noqa: SLF001
     text, data = [], []
     index = offset = 0
-    for start, end, content in _in_order([(*source.span(edit.place), ROW_END.sub(lambda _: source.newline, edit.content)) for edit in edits], starts):
+    for start, end, content in replacements_of(source, edits):
         try:
             encoded = content.encode(source.encoding)
         except UnicodeError:
@@ -206,7 +205,12 @@ def _edited_python(source: Source, edits: Sequence[Edit]) -> bytes:
     text.append(source.text[index:])
     data.append(source.data[offset:])
     result = b"".join(data)
-    if result[_mark_length(bom=source.bom) :].decode(source.encoding, "replace") != "".join(text):  # encodings with shift states
+    try:
+        again = _python(source.path, result)
+        same = (again.text, again.encoding) == ("".join(text), source.encoding)
+    except SourceError:
+        same = False
+    if not same:  # encodings with shift states; a declaration that has moved from where it counts
         raise SourceError(source.path, f"files in the encoding {source.encoding} cannot be edited in place")
     return result
 
@@ -232,6 +236,12 @@ def _edited_notebook(source: Source, edits: Sequence[Edit]) -> bytes:
         return source.data[:mark] + edited(source.data[mark:].decode(), source.cells, spans).encode()
     except NotebookError as error:
         raise SourceError(source.path, error.message, error.cell) from None
+
+
+def replacements_of(source: Source, edits: Sequence[Edit]) -> list[tuple[int, int, str]]:
+    """The spans of a Python file's text and what takes their place, in order. ValueError where two overlap or one lies outside of the file."""
+    spans = [(*source.span(edit.place), ROW_END.sub(lambda _: source.newline, edit.content)) for edit in edits]
+    return _in_order(spans, source._row_starts)  # noqa: SLF001
 
 
 def _in_order(spans: Sequence[tuple[int, int, str]], starts: Sequence[int]) -> list[tuple[int, int, str]]:

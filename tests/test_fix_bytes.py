@@ -11,6 +11,7 @@ from oomlint.config import Settings
 from oomlint.engine import Options
 from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
+from oomlint.untouched import Code, HarmError, check
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,3 +57,25 @@ def test_a_tree_that_is_not_the_text_names_no_place(tmp_path: Path) -> None:
     tree._text = tree._text.replace("b", "\u00a0b")
     with pytest.raises(SourceError, match="read in two ways"):
         tree.span(tree.module.body[1])
+
+
+@pytest.mark.parametrize(
+    ("spot", "content"),
+    [
+        pytest.param((1, 1), "b", id="a name grows"),
+        pytest.param((3, 4), "'''", id="a string swallows the rest"),
+        pytest.param((0, 0), "# ", id="a comment swallows the rest"),
+        pytest.param((1, 3), "", id="two names become one"),
+        pytest.param((0, 4), "b # ", id="what follows becomes a comment"),
+    ],
+)
+def test_tokens_around_an_edit_stay(spot: tuple[int, int], content: str) -> None:
+    text = "a; b; c\nd''''''\n"
+    with pytest.raises(HarmError):
+        check(Code(text), Code(text[: spot[0]] + content + text[spot[1] :]), [(*spot, content)])
+
+
+@pytest.mark.parametrize("content", ["", "x; ", "f(\n1)\n    ", "'''\n'''; ", "pass # c\n    "])
+def test_tokens_may_move(content: str) -> None:
+    text = "if a:\n    b; b\n    c  # d\n\nif b:\n  e\n"
+    check(Code(text), Code(text[:10] + content + text[10:]), [(10, 10, content)])

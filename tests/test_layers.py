@@ -41,6 +41,7 @@ ROOMS: Final = (
     "discovery",
     "source",
     "notebooks",
+    "untouched",
     "rows",
     "config",
     "amounts",
