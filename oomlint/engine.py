@@ -15,13 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from oomlint import registry
-from oomlint.cache import Cache, content_digest, project_key
+from oomlint.cache import Cache, content_digest, project_key, refusal
 from oomlint.discovery import PerFileIgnores, discover
 from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
 from oomlint.scout.look import triage
 from oomlint.source import Kind, SourceError, read_source
 from oomlint.suppress import Suppressions, apply
+from oomlint.writing import sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,12 +91,19 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     named = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
     files = tuple(sorted({*found.files, *(named & options.overlay.keys())}))
     job = _Job(settings, root, codes, options.scout, options.overlay)
-    by_file, candidates, failures = _check(job, files, options)
+    folder = os.path.join(root, settings.cache_dir) if options.cache and not options.overlay else None
+    refused = refusal(folder, root) if folder else None
+    notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
+    by_file, candidates, failures = _check(job, files, options, None if refused else folder)
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     if not options.fix:
-        return Report(_ordered([*problems, *(item for items in by_file.values() for item in items)]), len(files), failures=failures)
+        left = _ordered([*problems, *(item for items in by_file.values() for item in items)])
+        return Report(left, len(files), notices=notices, failures=failures)
+    if options.write:
+        for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
+            sweep(place)
     report = _mend(job, by_file, candidates, options)
-    return Report(_ordered([*problems, *report.findings]), len(files), report.fixed, report.changes, report.notices, failures)
+    return Report(_ordered([*problems, *report.findings]), len(files), report.fixed, report.changes, (*notices, *report.notices), failures)
 
 
 def cannot_check(path: str, cause: str, cell: int = 0, row: int = 1, column: int = 1) -> Finding:
@@ -224,10 +232,9 @@ def _failure(rule: Rule, path: str, error: Exception) -> Failure:
 # -- all files ---------------------------------------------------------------------------------------------------
 
 
-def _check(job: _Job, files: Sequence[str], options: Options) -> tuple[dict[str, tuple[Finding, ...]], set[str], tuple[Failure, ...]]:
+def _check(job: _Job, files: Sequence[str], options: Options, cache_folder: str | None) -> tuple[dict[str, tuple[Finding, ...]], set[str], tuple[Failure, ...]]:
     """Findings of every file, the files that the scout lets through, and the rules that failed."""
-    usable = options.cache and not job.overlay
-    cache = Cache(os.path.join(job.root, job.settings.cache_dir) if usable else None)
+    cache = Cache(cache_folder)
     looks = _each(_Job(job.settings, job.root, job.codes, job.scout, job.overlay, cache.verdicts), _Checker.look, files, _weigh(files), options.processes)
     by_file: dict[str, tuple[Finding, ...]] = {}
     waiting: list[_Looked] = []
@@ -237,7 +244,7 @@ def _check(job: _Job, files: Sequence[str], options: Options) -> tuple[dict[str,
         by_file[looked.path] = (looked.broken,) if looked.broken else ()
         if looked.broken is None and (looked.parse or looked.comments):
             waiting.append(looked)
-    if waiting and usable:
+    if waiting and cache_folder:
         cache.open_findings(project_key(job.root, job.settings.as_table(), job.codes))
     fresh: list[_Looked] = []
     for looked in waiting:
@@ -349,15 +356,22 @@ def _spread(job: _Job, method: Callable[[_Checker, _Item], _Result], items: Sequ
     fork = sys.platform == "linux" and threading.active_count() == 1
     context = multiprocessing.get_context("fork" if fork else "spawn")
     with ProcessPoolExecutor(number, context, _begin, (job,)) as pool:
-        for result in pool.map(partial(_in_child, method), items, chunksize=max(1, len(items) // (4 * number))):
-            results.append(result)  # noqa: PERF402 - what has come before a failure is kept
+        try:
+            for result in pool.map(partial(_in_child, method), items, chunksize=max(1, len(items) // (4 * number))):
+                results.append(result)  # noqa: PERF402 - what has come before a failure is kept
+        except (KeyboardInterrupt, SystemExit):
+            for child in multiprocessing.active_children():
+                child.terminate()  # else the pool waits until their work is done
+            raise
 
 
 def _begin(job: _Job) -> None:
     import signal  # noqa: PLC0415
 
     global _checker  # noqa: PLW0603 - a process of the pool has no other place for it
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt ends it at once; the parent speaks for all
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # they end it at once; the parent speaks for all
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
     _checker = _Checker(job)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Safety
 from oomlint.source import Kind, SourceError, apply_edits, read_source, replacements_of
+from oomlint.writing import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -328,8 +328,6 @@ def write(change: Change) -> None:
     The mode is kept, and the owner where the system allows it; a symbolic link stays and its target is written. Raises WriteRefusedError where
     the file is not what it was when it was checked or must not be written, and OSError where the system cannot write it.
     """
-    import tempfile  # noqa: PLC0415 - most runs write nothing
-
     cause = refusal(change.path)
     if cause is not None:
         raise WriteRefusedError(cause)
@@ -338,30 +336,10 @@ def write(change: Change) -> None:
         if stream.read() != change.before:
             raise WriteRefusedError("fixes are not applied: the file has changed since it was read")
     status = os.stat(target)
-    folder = os.path.dirname(target)
-    handle, temporary = tempfile.mkstemp(prefix=".oomlint-", suffix=".tmp", dir=folder)
-    try:
-        with open(handle, "wb") as stream:
-            stream.write(change.after)
-            stream.flush()
-            os.chmod(temporary, stat.S_IMODE(status.st_mode))
-            if hasattr(os, "chown") and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-                with suppress(OSError):
-                    os.chown(temporary, status.st_uid, status.st_gid)
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the renaming last through a power cut, where folders can be synced."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    write_whole(
+        target,
+        change.after,
+        mode=stat.S_IMODE(status.st_mode),
+        owner=None if hasattr(os, "geteuid") and (status.st_uid, status.st_gid) == (os.geteuid(), os.getegid()) else (status.st_uid, status.st_gid),
+        durable=True,
+    )

@@ -43,6 +43,7 @@ ROOMS: Final = (
     "notebooks",
     "untouched",
     "rows",
+    "writing",
     "config",
     "amounts",
     "finding",

@@ -6,14 +6,13 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import sys
-import threading
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from oomlint import amounts
+from oomlint.cli.ending import ending_in_order
 from oomlint.config import ConfigError
 from oomlint.verify import workshop
 from oomlint.verify.bench import Options
@@ -22,7 +21,7 @@ from oomlint.verify.run import Surroundings, verdicts
 from oomlint.verify.store import VerdictStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from oomlint.config import Settings
     from oomlint.output.verdicts_numbers import Item
@@ -123,7 +122,7 @@ def verified(
     """The cases with their verdicts. ``tell`` is called with each as it comes, while the bar is out of the way. Raises WorkshopError."""
     folder = os.path.join(around.root, around.settings.cache_dir) if cache else None
     store = VerdictStore(folder, around)
-    with _ending_in_order(), Bar(len(cases), view, shown=bar) as progress, closing(_stream(cases, around, store, progress)) as found:
+    with ending_in_order(), Bar(len(cases), view, shown=bar) as progress, closing(_stream(cases, around, store, progress)) as found:
         try:
             for item in found:
                 if tell is not None:
@@ -132,29 +131,6 @@ def verified(
                 yield item
         finally:
             store.save()
-
-
-@contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Whoever asks this process to end means its children too: what has been started is removed first."""
-
-    def end(number: int, _: object) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    known = {number: signal.getsignal(number) for number in numbers}
-    for number in numbers:
-        if known[number] is signal.SIG_DFL:
-            signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in known.items():
-            if handler is signal.SIG_DFL:
-                signal.signal(number, handler)
 
 
 def _stream(cases: Sequence[Case], around: Surroundings, store: VerdictStore, progress: Bar) -> Generator[Item, None, None]:
