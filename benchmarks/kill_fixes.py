@@ -128,6 +128,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would its children
     length, writing = measure()
     seed = random.Random(arguments.seed)  # noqa: S311 - no secret
     found: Counter[str] = Counter()
