@@ -367,12 +367,24 @@ def _spread(job: _Job, method: Callable[[_Checker, _Item], _Result], items: Sequ
 
 def _begin(job: _Job) -> None:
     import signal  # noqa: PLC0415
+    import threading  # noqa: PLC0415
 
     global _checker  # noqa: PLW0603 - a process of the pool has no other place for it
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # they end it at once; the parent speaks for all
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
     _checker = _Checker(job)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed tells nobody, and this process would wait for work for ever."""
+    import multiprocessing  # noqa: PLC0415
+
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _in_child(method: Callable[[_Checker, _Item], _Result], item: _Item) -> _Result:

@@ -194,6 +194,32 @@ def test_a_run_that_is_killed_leaves_whole_files_and_the_next_one_clears_up() ->
     assert done.returncode == 0, done.stdout
 
 
+POOL = """
+import time
+from oomlint import engine
+from oomlint.cli.ending import ending_in_order
+from oomlint.config import Settings
+def look(self, path):
+    print("ready", flush=True)
+    time.sleep(60)
+engine._Checker.look = look
+with ending_in_order():
+    engine.run(["."], Settings(), ".", engine.Options(cache=False, processes=2))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere processes are not forked, and know nothing of the change made here")
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_processes_of_a_run_end_with_it(tmp_path: Path, sign: signal.Signals) -> None:
+    for number in range(2):
+        (tmp_path / f"{number}.py").write_text(FIXABLE)
+    with subprocess.Popen([sys.executable, "-c", POOL], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=-1, stderr=-1) as child:
+        assert child.stdout is not None
+        assert [child.stdout.readline() for _ in range(2)] == [b"ready\n"] * 2
+        child.send_signal(sign)
+        child.communicate(timeout=20)  # standard output ends with the last process that has it
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has not these signals")
 @pytest.mark.parametrize(("sign", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_run_that_is_asked_to_end_does_so_in_order(tmp_path: Path, sign: signal.Signals, status: int) -> None:
