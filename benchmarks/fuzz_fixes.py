@@ -151,9 +151,12 @@ def made(seed: random.Random, known: Sequence[tuple[str, str]]) -> Case:
     if suffix == ".py":
         return Case("a.py", *laid_out(seed, moved(seed, text)), unsafe)
     content = json.loads(text)
-    for cell in content.get("cells", []):
-        if isinstance(cell, dict) and cell.get("cell_type") == "code":
-            source = "".join(cell.get("source", ""))
+    cells = content.get("cells")
+    for cell in cells if isinstance(cells, list) else []:
+        source = cell.get("source") if isinstance(cell, dict) and cell.get("cell_type") == "code" else None
+        if isinstance(source, list) and all(isinstance(row, str) for row in source):
+            source = "".join(source)
+        if isinstance(source, str):
             source = seed.choice(["\n", "\n", "\r\n", "\r"]).join(moved(seed, source).split("\n"))
             cell["source"] = re.findall(r"[^\n]*\n|[^\n]+", source) if seed.random() < 0.5 else source  # noqa: PLR2004 - half of them
     return Case("a.ipynb", json.dumps(content, indent=seed.choice([None, 1, 2]), ensure_ascii=seed.random() < 0.5).encode(errors="replace"), None, unsafe)  # noqa: PLR2004
@@ -185,8 +188,8 @@ def others_kept(source: Source, edits: Sequence[Edit], after: bytes) -> bool:
     one, other = json.loads(source.data.decode("utf-8-sig")), json.loads(after.decode("utf-8-sig"))
     for edit in edits:
         for content in (one, other):
-            cell = content["cells"][edit.place.cell - 1]
-            cell["source"] = ""
+            cells = content.get("cells") or [cell for sheet in content["worksheets"] for cell in sheet.get("cells", [])]
+            cells[edit.place.cell - 1].update(source="", input="")
     return bool(one == other)
 
 

@@ -1,6 +1,7 @@
 """Bytes and encoding: a file becomes the text of a program.
 
-The text keeps the file's own line ends, so every row and every column (characters, 1-based) stays where the reader sees it.
+The text keeps the line ends of a Python file (that of a notebook has line feeds), so every row and every column (characters, 1-based) stays where the reader
+sees it.
 A notebook becomes one program: its code cells one below the other, with IPython's own syntax masked row by row.
 Way back, a place is a span of the original bytes, and whatever is not edited is not touched.
 """
@@ -68,7 +69,7 @@ class Source:
     path: str  # absolute
     kind: Kind
     data: bytes = field(repr=False)  # as on disk
-    text: str = field(repr=False)  # without the byte order mark, with the file's own line ends
+    text: str = field(repr=False)  # without the byte order mark; of a Python file, with its own line ends
     encoding: str
     bom: bool
     newline: str  # the line end that the file uses most
@@ -216,7 +217,7 @@ def _edited_python(source: Source, edits: Sequence[Edit]) -> bytes:
 
 
 def _edited_notebook(source: Source, edits: Sequence[Edit]) -> bytes:
-    from oomlint.notebooks.edits import edited  # noqa: PLC0415 - brings json and ast, which most runs need not
+    from oomlint.notebooks.edits import edited, replaced  # noqa: PLC0415 - brings json and ast, which most runs need not
 
     by_cell: dict[int, list[Edit]] = {}
     for edit in edits:
@@ -233,9 +234,14 @@ def _edited_notebook(source: Source, edits: Sequence[Edit]) -> bytes:
         spans[number] = _in_order([(*span_of(cell.source, starts, edit.place), content) for edit, content in zip(own, contents, strict=True)], starts)
     mark = _mark_length(bom=source.bom)
     try:
-        return source.data[:mark] + edited(source.data[mark:].decode(), source.cells, spans).encode()
+        result = edited(source.data[mark:].decode(), source.cells, spans)
+        again = read_notebook(result).cells
     except NotebookError as error:
         raise SourceError(source.path, error.message, error.cell) from None
+    expected = {cell.number: replaced(cell.source, spans.get(cell.number, ())) for cell in source.cells}
+    if any(cell.source != expected.get(cell.number) for cell in again):
+        raise SourceError(source.path, "it would change more of the notebook than the cells that are edited")
+    return source.data[:mark] + result.encode()
 
 
 def replacements_of(source: Source, edits: Sequence[Edit]) -> list[tuple[int, int, str]]:

@@ -113,7 +113,7 @@ def expected(before: bytes) -> bytes:
     return before
 
 
-exhaustive = settings(max_examples=120, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+exhaustive = settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @exhaustive

@@ -37,10 +37,11 @@ def edited(raw: str, cells: Iterable[Cell], wanted: Mapping[int, Sequence[Replac
     pieces: list[Replacement] = []  # of the JSON
     for number, written in written_sources(raw, set(wanted)).items():
         pieces += _pieces(raw, number, written, wanted[number], ascii_only=ascii_only)
-    return _replaced(raw, pieces)
+    return replaced(raw, pieces)
 
 
-def _replaced(text: str, replacements: Iterable[Replacement]) -> str:
+def replaced(text: str, replacements: Iterable[Replacement]) -> str:
+    """A text with the replacements made, which are in order."""
     parts: list[str] = []
     index = 0
     for start, end, content in replacements:
@@ -54,7 +55,7 @@ def _replaced(text: str, replacements: Iterable[Replacement]) -> str:
 
 def _refuse_harm(cell: Cell, replacements: Sequence[Replacement]) -> None:
     """Raise NotebookError for what changes more of a cell than its Python."""
-    source = _replaced(cell.source, replacements)
+    source = replaced(cell.source, replacements)
     before, after = as_python(cell.source), as_python(source)
     if before.magic != after.magic:
         raise NotebookError(f"it would stand before `%%{before.magic}`, which must come first" if before.magic else "it would make a magic of the cell")
