@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 import warnings
 from functools import lru_cache
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 # They have no text of their own, and what is put between brackets has fewer of them. The bytes around them are compared all the same.
 _LAYOUT: Final = frozenset({tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER})
+
+
+_FORM_FEED: Final = re.compile(r"[ \t]*\f")
 
 
 class HarmError(ValueError):
@@ -40,8 +44,12 @@ def check(before: Code, after: Code, replacements: Sequence[Replacement]) -> Non
     cause = mistake_in(after.text)
     if cause is not None and mistake_in(before.text) is None:
         raise HarmError(f"the result would not parse ({cause})")
+    source = before.text if before.source is None else before.source
     old, new, shift = [], [], 0
     for start, end, content in replacements:
+        row = ROW_END.split(source[:start] + content)[-1] if _FORM_FEED.match(source, end) else ""
+        if content and row and not row.strip():
+            raise HarmError("a form feed behind it would undo the indentation")
         old.append((start, end))
         new.append((start + shift, start + shift + len(content)))
         shift += len(content) - (end - start)

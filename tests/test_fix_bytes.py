@@ -75,6 +75,14 @@ def test_tokens_around_an_edit_stay(spot: tuple[int, int], content: str) -> None
         check(Code(text), Code(text[: spot[0]] + content + text[spot[1] :]), [(*spot, content)])
 
 
+def test_what_is_put_in_front_of_a_form_feed_indents_nothing() -> None:
+    text = "if a:\n    b\n\f    c\n"
+    with pytest.raises(HarmError, match="form feed"):
+        check(Code(text), Code(text[:12] + "    " + text[12:]), [(12, 12, "    ")])
+    for content in ("    d\n", "    d;"):
+        check(Code(text), Code(text[:12] + content + text[12:]), [(12, 12, content)])
+
+
 @pytest.mark.parametrize("content", ["", "x; ", "f(\n1)\n    ", "'''\n'''; ", "pass # c\n    "])
 def test_tokens_may_move(content: str) -> None:
     text = "if a:\n    b; b\n    c  # d\n\nif b:\n  e\n"
