@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import stat
 import sys
 import time
 from contextlib import suppress
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import oomlint
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
+from oomlint.writing import LEFTOVER, is_own, sweep, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +30,7 @@ MANY_ENTRIES: Final = 200_000  # a project with more, data sets included, is not
 FRESH: Final = 2 * 10**9  # nanoseconds; a file written within them may be written again under the same time stamp
 READ_BY_RULES: Final = (".py", ".pyi", ".ipynb", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".sh")
 _FIXES: Final = ""  # no path: the entry of what becomes of fixes
+_LEFTOVER: Final = re.compile(rf"{LEFTOVER.pattern}|(?:findings|verdicts|fixes)-[a-z0-9_]{{8}}\.tmp")  # older versions wrote the latter
 NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
@@ -41,6 +45,11 @@ class Cache:
         self._changed: set[str] = set()
         if folder is not None:
             self.verdicts = {digest: (known[0], tuple(known[1]) if known[1] else None) for digest, known in self._load("verdicts", _tool()).items()}
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it keeps anything."""
+        return self._folder is not None
 
     def keep_verdict(self, digest: str, verdict: Verdict) -> None:
         """Remember what the scout says of a content."""
@@ -77,8 +86,11 @@ class Cache:
             self._changed.add("findings")
 
     def save(self) -> None:
-        """Write what is new."""
-        if self._folder is None or not self._changed:
+        """Write what is new, and remove what killed runs have left."""
+        if self._folder is None:
+            return
+        sweep(self._folder, _LEFTOVER)
+        if not self._changed:
             return
         with suppress(OSError):
             os.makedirs(self._folder, exist_ok=True)
@@ -91,8 +103,7 @@ class Cache:
 
     def _load(self, name: str, key: str) -> dict[str, Any]:
         try:
-            with open(os.path.join(self._folder or "", f"{name}.json"), "rb") as stream:
-                digest, _, body = stream.read().partition(b"\n")
+            digest, _, body = read_kept(os.path.join(self._folder or "", f"{name}.json")).partition(b"\n")
             if digest.decode() != _digest(body):
                 return {}
             document: dict[str, Any] = json.loads(body)
@@ -102,19 +113,48 @@ class Cache:
         return content
 
     def _store(self, name: str, key: str, content: dict[str, Any]) -> None:
-        import tempfile  # noqa: PLC0415 - only where something is new
-
         body = json.dumps({"key": key, "content": content}, separators=(",", ":")).encode()
-        folder = self._folder or ""
-        handle, temporary = tempfile.mkstemp(prefix=f"{name}-", suffix=".tmp", dir=folder)
+        write_whole(os.path.join(self._folder or "", f"{name}.json"), _digest(body).encode() + b"\n" + body)
+
+
+def refusal(folder: str, root: str) -> str | None:
+    """Why nothing is read from a cache in ``folder`` or written to it, in a line; ``None`` where all is well.
+
+    What lies in a project is not always the user's own work: a link in it would lead the cache's files to wherever its author likes.
+    """
+    try:
+        relative = os.path.relpath(folder, root)
+    except ValueError:  # on another drive
+        relative = os.pardir
+    parts = relative.split(os.sep)
+    if parts[0] in {os.curdir, os.pardir}:
+        return "it is not below the project's root"
+    path = root
+    for part in parts:
+        path = os.path.join(path, part)
         try:
-            with open(handle, "wb") as stream:
-                stream.write(_digest(body).encode() + b"\n" + body)
-            os.replace(temporary, os.path.join(folder, f"{name}.json"))
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
+            status = os.lstat(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return error.strerror or str(error)
+        what = "it" if path == os.path.join(root, relative) else part
+        if stat.S_ISLNK(status.st_mode):
+            return f"{what} is a symbolic link"
+        if not stat.S_ISDIR(status.st_mode):
+            return f"{what} is not a folder"
+        if not is_own(status):
+            return f"{what} belongs to another user"
+    return None
+
+
+def read_kept(path: str) -> bytes:
+    """The bytes of a file in the cache's folder. OSError where it is not there, or is a link or anything else but a file."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(f"{path}: not a file")
+        return stream.read()
 
 
 def content_digest(path: str, data: bytes) -> str:

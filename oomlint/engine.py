@@ -16,13 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from oomlint import registry
-from oomlint.cache import Cache, content_digest, project_key
+from oomlint.cache import Cache, content_digest, project_key, refusal
 from oomlint.discovery import PerFileIgnores, discover
 from oomlint.finding import Confidence, Finding, Place, Safety, Severity
 from oomlint.fixing import Notice, WriteRefusedError, key, mend, write
 from oomlint.scout.look import triage
 from oomlint.source import Kind, SourceError, read_source
 from oomlint.suppress import Suppressions, apply
+from oomlint.writing import sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +41,6 @@ _TRIAGE_BYTES: Final = 8_000_000
 _LINT_BYTES: Final = 400_000
 
 # A check that was made once more with all fixes in place says what most of them do; to find the one that does harm takes a few.
-_FORESEEN_FILES: Final = 60
 _FORESEEN_CHECKS: Final = 12
 
 _Item = TypeVar("_Item")
@@ -112,13 +112,22 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     named = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
     files = tuple(sorted({*found.files, *(named & options.overlay.keys())}))
     job = _Job(settings, root, codes, options.scout, options.overlay, suppress=options.suppress)
-    cache, by_file, candidates, failures = _check(job, files, options)
+    folder = os.path.join(root, settings.cache_dir) if options.cache and options.suppress and not options.overlay else None
+    refused = refusal(folder, root) if folder else None
+    notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
+    cache = Cache(None if refused else folder)
+    by_file, candidates, failures = _check(job, files, options, cache)
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     if not options.fix:
-        foreseen = _foresee(job, by_file, candidates, options, cache) if options.foresee else None
-        return Report(_ordered([*problems, *(item for items in by_file.values() for item in items)]), len(files), failures=failures, foreseen=foreseen)
+        foreseen = _foresee(job, by_file, options, cache) if options.foresee else None
+        left = _ordered([*problems, *(item for items in by_file.values() for item in items)])
+        return Report(left, len(files), notices=notices, failures=failures, foreseen=foreseen)
+    if options.write:
+        for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
+            sweep(place)
     report = _mend(job, by_file, candidates, options)
-    return Report(_ordered([*problems, *report.findings]), len(files), report.fixed, report.changes, report.notices, failures, report.foreseen)
+    shown = _ordered([*problems, *report.findings])
+    return Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures, report.foreseen)
 
 
 def cannot_check(path: str, cause: str, cell: int = 0, row: int = 1, column: int = 1) -> Finding:
@@ -228,7 +237,7 @@ class _Checker:
         for rule in map(registry.load, codes):
             try:
                 findings += rule.check(module, self._project)
-            except RecursionError:
+            except (RecursionError, SourceError):  # of the file, not of the rule
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a rule does wrong, the other rules and files are checked
                 failures.append(_failure(rule, path, error))
@@ -249,10 +258,8 @@ def _failure(rule: Rule, path: str, error: Exception) -> Failure:
 # -- all files ---------------------------------------------------------------------------------------------------
 
 
-def _check(job: _Job, files: Sequence[str], options: Options) -> tuple[Cache, dict[str, tuple[Finding, ...]], set[str], tuple[Failure, ...]]:
-    """The cache, the findings of every file, the files that the scout lets through, and the rules that failed."""
-    usable = options.cache and job.suppress and not job.overlay
-    cache = Cache(os.path.join(job.root, job.settings.cache_dir) if usable else None)
+def _check(job: _Job, files: Sequence[str], options: Options, cache: Cache) -> tuple[dict[str, tuple[Finding, ...]], set[str], tuple[Failure, ...]]:
+    """Findings of every file, the files that the scout lets through, and the rules that failed."""
     looks = _each(replace(job, verdicts=cache.verdicts), _Checker.look, files, _weigh(files), options.processes)
     by_file: dict[str, tuple[Finding, ...]] = {}
     waiting: list[_Looked] = []
@@ -262,7 +269,7 @@ def _check(job: _Job, files: Sequence[str], options: Options) -> tuple[Cache, di
         by_file[looked.path] = (looked.broken,) if looked.broken else ()
         if looked.broken is None and (looked.parse or looked.comments):
             waiting.append(looked)
-    if waiting and usable:
+    if waiting and cache.in_use:
         cache.open_findings(project_key(job.root, job.settings.as_table(), job.codes))
     fresh: list[_Looked] = []
     for looked in waiting:
@@ -278,7 +285,7 @@ def _check(job: _Job, files: Sequence[str], options: Options) -> tuple[Cache, di
         if not linted.failures and looked.path.startswith(os.path.join(job.root, "")):
             cache.keep_findings(looked.path, looked.digest, linted.findings)
     cache.save()
-    return cache, by_file, {looked.path for looked in waiting}, tuple(failure for linted in results for failure in linted.failures)
+    return by_file, {looked.path for looked in waiting}, tuple(failure for linted in results for failure in linted.failures)
 
 
 def _lint(job: _Job, items: Sequence[_Looked], options: Options) -> list[_Linted]:
@@ -328,25 +335,25 @@ def _mend(job: _Job, by_file: dict[str, tuple[Finding, ...]], candidates: set[st
     foreseen = None
     if options.foresee and not options.unsafe_fixes:
         applied = replace(options, overlay={**options.overlay, **{change.path: change.after for change in changes}})
-        foreseen = _foresee(job, left, candidates, applied, Cache(None))
+        foreseen = _foresee(job, left, applied, Cache(None))
     return Report(tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices), foreseen=foreseen)
 
 
-def _foresee(job: _Job, by_file: Mapping[str, tuple[Finding, ...]], candidates: set[str], options: Options, cache: Cache) -> Foreseen:
-    """Apply fixes as ``--fix`` would, in memory: the safe ones, then the unsafe ones besides."""
+def _foresee(job: _Job, by_file: Mapping[str, tuple[Finding, ...]], options: Options, cache: Cache) -> Foreseen:
+    """Apply fixes as ``--fix`` would, in memory: the safe ones, then the unsafe ones besides. Only the files that change are checked again."""
     fixable = [item for items in by_file.values() for item in items if item.fix and item.fix.edits and item.fix.safety is not Safety.DISPLAY]
     if not fixable:
         return Foreseen()
     known = cache.foreseen(fixable)
     if known is None:
-        left_over = _FORESEEN_CHECKS if len(candidates) <= _FORESEEN_FILES else 0
+        left_over = _FORESEEN_CHECKS
 
         def lint(overlay: Mapping[str, bytes]) -> dict[str, tuple[Finding, ...]]:
             nonlocal left_over
             left_over -= 1
             if left_over < 0:
                 raise _TooMuchError
-            return _again(job, by_file, candidates, overlay, options)
+            return _again(job, by_file, set(), overlay, options)
 
         try:
             safe = mend(by_file, lint, overlay=options.overlay)
@@ -417,16 +424,35 @@ def _spread(job: _Job, method: Callable[[_Checker, _Item], _Result], items: Sequ
     fork = sys.platform == "linux" and threading.active_count() == 1
     context = multiprocessing.get_context("fork" if fork else "spawn")
     with ProcessPoolExecutor(number, context, _begin, (job,)) as pool:
-        for result in pool.map(partial(_in_child, method), items, chunksize=max(1, len(items) // (4 * number))):
-            results.append(result)  # noqa: PERF402 - what has come before a failure is kept
+        try:
+            for result in pool.map(partial(_in_child, method), items, chunksize=max(1, len(items) // (4 * number))):
+                results.append(result)  # noqa: PERF402 - what has come before a failure is kept
+        except (KeyboardInterrupt, SystemExit):
+            for child in multiprocessing.active_children():
+                child.terminate()  # else the pool waits until their work is done
+            raise
 
 
 def _begin(job: _Job) -> None:
     import signal  # noqa: PLC0415
+    import threading  # noqa: PLC0415
 
     global _checker  # noqa: PLW0603 - a process of the pool has no other place for it
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt ends it at once; the parent speaks for all
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # they end it at once; the parent speaks for all
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
     _checker = _Checker(job)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed tells nobody, and this process would wait for work for ever."""
+    import multiprocessing  # noqa: PLC0415
+
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _in_child(method: Callable[[_Checker, _Item], _Result], item: _Item) -> _Result:

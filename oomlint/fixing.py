@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Safety
-from oomlint.source import SourceError, apply_edits, read_source
+from oomlint.source import Kind, SourceError, apply_edits, read_source, replacements_of
+from oomlint.writing import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -182,6 +182,8 @@ class _Mender:
 
     def _apply(self, base: dict[str, bytes], edits: Iterable[Edit]) -> dict[str, bytes]:
         """The contents of the changed files with the edits made. Raises SourceError or ValueError where one does not fit."""
+        from oomlint.untouched import Code, check  # noqa: PLC0415 - brings ast and tokenize, which most runs need not
+
         by_path: dict[str, list[Edit]] = {}
         for edit in edits:
             by_path.setdefault(edit.place.path, []).append(edit)
@@ -189,7 +191,10 @@ class _Mender:
         for path, items in by_path.items():
             source = read_source(path, base.get(path, self._overlay.get(path)))
             self._changed.setdefault(path, (source.encoding, source.data))
-            contents[path] = apply_edits(source, sorted(items, key=lambda item: item.place))
+            items.sort(key=lambda item: item.place)
+            contents[path] = apply_edits(source, items)
+            if source.kind is Kind.PYTHON:  # each cell of a notebook has been looked at
+                check(Code(source.text), Code(read_source(path, contents[path]).text), replacements_of(source, items))
         return contents
 
     def _drop(self, candidate: _Candidate, cause: str) -> None:
@@ -331,8 +336,6 @@ def write(change: Change) -> None:
     The mode is kept, and the owner where the system allows it; a symbolic link stays and its target is written. Raises WriteRefusedError where
     the file is not what it was when it was checked or must not be written, and OSError where the system cannot write it.
     """
-    import tempfile  # noqa: PLC0415 - most runs write nothing
-
     cause = refusal(change.path)
     if cause is not None:
         raise WriteRefusedError(cause)
@@ -341,30 +344,10 @@ def write(change: Change) -> None:
         if stream.read() != change.before:
             raise WriteRefusedError("fixes are not applied: the file has changed since it was read")
     status = os.stat(target)
-    folder = os.path.dirname(target)
-    handle, temporary = tempfile.mkstemp(prefix=".oomlint-", suffix=".tmp", dir=folder)
-    try:
-        with open(handle, "wb") as stream:
-            stream.write(change.after)
-            stream.flush()
-            os.chmod(temporary, stat.S_IMODE(status.st_mode))
-            if hasattr(os, "chown") and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-                with suppress(OSError):
-                    os.chown(temporary, status.st_uid, status.st_gid)
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the renaming last through a power cut, where folders can be synced."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    write_whole(
+        target,
+        change.after,
+        mode=stat.S_IMODE(status.st_mode),
+        owner=None if hasattr(os, "geteuid") and (status.st_uid, status.st_gid) == (os.geteuid(), os.getegid()) else (status.st_uid, status.st_gid),
+        durable=True,
+    )

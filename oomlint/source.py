@@ -1,6 +1,7 @@
 """Bytes and encoding: a file becomes the text of a program.
 
-The text keeps the file's own line ends, so every row and every column (characters, 1-based) stays where the reader sees it.
+The text keeps the line ends of a Python file (that of a notebook has line feeds), so every row and every column (characters, 1-based) stays where the reader
+sees it.
 A notebook becomes one program: its code cells one below the other, with IPython's own syntax masked row by row.
 Way back, a place is a span of the original bytes, and whatever is not edited is not touched.
 """
@@ -68,7 +69,7 @@ class Source:
     path: str  # absolute
     kind: Kind
     data: bytes = field(repr=False)  # as on disk
-    text: str = field(repr=False)  # without the byte order mark, with the file's own line ends
+    text: str = field(repr=False)  # without the byte order mark; of a Python file, with its own line ends
     encoding: str
     bom: bool
     newline: str  # the line end that the file uses most
@@ -192,10 +193,9 @@ def apply_edits(source: Source, edits: Sequence[Edit]) -> bytes:
 
 
 def _edited_python(source: Source, edits: Sequence[Edit]) -> bytes:
-    starts = source._row_starts  # noqa: SLF001
     text, data = [], []
     index = offset = 0
-    for start, end, content in _in_order([(*source.span(edit.place), ROW_END.sub(lambda _: source.newline, edit.content)) for edit in edits], starts):
+    for start, end, content in replacements_of(source, edits):
         try:
             encoded = content.encode(source.encoding)
         except UnicodeError:
@@ -206,13 +206,18 @@ def _edited_python(source: Source, edits: Sequence[Edit]) -> bytes:
     text.append(source.text[index:])
     data.append(source.data[offset:])
     result = b"".join(data)
-    if result[_mark_length(bom=source.bom) :].decode(source.encoding, "replace") != "".join(text):  # encodings with shift states
+    try:
+        again = _python(source.path, result)
+        same = (again.text, again.encoding) == ("".join(text), source.encoding)
+    except SourceError:
+        same = False
+    if not same:  # encodings with shift states; a declaration that has moved from where it counts
         raise SourceError(source.path, f"files in the encoding {source.encoding} cannot be edited in place")
     return result
 
 
 def _edited_notebook(source: Source, edits: Sequence[Edit]) -> bytes:
-    from oomlint.notebooks.edits import edited  # noqa: PLC0415 - brings json and ast, which most runs need not
+    from oomlint.notebooks.edits import edited, replaced  # noqa: PLC0415 - brings json and ast, which most runs need not
 
     by_cell: dict[int, list[Edit]] = {}
     for edit in edits:
@@ -229,9 +234,20 @@ def _edited_notebook(source: Source, edits: Sequence[Edit]) -> bytes:
         spans[number] = _in_order([(*span_of(cell.source, starts, edit.place), content) for edit, content in zip(own, contents, strict=True)], starts)
     mark = _mark_length(bom=source.bom)
     try:
-        return source.data[:mark] + edited(source.data[mark:].decode(), source.cells, spans).encode()
+        result = edited(source.data[mark:].decode(), source.cells, spans)
+        again = read_notebook(result).cells
     except NotebookError as error:
         raise SourceError(source.path, error.message, error.cell) from None
+    expected = {cell.number: replaced(cell.source, spans.get(cell.number, ())) for cell in source.cells}
+    if any(cell.source != expected.get(cell.number) for cell in again):
+        raise SourceError(source.path, "it would change more of the notebook than the cells that are edited")
+    return source.data[:mark] + result.encode()
+
+
+def replacements_of(source: Source, edits: Sequence[Edit]) -> list[tuple[int, int, str]]:
+    """The spans of a Python file's text and what takes their place, in order. ValueError where two overlap or one lies outside of the file."""
+    spans = [(*source.span(edit.place), ROW_END.sub(lambda _: source.newline, edit.content)) for edit in edits]
+    return _in_order(spans, source._row_starts)  # noqa: SLF001
 
 
 def _in_order(spans: Sequence[tuple[int, int, str]], starts: Sequence[int]) -> list[tuple[int, int, str]]:

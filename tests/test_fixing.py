@@ -109,8 +109,8 @@ def test_of_two_that_overlap_the_first_wins_and_the_next_round_sees_the_rest(tmp
 
 
 def test_insertions_at_one_point_go_into_different_rounds(tmp_path: Path) -> None:
-    world = World(tmp_path, a="x\n").rule("OOM901", r"\A(?=x)", "1").rule("OOM902", r"\A(?=1?x)", "2")
-    assert world.text(world.mend()) == "21x\n"
+    world = World(tmp_path, a="x\n").rule("OOM901", r"\A(?=x)", "1 + ").rule("OOM902", r"\A(?=(1 . )?x)", "2 + ")
+    assert world.text(world.mend()) == "2 + 1 + x\n"
 
 
 def test_findings_with_the_same_edits_are_mended_by_one(tmp_path: Path) -> None:
@@ -123,18 +123,20 @@ def test_findings_with_the_same_edits_are_mended_by_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("new", "cause"),
     [
-        ("!!", "the result would not parse"),
+        ("'!!'", "the result would not parse (a syntax error)"),
+        ("!!", "it cannot be applied: the result would not parse (invalid syntax)"),
+        ("1\n# ", "it cannot be applied: it would change what stands around it"),
         ("bad", "it would add OOM903"),
         ("one ", "OOM901 would stay"),
-        ("one one", "OOM901 would stay"),
+        ("one + one", "OOM901 would stay"),
     ],
 )
 def test_a_fix_that_does_harm_is_left_out_and_said(tmp_path: Path, new: str, cause: str) -> None:
-    world = World(tmp_path, a="one\nfour\n").rule("OOM901", "one", new).rule("OOM902", "four", "4").rule("OOM903", "bad", "good")
+    world = World(tmp_path, a="one + two\nfour\n").rule("OOM901", "one", new).rule("OOM902", "four", "4").rule("OOM903", "bad", "good")
     outcome = world.mend()
-    assert world.text(outcome) == "one\n4\n"
+    assert world.text(outcome) == "one + two\n4\n"
     assert [item.code for item in outcome.fixed] == ["OOM902"]
-    assert messages(outcome) == [f"the fix of OOM901 at 1:1 is left out: {cause}" + (" (a syntax error)" if new == "!!" else "")]
+    assert messages(outcome) == [f"the fix of OOM901 at 1:1 is left out: {cause}"]
 
 
 def test_a_fix_may_add_a_finding_that_is_less_grave(tmp_path: Path) -> None:

@@ -518,6 +518,8 @@ def test_a_place_in_a_masked_row_ends_with_the_row() -> None:
         ("a", (1, 1, 1, 1), "  ", "it would change how the cell is indented"),
         ("a\n!b", (1, 2, 1, 2), " = '''", "it would change the line `!b`"),
         ("if a:\n    b", (2, 1, 2, 6), "", "the cell would not parse on its own"),
+        ("a + b", (1, 1, 1, 2), "c\n# ", "it would change what stands around it"),
+        ("  %cd x\n  a + b", (2, 1, 2, 2), "c; #", "it would change what stands around it"),
         ("a", (1, 1, 2, 2), "b", "it reaches from cell 1 into another"),
         ("a", (1, 1, 3, 1), "b", "it reaches from cell 1 into another"),
     ],

@@ -18,7 +18,7 @@ from oomlint.__main__ import main
 from oomlint.cli import app, verify, workbench
 from oomlint.cli.options import read
 from oomlint.verify import run as run_module
-from oomlint.verify.bench import Bench, Options
+from oomlint.verify.bench import Bench, Options, nearest
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
 from oomlint.verify.jobs import Limits, WorkshopError
 
@@ -342,13 +342,13 @@ def test_mends_that_the_settings_name(folder: Path, run: Callable[..., Done], ju
         ("../mine", "../mine holds no program that has the name"),
     ):
         (folder / "pyproject.toml").write_text(settings.format(name))
-        run_module.nearest.cache_clear()
+        nearest.cache_clear()
         assert run("verify").err.startswith(f"oomlint: error: verify.mends: {cause}")
         assert run("check", "--fix", "--verify").err.startswith(f"oomlint: error: verify.mends: {cause}")
     (folder / "mends").mkdir()
     (folder / "mends" / "b.py").write_text(HEAD + BAD.format("five"))
     (folder / "pyproject.toml").write_text(settings.format("mends"))
-    run_module.nearest.cache_clear()
+    nearest.cache_clear()
     assert run("verify").status == 0
     assert [os.path.relpath(case.finding.place.path) for case in judge.cases] == ["a.py", "b.py"], "the mends are not what is to be verified"
 

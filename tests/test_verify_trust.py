@@ -21,6 +21,7 @@ import pytest
 from oomlint.__main__ import main
 from oomlint.cli import workbench
 from oomlint.verify import run as run_module
+from oomlint.verify.bench import nearest
 from oomlint.verify.case import Fidelity, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def folder(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    run_module.nearest.cache_clear()
+    nearest.cache_clear()
     return root
 
 
@@ -107,9 +108,7 @@ class Judge:
 
     def __call__(self, cases: Iterable[Case], around: Surroundings, store: object, begin: Callable[[Case], None]) -> Iterator[tuple[Case, Verdict]]:  # noqa: ARG002
         for case in cases:
-            self.arounds[case.root] = (
-                around if case.root == around.root or not around.elsewhere else around.elsewhere(run_module.nearest(case.root)[0], case.root)
-            )
+            self.arounds[case.root] = around if case.root == around.root or not around.elsewhere else around.elsewhere(nearest(case.root)[0], case.root)
             yield case, Verdict(Outcome.CONFIRMED, "it was seen", Fidelity.SYNTHETIC)
 
     @property
@@ -129,7 +128,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
 def run(capsys: pytest.CaptureFixture[str], judge: Judge) -> Callable[..., Done]:
     def call(*words: str) -> Done:
         judge.arounds.clear()
-        run_module.nearest.cache_clear()
+        nearest.cache_clear()
         status = main([words[0], "--no-cache", *words[1:]])
         return Done(status, *capsys.readouterr())
 

@@ -27,6 +27,8 @@ def parse(words: Sequence[str]) -> Callable[[], int] | int:
     try:
         application(chosen.append)(list(words), prog_name="oomlint")
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            raise  # to be told from an error in the options
         if end.code or not chosen:
             return end.code if isinstance(end.code, int) else 0
     return chosen[0]

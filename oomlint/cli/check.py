@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from oomlint.cli.ending import ending_in_order
+from oomlint.cli.files import write_report
 from oomlint.cli.options import STANDARD, Color, choice, flag, several, text, words
 from oomlint.config import ConfigError, Settings, load_settings
 from oomlint.engine import Options, run
@@ -82,7 +84,7 @@ class Arguments:
     output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE")
     statistics: bool = flag("Show how often each rule fires, instead of the findings.", _OUTPUT)
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
-    quiet: bool = flag("Show findings and nothing else.", _OUTPUT, "-q")
+    quiet: bool = flag("Show findings, and why a file was not written.", _OUTPUT, "-q")
     exit_zero: bool = flag("Exit with 0 even where there are findings.", _OUTPUT)
     exit_non_zero_on_fix: bool = flag("Exit with 1 where something was fixed, even if nothing is left.", _OUTPUT)
 
@@ -100,7 +102,8 @@ def perform(arguments: Arguments) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # no name of a file and no encoding of a terminal may end the run
     try:
-        return _perform(arguments)
+        with ending_in_order():
+            return _perform(arguments)
     except ConfigError as error:
         say(f"error: {error}")
         return 2
@@ -139,14 +142,12 @@ def _perform(arguments: Arguments) -> int:
     mended_input = overlay and arguments.fix and not arguments.diff
     if mended_input:
         sys.stdout.buffer.write(next((change.after for change in report.changes), *overlay.values()))
-    with ExitStack() as stack:
-        stream: TextIO = sys.stderr if mended_input else sys.stdout
-        if arguments.output_file not in (None, STANDARD):
-            try:
-                stream = stack.enter_context(open(arguments.output_file, "w", encoding="utf-8", errors="backslashreplace", newline="\n"))
-            except OSError as error:
-                raise ConfigError(f"{arguments.output_file}: {error.strerror or error}") from None
-        _write(report, arguments, view, stream, approved)
+    if arguments.output_file in {None, STANDARD}:
+        _write(report, arguments, view, sys.stderr if mended_input else sys.stdout, approved)
+    else:
+        written = io.StringIO()
+        _write(report, arguments, view, written, approved)
+        write_report(arguments.output_file, written.getvalue())
     return _status(report, arguments, approved)
 
 
@@ -168,6 +169,8 @@ def _inputs(arguments: Arguments) -> tuple[tuple[str, ...], dict[str, bytes]]:
         return arguments.paths or (".",), {}
     if len(arguments.paths) > 1:
         raise ConfigError("standard input (`-`) is checked alone, without other paths")
+    if sys.stdin is None:
+        raise ConfigError("standard input is closed")
     name = arguments.stdin_filename or STANDARD
     return (name,), {os.path.abspath(name): sys.stdin.buffer.read()}
 
@@ -198,11 +201,13 @@ def overridden(settings: Settings, arguments: Arguments | verify.Arguments) -> S
 
 
 def tell_failures(report: Report, view: View) -> None:
-    """Rules that failed, on standard error."""
+    """Rules that failed and what was not done, on standard error: also where only findings are asked for."""
     for failure in report.failures:
         say(f"internal error: {failure.code} failed on {view.name(failure.path)}: {failure.cause} (OOMLINT_DEBUG=1 shows where)")
         if os.environ.get("OOMLINT_DEBUG"):
             sys.stderr.write(failure.trace)
+    for notice in report.notices:
+        say(f"{view.name(notice.path)}: {notice.message}")
 
 
 def _tell(report: Report, arguments: Arguments, view: View, approved: Approval | None) -> None:
@@ -212,8 +217,6 @@ def _tell(report: Report, arguments: Arguments, view: View, approved: Approval |
         return
     for refused in approved.notices(view) if approved else ():
         say(refused)
-    for notice in report.notices:
-        say(f"{view.name(notice.path)}: {notice.message}")
     if not report.files and not report.findings:
         say(f"warning: no Python files under {', '.join(arguments.paths or ('.',))}")
 

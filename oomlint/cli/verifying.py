@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 from oomlint import amounts, engine
 from oomlint.cli import mended, picks
 from oomlint.cli.check import Format, overridden, say, start_of, tell_failures
+from oomlint.cli.files import is_special, write_report
 from oomlint.cli.options import STANDARD
 from oomlint.cli.workbench import Asked, shown_python, surroundings, verified
 from oomlint.config import FACTORY, ConfigError, load_settings
@@ -68,7 +69,7 @@ def verify(arguments: Arguments) -> int:
         items.extend(found)
     printed.end(items, report.files)
     if arguments.html is not None:
-        _write_whole(arguments.html, verdicts_html.text(items, view, python))
+        write_report(arguments.html, verdicts_html.text(items, view, python))
     if asked.keep is not None and items and not arguments.quiet:
         name = view.name(asked.keep)
         say(f"the copies of the project are in {asked.keep if name.startswith('../..') else name}")
@@ -124,17 +125,12 @@ def _refuse_unwritable(path: str) -> None:
     """Now, not after all the work."""
     if os.path.isdir(path):
         raise ConfigError(f"{path}: Is a directory")
-    if _is_special(path):
+    if is_special(path):
         return
     try:
         tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(path))).close()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
-
-
-def _is_special(path: str) -> bool:
-    """Whether it is there and no regular file, such as `/dev/stdout`: it is written to as it is."""
-    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def _kept(folder: str | None, root: str) -> str | None:
@@ -211,7 +207,7 @@ class _Printed:
                 self._lines(stream, items)
             self._rest(stream, items, files)
             stream.seek(0)
-            _write_whole(path, stream.read())
+            write_report(path, stream.read())
 
     def _lines(self, stream: TextIO, items: Sequence[Item]) -> None:
         printer = Printer(stream, color=wants_color(self._arguments.color, stream))
@@ -235,35 +231,6 @@ def _holds_blocks(stream: TextIO) -> bool:
         _WRITABLE_BLOCKS.encode(stream.encoding or "ascii")
         return True
     return False
-
-
-def _write_whole(path: str, text: str) -> None:
-    """Write a file as a whole or not at all, unless it is a special one."""
-    data = text.encode("utf-8", "backslashreplace")
-    target = os.path.realpath(path)
-    try:
-        if _is_special(path):
-            with open(path, "wb") as stream:
-                stream.write(data)
-            return
-        handle, temporary = tempfile.mkstemp(prefix=".oomlint-", suffix=".tmp", dir=os.path.dirname(target))
-        try:
-            with open(handle, "wb") as stream:
-                stream.write(data)
-            os.chmod(temporary, os.stat(target).st_mode & 0o777 if os.path.exists(target) else 0o666 & ~_umask())
-            os.replace(temporary, target)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _status(report: Report, items: Sequence[Item], arguments: Arguments) -> int:

@@ -6,29 +6,28 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import sys
-import threading
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from oomlint import amounts
 from oomlint.cli import trust
 from oomlint.cli.check import say
+from oomlint.cli.ending import ending_in_order
 from oomlint.cli.own import Own, absolute, inside, program
 from oomlint.config import VARIABLES, ConfigError, VerifySettings, settings_file
 from oomlint.verify import interpreters
-from oomlint.verify.bench import Options
+from oomlint.verify.bench import Options, nearest
 from oomlint.verify.jobs import Limits
-from oomlint.verify.run import Surroundings, nearest, verdicts
+from oomlint.verify.run import Surroundings, verdicts
 from oomlint.verify.sandbox.report import still_open
 from oomlint.verify.store import VerdictStore
 from oomlint.verify.workshop import inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from oomlint.config import Settings
     from oomlint.output.verdicts_numbers import Item
@@ -176,7 +175,7 @@ def verified(
             around.elsewhere(nearest(root)[0], root)
     folder = os.path.join(around.root, around.settings.cache_dir) if cache else None
     store = VerdictStore(folder, around)
-    with _ending_in_order(), Bar(len(cases), view, shown=bar) as progress, closing(_stream(cases, around, store, progress)) as found:
+    with ending_in_order(), Bar(len(cases), view, shown=bar) as progress, closing(_stream(cases, around, store, progress)) as found:
         try:
             told = False
             for item in found:
@@ -197,29 +196,6 @@ def _tell_open() -> None:
     missing = still_open(inspect())
     if missing:
         say(f"warning: the sandbox is not whole on this machine: code could {', '.join(missing)} (--explain-sandbox)")
-
-
-@contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Whoever asks this process to end means its children too: what has been started is removed first."""
-
-    def end(number: int, _: object) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    known = {number: signal.getsignal(number) for number in numbers}
-    for number in numbers:
-        if known[number] is signal.SIG_DFL:
-            signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in known.items():
-            if handler is signal.SIG_DFL:
-                signal.signal(number, handler)
 
 
 def _stream(cases: Sequence[Case], around: Surroundings, store: VerdictStore, progress: Bar) -> Generator[Item, None, None]:

@@ -9,6 +9,7 @@ import libcst as cst
 from oomlint.finding import Edit, Fix, Safety
 from oomlint.memory.cell_imports import import_in_cell, is_bound_before
 from oomlint.model import names
+from oomlint.rows import ROW_END
 from oomlint.syntax.edits import Text, replace
 from oomlint.syntax.walk import descend
 
@@ -111,7 +112,7 @@ def _blank_rows(text: Text, start: int) -> str:
     """What a function needs in front of it for two blank rows; nothing at the top of a file or a notebook's cell."""
     before = text.text[text.starts[_first_row(text, start) - 1] : start]
     tail = before[len(before.rstrip()) :]
-    return "\n" * max(0, 3 - tail.count("\n")) if before.strip() else ""
+    return "\n" * max(0, 3 - len(ROW_END.findall(tail))) if before.strip() else ""
 
 
 def _first_row(text: Text, offset: int) -> int:

@@ -11,6 +11,7 @@ from oomlint.finding import Edit, Fix, Safety
 from oomlint.memory.runs import runs_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External
+from oomlint.rows import ROW_END
 from oomlint.syntax.edits import Text
 from oomlint.syntax.walk import descend
 
@@ -119,7 +120,7 @@ def _only_reduced(own: Scope, module: Module, name: str, project: Project) -> bo
 
 def _line_end(text: Text, offset: int) -> int:
     """The end of the line that an offset stands in, its comment included."""
-    match = re.compile(r"\r\n|\r|\n").search(text.text, offset)
+    match = ROW_END.search(text.text, offset)
     return match.start() if match else len(text.text)
 
 

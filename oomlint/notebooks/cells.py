@@ -105,12 +105,12 @@ def read_notebook(raw: str) -> Notebook:
     for number, source in _code_cells(_loaded(raw)):
         found = as_python(source)
         shell += (ShellLine(number, *command) for command in found.commands)
-        text = found.text
+        text = ROW_END.sub("\n", found.text)  # a carriage return must not meet the line feed of the next cell
         if not text.strip():
             continue
-        if not source.endswith(("\n", "\r")):
+        if not text.endswith("\n"):
             text += "\n"  # every cell starts on a new row
-        rows = len(ROW_END.findall(text))
+        rows = text.count("\n")
         cells.append(Cell(number, row, rows, source, found.indent, found.magic, found.masks))
         program.append(text)
         row += rows

@@ -5,10 +5,8 @@ What is IPython's own comes back as it was, and a cell that is a program on its 
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-import warnings
 from bisect import bisect_right
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
@@ -16,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from oomlint.notebooks.cells import NotebookError, readable
 from oomlint.notebooks.magics import as_python
 from oomlint.notebooks.spans import written_sources
-from oomlint.rows import row_of, starts_of
+from oomlint.rows import ROW_END, row_of, starts_of
+from oomlint.untouched import Code, HarmError, check, mistake_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from oomlint.notebooks.cells import Cell
     from oomlint.notebooks.magics import Program
     from oomlint.notebooks.spans import Written
+    from oomlint.untouched import Replacement
 
 _ESCAPED: Final = re.compile(r"(\\+)u(?!00[0-7])[0-9a-fA-F]{4}")  # of what is not ASCII; with two backslashes the first escapes the second
-Replacement = tuple[int, int, str]  # start and end in a text, and the characters that take their place
 
 
 def edited(raw: str, cells: Iterable[Cell], wanted: Mapping[int, Sequence[Replacement]]) -> str:
@@ -38,10 +37,11 @@ def edited(raw: str, cells: Iterable[Cell], wanted: Mapping[int, Sequence[Replac
     pieces: list[Replacement] = []  # of the JSON
     for number, written in written_sources(raw, set(wanted)).items():
         pieces += _pieces(raw, number, written, wanted[number], ascii_only=ascii_only)
-    return _replaced(raw, pieces)
+    return replaced(raw, pieces)
 
 
-def _replaced(text: str, replacements: Iterable[Replacement]) -> str:
+def replaced(text: str, replacements: Iterable[Replacement]) -> str:
+    """A text with the replacements made, which are in order."""
     parts: list[str] = []
     index = 0
     for start, end, content in replacements:
@@ -55,7 +55,7 @@ def _replaced(text: str, replacements: Iterable[Replacement]) -> str:
 
 def _refuse_harm(cell: Cell, replacements: Sequence[Replacement]) -> None:
     """Raise NotebookError for what changes more of a cell than its Python."""
-    source = _replaced(cell.source, replacements)
+    source = replaced(cell.source, replacements)
     before, after = as_python(cell.source), as_python(source)
     if before.magic != after.magic:
         raise NotebookError(f"it would stand before `%%{before.magic}`, which must come first" if before.magic else "it would make a magic of the cell")
@@ -64,8 +64,18 @@ def _refuse_harm(cell: Cell, replacements: Sequence[Replacement]) -> None:
     lost = next((row for row, other in zip(*_masked(cell.source, before, source, after), strict=True) if row != other), None)
     if lost is not None:
         raise NotebookError(f"it would change the line `{lost.strip()}`, which is IPython's own" if lost else "it would add a line that is IPython's own")
-    if _parses(before.text) and not _parses(after.text):
+    if mistake_in(after.text) is not None and mistake_in(before.text) is None:
         raise NotebookError("the cell would not parse on its own")
+    try:
+        check(_code(cell.source, before), _code(source, after), replacements)
+    except HarmError as error:
+        raise NotebookError(str(error)) from None
+
+
+def _code(source: str, program: Program) -> Code:
+    rows = ROW_END.split(source)
+    indents = tuple(len(program.indent) if row.startswith(program.indent) else 0 for row in rows) if program.indent else ()
+    return Code(program.text, source, indents)
 
 
 def _masked(source: str, program: Program, other_source: str, other: Program) -> tuple[list[str], list[str]]:
@@ -73,16 +83,6 @@ def _masked(source: str, program: Program, other_source: str, other: Program) ->
     rows = [row_of(source, mask.row) for mask in program.masks]
     others = [row_of(other_source, mask.row) for mask in other.masks]
     return rows + [""] * (len(others) - len(rows)), others + [""] * (len(rows) - len(others))
-
-
-def _parses(text: str) -> bool:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 # -- the JSON -------------------------------------------------------------------------------------------------------------

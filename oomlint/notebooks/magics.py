@@ -58,7 +58,8 @@ def as_python(source: str) -> Program:
         masks.append(Mask(first + 1, 0))
         rows[first] = ("", rows[first][1])
     commands = _mask(rows, masks)
-    return Program("".join(row + end for row, end in rows), indent, name, tuple(masks), tuple(commands))
+    # What is masked may be empty: a carriage return in front of it and a line feed behind it would be one row end.
+    return Program("".join(f"{row}\n" if end else row for row, end in rows), indent, name, tuple(masks), tuple(commands))
 
 
 def _script(rows: list[tuple[str, str]], start: int) -> Iterator[tuple[int, str]]:

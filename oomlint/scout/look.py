@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _WORDS = re.compile(
     r"num_workers|[Ll]oader|persistent_workers|prefetch_factor|TrainingArguments|SFTConfig|GRPOConfig|DPOConfig|worker|itertools|\bcycle\b",
 )
-_TORCH_WORD = re.compile(r"torch|lightning|transformers|accelerate|monai|timm|fairseq|\bdgl\b|^\s*from \.", re.MULTILINE)
+_TORCH_WORD = re.compile(r"torch|lightning|transformers|accelerate|monai|timm|fairseq|\bdgl\b|(?:\A|[\r\n])\s*from \.")
 # What a text has to say before it can open a file that a rule knows, or read one.
 _FILE_WORD = re.compile(
     r"h5py|h5pickle|zarr|netCDF4|\btables\b|lmdb|mmap|\b(load|imread|loadmat|fromfile|loadtxt|genfromtxt|load_npz|read_\w+|load_\w+|unpickle\w*|File|Dataset)\s*\(",

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.rows import starts_of
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from oomlint.finding import Edit, Place
     from oomlint.syntax.tree import Tree
-
-_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class Text:
@@ -22,7 +21,7 @@ class Text:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.text = tree.source.text
-        self.starts = [0, *(m.end() for m in _LINE_END.finditer(self.text))]
+        self.starts = starts_of(self.text)
 
     def offset(self, row: int, column: int) -> int:
         """Offset of a 1-based row and column."""

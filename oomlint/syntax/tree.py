@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-import difflib
 import re
+from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
+from oomlint.rows import ROW_END, starts_of
 from oomlint.source import SourceError
 from oomlint.syntax.walk import Walk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oomlint.finding import Place
     from oomlint.source import Source
 
 # A form feed before code resets the column for Python, and libcst drops it when it writes: cut it away and remember by how much.
-_INDENT = re.compile(r"(?m)^[ \t]*\t[ \t]*")
-_FORM_FEED = re.compile(r"(?m)^[ \t\f]*\f")
+_FORM_FEED: Final = re.compile(r"[ \t\f]*\f")
+# CPython lets tabs follow spaces as long as the columns agree; libcst does not.
+_TABS: Final = re.compile(r"[ \t]*\t[ \t]*")
+_OF_STRINGS: Final = frozenset({"STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"})
 
 
 class Tree:
-    """One file that libcst has read."""
+    """One file that libcst has read. Its rows are those of :mod:`oomlint.rows`, each ended by a line feed."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._shifts: dict[int, int] = {}
+        self._shifts: dict[int, int] = {}  # characters that a row has lost on its left, for libcst's sake
         self._codes: dict[cst.CSTNode, str] = {}  # the same tests are asked for again and again
-        text = source.text
-        if "\f" in text:
-            text = _FORM_FEED.sub(self._cut, text)
-        self._parsed_text = text
+        self._text = ROW_END.sub("\n", source.text)
+        self._parsed_text = self._without_form_feeds() if "\f" in source.text else self._text
         try:
-            self.module = self._parse(text)
+            self.module = self._parse()
         except cst.ParserSyntaxError as error:
             row, column = error.raw_line, error.raw_column + 1
             spot = source.place(row, column, row, column)
@@ -43,26 +46,29 @@ class Tree:
             raise SourceError(source.path, "nested too deeply to be parsed") from None
         self.walk = Walk(self.module)
 
-    def _parse(self, text: str) -> cst.Module:
+    def _parse(self) -> cst.Module:
         try:
-            return cst.parse_module(text)
+            return cst.parse_module(self._parsed_text)
         except cst.ParserSyntaxError:
-            # CPython lets tabs follow spaces as long as the columns agree; libcst does not.
-            if "\t" not in text:
+            if "\t" not in self._parsed_text:
                 raise
-            self._parsed_text = _INDENT.sub(self._expand, text)
+            self._parsed_text = self._with_indents(self._parsed_text, _TABS, lambda indent: indent.expandtabs(8))
             return cst.parse_module(self._parsed_text)
 
-    def _expand(self, match: re.Match[str]) -> str:
-        row = match.string.count("\n", 0, match.start()) + 1
-        wide = match.group().expandtabs(8)
-        self._shifts[row] = self._shifts.get(row, 0) + len(match.group()) - len(wide)
-        return wide
+    def _without_form_feeds(self) -> str:
+        return self._with_indents(self._text, _FORM_FEED, lambda _: "")
 
-    def _cut(self, match: re.Match[str]) -> str:
-        row = match.string.count("\n", 0, match.start()) + 1
-        self._shifts[row] = match.end() - match.start()
-        return ""
+    def _with_indents(self, text: str, pattern: re.Pattern[str], change: Callable[[str], str]) -> str:
+        """The text with other indents. Rows that begin inside of a string have none, and stay."""
+        rows = text.split("\n")
+        found = [(row, match) for row, line in enumerate(rows, 1) if (match := pattern.match(line))]
+        inside = _rows_inside_strings(text) if found else frozenset()
+        for row, match in found:
+            if row not in inside:
+                indent = change(match[0])
+                self._shifts[row] = self._shifts.get(row, 0) + len(match[0]) - len(indent)
+                rows[row - 1] = indent + rows[row - 1][match.end() :]
+        return "\n".join(rows)
 
     @cached_property
     def _positions(self) -> dict[cst.CSTNode, tuple[int, int, int, int]]:
@@ -71,25 +77,44 @@ class Tree:
         return {node: (s.start.line, s.start.column, s.end.line, s.end.column) for node, s in found.items()}
 
     @cached_property
+    def _rendered(self) -> tuple[str, list[int]]:
+        """What libcst's positions are about: its own rendering, and where the rows of that begin."""
+        code = self.module.code
+        return code, starts_of(code)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return starts_of(self._text)
+
+    @cached_property
     def _rows(self) -> dict[int, int] | None:
-        """Row in libcst's rendering to row in the file, where the two differ."""
-        rendered = self.module.code
+        """Row in libcst's rendering to row in the file, where the two differ: it drops blank rows, and nothing else."""
+        rendered = self._rendered[0]
         if rendered == self._parsed_text:
             return None
-        ours, theirs = re.split(r"\r\n|\r|\n", rendered), re.split(r"\r\n|\r|\n", self._parsed_text)
-        rows: dict[int, int] = {}
-        for block in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks():
-            rows.update({block.a + n + 1: block.b + n + 1 for n in range(block.size)})
-        return rows
+        theirs, ours = _written_rows(rendered), _written_rows(self._parsed_text)
+        if [line for _, line in theirs] != [line for _, line in ours]:
+            raise self._misread(next((own[0] for one, own in zip(theirs, ours, strict=False) if one[1] != own[1]), 1))
+        return {row: other for (row, _), (other, _) in zip(theirs, ours, strict=True)}
 
     def span(self, node: cst.CSTNode) -> tuple[int, int, int, int]:
-        """Row, column, end row, end column in the program text: 1-based, in characters, end exclusive."""
-        row, column, end_row, end_column = self._positions[node]
-        if self._rows is not None:
-            row, end_row = self._rows.get(row, row), self._rows.get(end_row, end_row)
-        column += self._shifts.get(row, 0)
-        end_column += self._shifts.get(end_row, 0)
+        """Row, column, end row, end column in the program text: 1-based, in characters, end exclusive.
+
+        SourceError where the file has another text there than the tree: nothing may be said of such a file, and nothing edited in it.
+        """
+        first, left, last, right = self._positions[node]
+        row, end_row = (first, last) if self._rows is None else (self._rows.get(first, first), self._rows.get(last, last))
+        column, end_column = left + self._shifts.get(row, 0), right + self._shifts.get(end_row, 0)
+        code, starts = self._rendered
+        known = code[starts[first - 1] + left : starts[last - 1] + right]
+        found = self._text[self._starts[row - 1] + column : self._starts[end_row - 1] + end_column]
+        if known != found and known.split() != found.split():
+            raise self._misread(row)
         return row, column + 1, end_row, end_column + 1
+
+    def _misread(self, row: int) -> SourceError:
+        spot = self.source.place(row, 1, row, 1)
+        return SourceError(self.source.path, "its rows are read in two ways, so that no place in it is certain", spot.cell, spot.row, spot.column)
 
     def place(self, node: cst.CSTNode, message: str = "") -> Place:
         """Where ``node`` stands in the file, without the parentheses around it."""
@@ -107,3 +132,21 @@ def _cause(error: cst.ParserSyntaxError) -> str:
     message = " ".join(error.message.split())
     expected = re.search(r"expected (one of .*|.*)$", message)
     return f"expected {expected.group(1)}" if expected else (message or "syntax error")
+
+
+def _written_rows(text: str) -> list[tuple[int, str]]:
+    """The rows that are not blank, with their numbers."""
+    return [(row, line) for row, line in enumerate(text.split("\n"), 1) if line.strip()]
+
+
+def _rows_inside_strings(text: str) -> frozenset[int]:
+    """The rows that begin inside of a string. Of a text that is no program, those up to where that shows."""
+    import io  # noqa: PLC0415 - only for rare files
+    import tokenize  # noqa: PLC0415
+
+    inside: set[int] = set()
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if tokenize.tok_name[token.type] in _OF_STRINGS:
+                inside.update(range(token.start[0] + 1, token.end[0] + 1))
+    return frozenset(inside)

@@ -15,9 +15,10 @@ from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.cache import NOT_ENTERED, project_key
+from oomlint.cache import NOT_ENTERED, project_key, read_kept, refusal
 from oomlint.verify.bench import nearest
 from oomlint.verify.case import Fidelity, Outcome, Reading, Timeline, Verdict
+from oomlint.writing import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,8 @@ class VerdictStore:
 
     def __init__(self, folder: str | None, around: Surroundings) -> None:
         self._around = around
+        if folder is not None and refusal(folder, around.root) is not None:
+            folder = None  # the check that found the cases has said so
         self._project = project_key(around.root, around.settings.as_table(), ()) if folder is not None else None
         self._path = os.path.join(folder, _NAME) if folder is not None and self._project is not None else None
         self._states: dict[str, bytes] = {}  # by root
@@ -63,19 +66,9 @@ class VerdictStore:
         """Write what is new."""
         if self._path is None or not self._changed:
             return
-        import tempfile  # noqa: PLC0415 - only where something is new
-
         body = json.dumps(dict(list(self._verdicts.items())[-MANY:]), separators=(",", ":")).encode()
         with suppress(OSError):
-            handle, temporary = tempfile.mkstemp(prefix="fixes-", suffix=".tmp", dir=os.path.dirname(self._path))
-            try:
-                with open(handle, "wb") as stream:
-                    stream.write(_digest(body) + b"\n" + body)
-                os.replace(temporary, self._path)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            write_whole(self._path, _digest(body) + b"\n" + body)
 
     def _state(self, root: str) -> bytes:
         """What stands for the project, the options and the interpreter of the cases below a root."""
@@ -147,8 +140,7 @@ def interpreter_state(python: str) -> list[object]:
 
 def _load(path: str) -> dict[str, Any]:
     try:
-        with open(path, "rb") as stream:
-            digest, _, body = stream.read().partition(b"\n")
+        digest, _, body = read_kept(path).partition(b"\n")
         content = json.loads(body) if digest == _digest(body) else {}
     except (OSError, ValueError, RecursionError):
         return {}

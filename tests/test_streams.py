@@ -1,0 +1,110 @@
+"""Where the output goes: a full device, a closed stream, a reader that has gone, standard input."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FIXABLE = b"from torch.utils.data import DataLoader\nDataLoader(x, num_workers=0, persistent_workers=True)\n"
+BROKEN = b"from torch.utils.data import DataLoader\ndef f(:\n    DataLoader(x)\n"
+FULL = "oomlint: error: the output cannot be written: No space left on device\n"
+CLOSED = "oomlint: error: standard output is closed\n"
+
+needs_a_shell = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+
+
+def oomlint(folder: Path, words: str, around: str = "", stdin: bytes = b"") -> tuple[int, str, str]:
+    """The exit status and the output of a command line with redirections."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OOMLINT_DEBUG": ""}
+    command = ["sh", "-c", f"exec '{sys.executable}' -m oomlint {words} {around}"]
+    done = subprocess.run(command, cwd=folder, env=environment, input=stdin, capture_output=True, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a.py").write_bytes(FIXABLE)
+    return tmp_path
+
+
+PRINTS = [
+    *(f"check a.py --no-cache --output-format {name}" for name in ("full", "concise", "json", "github")),
+    "check a.py --no-cache --color always",
+    "check a.py --no-cache --statistics",
+    "rule OOM101",
+    "rule OOM101 --color always",
+    "rule --all --output-format json",
+    "verify --isolated --help",
+    "--version",
+    "--help",
+    "check --help",
+]
+
+
+@needs_a_shell
+@pytest.mark.parametrize("words", PRINTS)
+def test_a_full_device_and_a_closed_output_are_told_apart_from_findings(folder: Path, words: str) -> None:
+    assert oomlint(folder, words, ">/dev/full") == (2, "", FULL)
+    assert oomlint(folder, words, ">&-") == (141, "", CLOSED)
+
+
+@needs_a_shell
+def test_where_nobody_can_be_told_the_exit_status_speaks(folder: Path) -> None:
+    words = "check a.py --no-cache"
+    assert oomlint(folder, words, ">&- 2>&-") == (141, "", "")
+    assert oomlint(folder, words, ">/dev/full 2>/dev/full") == (2, "", "")
+    assert oomlint(folder, words, ">/dev/full 2>&-") == (2, "", "")
+
+
+@needs_a_shell
+def test_what_standard_error_cannot_take(folder: Path) -> None:
+    assert oomlint(folder, "check --nope", "2>/dev/full") == (2, "", "")
+    assert oomlint(folder, "check --nope", "2>&-") == (141, "", "")
+    assert oomlint(folder, "check --select NOPE", "2>&-") == (141, "", "")
+    assert oomlint(folder, "rule NOPE", "2>/dev/full") == (2, "", "")
+    assert oomlint(folder, "check -q a.py --no-cache --output-format concise", "2>&-")[0] == 1, "there is nothing to say"
+
+
+@needs_a_shell
+@pytest.mark.parametrize("name", ["full", "concise", "json", "github"])
+def test_a_report_that_cannot_be_written_to_its_file(folder: Path, name: str) -> None:
+    words = f"check a.py --no-cache --output-format {name} --output-file"
+    assert oomlint(folder, f"{words} /dev/full") == (2, "", "oomlint: error: /dev/full: No space left on device\n")
+    assert oomlint(folder, f"{words} nowhere/report") == (2, "", "oomlint: error: nowhere/report: No such file or directory\n")
+    assert oomlint(folder, f"{words} /dev/stdout", ">&-") == (141, "", CLOSED)
+
+
+def test_a_report_takes_the_place_of_the_one_before(folder: Path) -> None:
+    (folder / "report").write_text("x" * 100_000)
+    assert oomlint(folder, "check a.py --no-cache -q --output-format concise --output-file report") == (1, "", "")
+    assert (folder / "report").read_text().startswith("a.py:2:")
+
+
+def test_standard_input_that_is_closed(folder: Path) -> None:
+    assert oomlint(folder, "check -", "<&-") == (2, "", "oomlint: error: standard input is closed\n")
+    assert oomlint(folder, "check a.py --no-cache -q --output-format concise", "<&-")[0] == 1
+
+
+@pytest.mark.parametrize("name", ["", "--stdin-filename b.py"])
+def test_a_syntax_error_on_standard_input_is_one_as_in_a_file(folder: Path, name: str) -> None:
+    (folder / "b.py").write_bytes(BROKEN)
+    status, out, _ = oomlint(folder, "check b.py --no-cache")
+    assert status == 1
+    (folder / "b.py").unlink()
+    shown = "b.py" if name else "-"
+    assert oomlint(folder, f"check {name} -", stdin=BROKEN) == (1, out.replace("b.py", shown), "")
+    assert oomlint(folder, f"check --fix {name} -", stdin=BROKEN) == (1, BROKEN.decode(), out.replace("b.py", shown))
+    line = f"{shown}:2:7: cannot check: not valid Python 3.{sys.version_info[1]}: invalid syntax\n"
+    assert oomlint(folder, f"check --diff {name} -", stdin=BROKEN) == (1, "", line)
+
+
+def test_why_a_file_was_not_written_is_said_also_where_little_is(folder: Path) -> None:
+    os.link(folder / "a.py", folder / "b.txt")
+    status, _, err = oomlint(folder, "check --fix -q --no-cache a.py")
+    assert (status, err) == (1, "oomlint: a.py: fixes are not applied: the file has 2 hard links, and writing it would part them\n")
+    assert (folder / "a.py").read_bytes() == FIXABLE
