@@ -340,7 +340,7 @@ def _mend(job: _Job, by_file: dict[str, tuple[Finding, ...]], candidates: set[st
 
 
 def _foresee(job: _Job, by_file: Mapping[str, tuple[Finding, ...]], options: Options, cache: Cache) -> Foreseen:
-    """Apply fixes as ``--fix`` would, in memory: the safe ones, then the unsafe ones besides. Only the files that change are checked again."""
+    """Apply fixes as ``--fix`` would, in memory. Only the files that change are checked again, mostly once."""
     fixable = [item for items in by_file.values() for item in items if item.fix and item.fix.edits and item.fix.safety is not Safety.DISPLAY]
     if not fixable:
         return Foreseen()
@@ -356,9 +356,13 @@ def _foresee(job: _Job, by_file: Mapping[str, tuple[Finding, ...]], options: Opt
             return _again(job, by_file, set(), overlay, options)
 
         try:
-            safe = mend(by_file, lint, overlay=options.overlay)
-            contents = {**options.overlay, **{change.path: change.after for change in safe.changes}}
-            both = mend(safe.findings, lint, unsafe=True, overlay=contents)
+            both = mend(by_file, lint, unsafe=True, overlay=options.overlay)
+            if not both.left_out:  # mostly: no fix does harm, so none of fewer would
+                safe = replace(both, fixed=tuple(item for item in both.fixed if item.fix and item.fix.safety is Safety.SAFE))
+            else:
+                safe = mend(by_file, lint, overlay=options.overlay)
+                contents = {**options.overlay, **{change.path: change.after for change in safe.changes}}
+                both = mend(safe.findings, lint, unsafe=True, overlay=contents)
         except _TooMuchError:
             safe_ones, unsafe_ones = (frozenset(item for item in fixable if item.fix and item.fix.safety is safety) for safety in (Safety.SAFE, Safety.UNSAFE))
             return Foreseen(safe_ones, unsafe_ones, certain=False)
