@@ -157,11 +157,6 @@ def read_kept(path: str) -> bytes:
         return stream.read()
 
 
-def content_digest(path: str, data: bytes) -> str:
-    """What stands for a file's content, read as what its name says it is."""
-    return hashlib.blake2b(data, digest_size=16, person=b"notebook" if path.lower().endswith(".ipynb") else b"").hexdigest()
-
-
 def project_key(root: str, settings: object, codes: Iterable[str]) -> str | None:
     """What stands for the tool, its settings and the state of every file that a rule may read. ``None`` where that cannot be told."""
     state = hashlib.blake2b(json.dumps([_tool(), root, settings, list(codes)], sort_keys=True).encode(), digest_size=16)

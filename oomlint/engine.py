@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections import Counter
 from contextlib import suppress
@@ -16,12 +17,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from oomlint import registry
-from oomlint.cache import Cache, content_digest, project_key, refusal
+from oomlint.cache import Cache, project_key, refusal
 from oomlint.discovery import PerFileIgnores, discover
 from oomlint.finding import Confidence, Finding, Place, Safety, Severity
 from oomlint.fixing import Notice, WriteRefusedError, key, mend, write
 from oomlint.scout.look import triage
-from oomlint.source import Kind, SourceError, read_source
+from oomlint.source import Kind, SourceError, content_digest, read_source
 from oomlint.suppress import Suppressions, apply
 from oomlint.writing import sweep
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from oomlint.fixing import Change
     from oomlint.model.project import Project
     from oomlint.rule import Rule
+    from oomlint.source import Source
 
 CANNOT_CHECK: Final = "cannot-check"  # stands in place of a rule's name where a file cannot be read or parsed
 
@@ -116,16 +118,16 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     refused = refusal(folder, root) if folder else None
     notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
     cache = Cache(None if refused else folder)
-    by_file, candidates, failures = _check(job, files, options, cache)
+    by_file, looks, failures = _check(job, files, options, cache)
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     if not options.fix:
-        foreseen = _foresee(job, by_file, options, cache) if options.foresee else None
+        foreseen = _foresee(job, by_file, looks, options, cache) if options.foresee else None
         left = _ordered([*problems, *(item for items in by_file.values() for item in items)])
         return Report(left, len(files), notices=notices, failures=failures, foreseen=foreseen)
     if options.write:
         for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
             sweep(place)
-    report = _mend(job, by_file, candidates, options)
+    report = _mend(job, by_file, looks, options)
     shown = _ordered([*problems, *report.findings])
     return Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures, report.foreseen)
 
@@ -169,6 +171,13 @@ class _Looked(NamedTuple):
     parse: bool = False  # a rule may have something to say
     comments: bool = False  # a suppression may be unused
     broken: Finding | None = None
+
+
+class _Looks(NamedTuple):
+    """What the first look at all files says."""
+
+    candidates: set[str]  # paths that the scout lets through
+    digests: dict[str, str]  # of the contents that were checked, by path
 
 
 class _Linted(NamedTuple):
@@ -215,8 +224,7 @@ class _Checker:
         ignored = tuple("" if code == "ALL" else code for code in self._ignores.codes(looked.path))
         codes = [code for code in self._job.codes if not code.startswith(ignored)] if ignored else self._job.codes
         try:
-            said, failures = self._ask(looked.path, codes) if looked.parse else ([], [])
-            source = read_source(looked.path, self._job.overlay.get(looked.path))
+            said, failures, source = self._said(looked, codes)
             known = [code for code, _ in registry.catalogue()]
             findings = apply(said, Suppressions.from_source(source), codes, known) if self._job.suppress else tuple(said)
         except SourceError as error:
@@ -226,7 +234,17 @@ class _Checker:
         shown = (item for item in findings if item.severity.rank <= settings.severity.rank and item.confidence.rank <= settings.min_confidence.rank)
         return _Linted(_ordered(shown), tuple(failures))
 
-    def _ask(self, path: str, codes: Iterable[str]) -> tuple[list[Finding], list[Failure]]:
+    def _said(self, looked: _Looked, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
+        """What the rules say, what failed, and the content that they have seen. Raises SourceError where it is not the one that was looked at."""
+        if looked.parse:
+            said, failures, source = self._ask(looked.path, codes)
+        else:
+            said, failures, source = [], [], read_source(looked.path, self._job.overlay.get(looked.path))
+        if content_digest(looked.path, source.data) != looked.digest:
+            raise SourceError(looked.path, "it has changed while it was checked")
+        return said, failures, source
+
+    def _ask(self, path: str, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
         if self._project is None:
             from oomlint.model.project import Project  # noqa: PLC0415 - brings libcst
 
@@ -241,7 +259,7 @@ class _Checker:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a rule does wrong, the other rules and files are checked
                 failures.append(_failure(rule, path, error))
-        return findings, failures
+        return findings, failures, module.source
 
 
 def _broken(error: SourceError) -> Finding:
@@ -258,8 +276,8 @@ def _failure(rule: Rule, path: str, error: Exception) -> Failure:
 # -- all files ---------------------------------------------------------------------------------------------------
 
 
-def _check(job: _Job, files: Sequence[str], options: Options, cache: Cache) -> tuple[dict[str, tuple[Finding, ...]], set[str], tuple[Failure, ...]]:
-    """Findings of every file, the files that the scout lets through, and the rules that failed."""
+def _check(job: _Job, files: Sequence[str], options: Options, cache: Cache) -> tuple[dict[str, tuple[Finding, ...]], _Looks, tuple[Failure, ...]]:
+    """Findings of every file, what the first look at them said, and the rules that failed."""
     looks = _each(replace(job, verdicts=cache.verdicts), _Checker.look, files, _weigh(files), options.processes)
     by_file: dict[str, tuple[Finding, ...]] = {}
     waiting: list[_Looked] = []
@@ -285,7 +303,8 @@ def _check(job: _Job, files: Sequence[str], options: Options, cache: Cache) -> t
         if not linted.failures and looked.path.startswith(os.path.join(job.root, "")):
             cache.keep_findings(looked.path, looked.digest, linted.findings)
     cache.save()
-    return by_file, {looked.path for looked in waiting}, tuple(failure for linted in results for failure in linted.failures)
+    seen = _Looks({looked.path for looked in waiting}, {looked.path: looked.digest for looked in looks})
+    return by_file, seen, tuple(failure for linted in results for failure in linted.failures)
 
 
 def _lint(job: _Job, items: Sequence[_Looked], options: Options) -> list[_Linted]:
@@ -307,15 +326,15 @@ def _weigh(files: Iterable[str]) -> float:
     return total / _TRIAGE_BYTES
 
 
-def _mend(job: _Job, by_file: dict[str, tuple[Finding, ...]], candidates: set[str], options: Options) -> Report:
+def _mend(job: _Job, by_file: dict[str, tuple[Finding, ...]], looks: _Looks, options: Options) -> Report:
     """Apply fixes and write what has changed. A file that cannot be written keeps its findings."""
     if not any(item.fix for items in by_file.values() for item in items):
         return Report(tuple(item for items in by_file.values() for item in items), len(by_file))
 
     def lint(overlay: Mapping[str, bytes]) -> dict[str, tuple[Finding, ...]]:
-        return _again(job, by_file, candidates, overlay, options)
+        return _again(job, by_file, looks.candidates, overlay, options)
 
-    outcome = mend(by_file, lint, unsafe=options.unsafe_fixes, overlay=options.overlay, approve=options.approve)
+    outcome = mend(by_file, lint, looks.digests, unsafe=options.unsafe_fixes, overlay=options.overlay, approve=options.approve)
     left = {path: tuple(items) for path, items in outcome.findings.items()}
     notices, changes = list(outcome.notices), []
     for change in outcome.changes:
@@ -335,34 +354,35 @@ def _mend(job: _Job, by_file: dict[str, tuple[Finding, ...]], candidates: set[st
     foreseen = None
     if options.foresee and not options.unsafe_fixes:
         applied = replace(options, overlay={**options.overlay, **{change.path: change.after for change in changes}})
-        foreseen = _foresee(job, left, applied, Cache(None))
+        foreseen = _foresee(job, left, looks, applied, Cache(None))
     return Report(tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices), foreseen=foreseen)
 
 
-def _foresee(job: _Job, by_file: Mapping[str, tuple[Finding, ...]], options: Options, cache: Cache) -> Foreseen:
-    """Apply fixes as ``--fix`` would, in memory. Only the files that change are checked again, mostly once."""
+def _foresee(job: _Job, by_file: Mapping[str, tuple[Finding, ...]], looks: _Looks, options: Options, cache: Cache) -> Foreseen:
+    """Apply fixes as ``--fix`` would, in memory. Only the files that they may tell on are checked again, mostly once."""
     fixable = [item for items in by_file.values() for item in items if item.fix and item.fix.edits and item.fix.safety is not Safety.DISPLAY]
     if not fixable:
         return Foreseen()
     known = cache.foreseen(fixable)
     if known is None:
         left_over = _FORESEEN_CHECKS
+        affected = _affected(by_file, looks.candidates, fixable)
 
         def lint(overlay: Mapping[str, bytes]) -> dict[str, tuple[Finding, ...]]:
             nonlocal left_over
             left_over -= 1
             if left_over < 0:
                 raise _TooMuchError
-            return _again(job, by_file, set(), overlay, options)
+            return _again(job, by_file, affected, overlay, options)
 
         try:
-            both = mend(by_file, lint, unsafe=True, overlay=options.overlay)
-            if not both.left_out:  # mostly: no fix does harm, so none of fewer would
+            both = mend(by_file, lint, looks.digests, unsafe=True, overlay=options.overlay)
+            if not both.left_out:  # mostly: all of them do no harm, and some of them hardly will
                 safe = replace(both, fixed=tuple(item for item in both.fixed if item.fix and item.fix.safety is Safety.SAFE))
             else:
-                safe = mend(by_file, lint, overlay=options.overlay)
+                safe = mend(by_file, lint, looks.digests, overlay=options.overlay)
                 contents = {**options.overlay, **{change.path: change.after for change in safe.changes}}
-                both = mend(safe.findings, lint, unsafe=True, overlay=contents)
+                both = mend(safe.findings, lint, looks.digests, unsafe=True, overlay=contents)
         except _TooMuchError:
             safe_ones, unsafe_ones = (frozenset(item for item in fixable if item.fix and item.fix.safety is safety) for safety in (Safety.SAFE, Safety.UNSAFE))
             return Foreseen(safe_ones, unsafe_ones, certain=False)
@@ -380,6 +400,20 @@ def _foresee(job: _Job, by_file: Mapping[str, tuple[Finding, ...]], options: Opt
     told = list(zip(fixable, known, strict=True))
     safe_ones, unsafe_ones = (frozenset(item for item, what in told if what == word) for word in ("safe", "unsafe"))
     return Foreseen(safe_ones, unsafe_ones, {item: what for item, what in told if what not in {"safe", "unsafe", ""}})
+
+
+def _affected(by_file: Mapping[str, tuple[Finding, ...]], candidates: set[str], fixable: Iterable[Finding]) -> set[str]:
+    """Files that fixes may tell on: those with findings to fix, those that are edited, and those that name one of these."""
+    own = {place.path for item in fixable if item.fix for place in (item.place, *(edit.place for edit in item.fix.edits))}
+    modules = (os.path.dirname(path) if os.path.basename(path) == "__init__.py" else os.path.splitext(path)[0] for path in own)
+    words = {os.fsencode(os.path.basename(path)) for path in modules}
+    named = re.compile(rb"\b(?:" + b"|".join(sorted(map(re.escape, words))) + rb")\b")
+    found = set()
+    for path in candidates & by_file.keys():
+        with suppress(OSError), open(path, "rb") as stream:
+            if path in own or named.search(stream.read()):
+                found.add(path)
+    return found
 
 
 def _again(

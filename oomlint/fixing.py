@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Safety
-from oomlint.source import Kind, SourceError, apply_edits, read_source, replacements_of
+from oomlint.source import Kind, SourceError, apply_edits, content_digest, read_source, replacements_of
 from oomlint.writing import write_whole
 
 if TYPE_CHECKING:
@@ -57,15 +57,21 @@ class WriteRefusedError(Exception):
 
 
 def mend(
-    found: Findings, lint: Lint, *, unsafe: bool = False, overlay: Mapping[str, bytes] | None = None, approve: Callable[[Finding], bool] | None = None
+    found: Findings,
+    lint: Lint,
+    digests: Mapping[str, str] | None = None,
+    *,
+    unsafe: bool = False,
+    overlay: Mapping[str, bytes] | None = None,
+    approve: Callable[[Finding], bool] | None = None,
 ) -> Outcome:
     """Apply the fixes of ``found`` in memory until nothing is left to apply, in at most ``ROUNDS`` rounds.
 
     Safe fixes are applied, with ``unsafe`` the unsafe ones too. A fix whose result does not parse, leaves its own finding or adds one of equal or higher
-    severity is left out. ``overlay`` holds contents that stand in for files (standard input). With ``approve``, a fix is applied only where all findings
-    that it mends are approved.
+    severity is left out. ``digests`` stand for the contents that were checked: a file that has another one by now is not edited. ``overlay`` holds contents
+    that stand in for files (standard input). With ``approve``, a fix is applied only where all findings that it mends are approved.
     """
-    mender = _Mender(found, lint, unsafe=unsafe, overlay=overlay or {}, approve=approve)
+    mender = _Mender(found, lint, digests or {}, unsafe=unsafe, overlay=overlay or {}, approve=approve)
     mender.run()
     return mender.outcome()
 
@@ -87,8 +93,11 @@ class _State:
 
 
 class _Mender:
-    def __init__(self, found: Findings, lint: Lint, *, unsafe: bool, overlay: Mapping[str, bytes], approve: Callable[[Finding], bool] | None) -> None:
+    def __init__(
+        self, found: Findings, lint: Lint, digests: Mapping[str, str], *, unsafe: bool, overlay: Mapping[str, bytes], approve: Callable[[Finding], bool] | None
+    ) -> None:
         self._lint = lint
+        self._digests = digests
         self._overlay = overlay
         self._approvals = _Approvals(approve) if approve else None
         self._allowed = {Safety.SAFE, Safety.UNSAFE} if unsafe else {Safety.SAFE}
@@ -136,6 +145,8 @@ class _Mender:
             if fix.edits in chosen:
                 chosen[fix.edits].findings.append(finding)
                 continue
+            if any(edit.place.path in self._state.findings and self._family(edit.place.path)[0] != edit.place.path for edit in fix.edits):
+                continue  # the other path to the same file has this fix, too
             if not all(self._may_edit(edit.place.path) for edit in fix.edits):
                 self._left_out[finding] = next((cause for edit in fix.edits if (cause := self._refusals.get(edit.place.path))), "another file is not checked")
                 continue
@@ -190,6 +201,8 @@ class _Mender:
         contents = dict(base)
         for path, items in by_path.items():
             source = read_source(path, base.get(path, self._overlay.get(path)))
+            if path not in base and path not in self._overlay and self._digests.get(path, "") not in {"", content_digest(path, source.data)}:
+                raise ValueError("the file has changed since it was checked")
             self._changed.setdefault(path, (source.encoding, source.data))
             items.sort(key=lambda item: item.place)
             contents[path] = apply_edits(source, items)
@@ -219,8 +232,7 @@ class _Mender:
         cause = self._refusals[path]
         if cause is not None:
             self._say(path, cause)
-            return False
-        return self._family(path)[0] == path
+        return cause is None
 
     def _family(self, path: str) -> list[str]:
         """The checked paths that lead to the same file, this one included. Only the first of them is edited."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import hashlib
 import os
 import re
 import stat
@@ -166,6 +167,11 @@ class Source:
 def kind_of(path: str) -> Kind:
     """What a file is, by its name."""
     return Kind.NOTEBOOK if path.lower().endswith(".ipynb") else Kind.PYTHON
+
+
+def content_digest(path: str, data: bytes) -> str:
+    """What stands for a file's content, read as what its name says it is."""
+    return hashlib.blake2b(data, digest_size=16, person=b"notebook" if path.lower().endswith(".ipynb") else b"").hexdigest()
 
 
 def read_source(path: str | os.PathLike[str], data: bytes | None = None) -> Source:

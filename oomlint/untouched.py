@@ -7,6 +7,7 @@ import io
 import re
 import tokenize
 import warnings
+from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -53,10 +54,22 @@ def check(before: Code, after: Code, replacements: Sequence[Replacement]) -> Non
         old.append((start, end))
         new.append((start + shift, start + shift + len(content)))
         shift += len(content) - (end - start)
+    _keep_comments(source, _tokens(before), replacements)
     kept = _outside(_tokens(before), old)
     moves = [(end, fresh - end) for (_, end), (_, fresh) in zip(old, new, strict=True)]
     if _moved(kept, moves) != _outside(_tokens(after), new):
         raise HarmError("it would change what stands around it")
+
+
+def _keep_comments(source: str, tokens: Iterable[tuple[str, int, int]], replacements: Sequence[Replacement]) -> None:
+    """Raise HarmError where a comment stands among code that is replaced, and does not stand in what takes its place."""
+    starts = [start for start, _, _ in replacements]
+    for text, first, last in tokens:
+        if text.startswith("#"):
+            start, end, content = replacements[max(0, bisect_right(starts, first) - 1)]
+            among = source[start:first].strip() or source[last:end].strip()
+            if start <= first and last <= end and among and text not in content:
+                raise HarmError("it would drop a comment")
 
 
 def mistake_in(text: str) -> str | None:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from oomlint import engine
+from oomlint.config import Settings
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
 from oomlint.fixing import ROUNDS, Change, WriteRefusedError, mend, refusal, write
 
@@ -324,3 +326,43 @@ def test_a_kill_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:
         data = path.read_bytes()
         assert len(data) == 300_001
         assert set(data) in ({ord("a"), ord("\n")}, {ord("b"), ord("\n")})
+
+
+# -- what changes while oomlint works -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", ["before the first edit", "while it is checked"])
+def test_a_file_that_changes_in_the_meantime_is_not_edited_at_old_places(tmp_path: Path, late: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.py"
+    path.write_text("from torch.utils.data import DataLoader\nloader = DataLoader(range(8), num_workers=0, persistent_workers=True)\n")
+    new = "from torch.utils.data import DataLoader\nmy_longer_name = DataLoader(range(8), num_workers=0, persistent_workers=True, collate_fn=len)\n"
+    if late == "while it is checked":
+        look = engine._Checker.look
+        monkeypatch.setattr(engine._Checker, "look", lambda self, each: (look(self, each), path.write_text(new))[0])
+    else:
+        monkeypatch.setattr("oomlint.engine.mend", lambda *given, **more: (path.write_text(new), mend(*given, **more))[1])
+    report = engine.run([str(path)], Settings(), tmp_path, engine.Options(cache=False, fix=True, processes=1))
+    assert path.read_text() == new
+    assert not report.fixed
+    assert "has changed" in "".join([*(notice.message for notice in report.notices), *(item.message for item in report.findings)])
+
+
+def test_a_comment_in_the_midst_of_what_is_replaced_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    text = "from torch.utils.data import DataLoader\nloader = DataLoader(range(8), num_workers=0, persistent_workers=(  # for speed\n    True))\n"
+    path.write_text(text)
+    engine.run([str(path)], Settings(), tmp_path, engine.Options(cache=False, fix=True, unsafe_fixes=True, processes=1))
+    assert "# for speed" in path.read_text()
+
+
+def test_fixes_that_reach_another_file_are_foreseen(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(
+        "from torch.utils.data import DataLoader\n\n\ndef loader(workers):\n    return DataLoader(range(8), num_workers=workers, persistent_workers=True)\n"
+    )
+    (tmp_path / "train.py").write_text("from data import loader\n\nloader(0)\n")
+    (tmp_path / "other.py").symlink_to("data.py")
+    foreseen = engine.run([str(tmp_path)], Settings(), tmp_path, engine.Options(cache=False, foresee=True, processes=1)).foreseen
+    fixed = engine.run([str(tmp_path)], Settings(), tmp_path, engine.Options(cache=False, fix=True, processes=1)).fixed
+    assert foreseen is not None
+    assert (len(foreseen.safe), foreseen.left_out) == (len(fixed), {})
+    assert fixed

@@ -406,7 +406,7 @@ class Waves(Dataset):
 
 
 def main():
-    for batch in DataLoader(Waves("waves.npy"), num_workers=4, multiprocessing_context="spawn"):
+    for batch in DataLoader(Waves("waves.npy"), num_workers=2, multiprocessing_context="spawn"):
         print(batch)
 """
 

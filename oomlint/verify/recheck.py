@@ -31,9 +31,9 @@ _UNDOUBTED: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT})
 def judged(bench: Bench, verdict: Verdict) -> Verdict:
     """The verdict, unless the patch adds a finding.
 
-    One as grave as the finding that is patched, or graver, is a regression. One that is less grave and that a check would show leaves it open whether the
-    patch is an improvement. What a check says of a dataset that was measured to take clearly less than before is no news: one kind of container has taken
-    the place of another.
+    One as grave as the finding that is patched, or graver, is a regression. Of a patch by hand, one that is less grave and that a check would show leaves it
+    open whether it is an improvement; a fix of oomlint's own may lead from a grave finding to a milder one. What a check says of a dataset that was measured to
+    take clearly less than before is no news: one kind of container has taken the place of another.
     """
     finding = bench.case.finding
     if not bench.case.mended or verdict.outcome is Outcome.REGRESSED:
@@ -44,7 +44,7 @@ def judged(bench: Bench, verdict: Verdict) -> Verdict:
     words = "; ".join(f"the patch adds {item.code} at {_spot(bench, item)}: {item.message}" for item in new[:_TOLD])
     if new[0].severity.rank <= finding.severity.rank:
         return replace(verdict, outcome=Outcome.REGRESSED, reason=words)
-    if new[0].severity.rank <= bench.settings.severity.rank and verdict.outcome in _UNDOUBTED:
+    if bench.case.by_hand and new[0].severity.rank <= bench.settings.severity.rank and verdict.outcome in _UNDOUBTED:
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; but {words}")
     return verdict
 
