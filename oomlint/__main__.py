@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
+
+if __name__ == "__main__" and sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(os.curdir):
+    del sys.path[0]  # `python -m` puts the current folder first: modules of the checked project would be run
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TextIO
 

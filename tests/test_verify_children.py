@@ -383,6 +383,46 @@ def test_links_in_place_of_a_jobs_own_files_lead_nowhere(workshop: Workshop, tmp
     assert (done.answer, precious.stat().st_size) == (None, 6 * 2**23)
 
 
+@pytest.mark.parametrize("text", ['{"answer": {}, "failure": 5}', '{"answer": {"status": 0}, "failure": "both"}', "[" * 10**5, "5"])
+def test_an_answer_of_the_jobs_own_making_is_none(workshop: Workshop, tmp_path: Path, text: str) -> None:
+    program = f"""
+        import os
+        open(os.path.join(os.path.dirname(os.environ["HOME"]), "answer"), "w").write({text!r})
+        os._exit(0)
+        """
+    assert do(workshop, tmp_path, program).answer is None
+
+
+def test_deep_folders_and_closed_ones_are_removed(workshop: Workshop, tmp_path: Path) -> None:
+    program = """
+        import os
+        os.chdir(os.environ["TMPDIR"])
+        for _ in range(3000):
+            os.mkdir("deep"); os.chdir("deep")
+        os.mkdir(os.path.join(os.environ["TMPDIR"], "closed")); os.chmod(os.path.join(os.environ["TMPDIR"], "closed"), 0)
+        """
+    assert do(workshop, tmp_path, program).failure == ""
+    assert not [name for name in os.listdir(workshop.place) if name.isdecimal()]
+
+
+def test_a_hostile_interpreter_gets_nothing_written_elsewhere(tmp_path: Path) -> None:
+    """It may write to all that jobs may write to, and we write and read on outside of the sandbox."""
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\ncd "$OOMLINT_PLACE"\nfor name in server.err request.json lock 1 1/out ../server.err ../request.json; do ln -sf {precious} $name; done\n'
+        f'mkdir 1; ln -sf {precious} 1/out; ln -sf {precious} 1/answer; exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    try:
+        with Workshop(str(python), unsandboxed=True, view=View(writable=(str(tmp_path / "jobs"),))) as hostile:
+            hostile.run(Job("scripts:run", {"path": "none.py"}, hostile.place, Limits(seconds=10)))
+    except (WorkshopError, OSError):
+        pass
+    assert precious.read_text() == "mine"
+
+
 def test_a_pipe_in_place_of_an_answer_blocks_nobody(workshop: Workshop, tmp_path: Path) -> None:
     program = """
         import os

@@ -17,6 +17,8 @@ from oomlint import amounts
 from oomlint.__main__ import main
 from oomlint.cli import app, verify, workbench
 from oomlint.cli.options import read
+from oomlint.config import ConfigError
+from oomlint.verify import mends
 from oomlint.verify import run as run_module
 from oomlint.verify.bench import Bench, Options, nearest
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
@@ -330,6 +332,20 @@ def test_a_mend_that_is_no_program(folder: Path, mine: Path, run: Callable[..., 
     for words in (("verify", "b.py"), ("verify", "--config", "pyproject.toml")):
         assert run(*words) == (2, "", f"oomlint: error: verify.mends: ../mine/{cause}\n")
     assert judge.cases == []
+
+
+def test_mends_of_the_settings_lead_to_no_other_files(tmp_path: Path) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    for path in ("project/a.py", "project/notes.txt", "project/mended/a.py", "home/notes.txt", "home/a.py"):
+        (tmp_path / path).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / path).write_text(f"x = {path!r}\n")
+    (project / "mended" / "notes.txt").symlink_to(home / "notes.txt")
+    assert set(mends.of_setting(str(project), "mended")) == {str(project / "a.py")}
+    assert set(mends.of_setting(str(project), "../home")) == {str(project / "a.py")}
+    (project / "mended" / "a.py").unlink()
+    os.mkfifo(project / "mended" / "a.py")
+    with pytest.raises(ConfigError):
+        mends.of_setting(str(project), "./mended")
 
 
 @pytest.mark.usefixtures("mine")

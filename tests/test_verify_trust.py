@@ -191,7 +191,6 @@ def by_program_in_environment(root: Path, marker: Path) -> str:
     return "oomlint: .venv is not used: it came with the project, or may have"
 
 
-OF_AN_ENVIRONMENT = (by_nested, by_environment, by_linked_environment, by_program_in_environment)
 ATTACKS = (by_python, by_own_file, by_parent, by_nested, by_commands, by_environment, by_linked_environment, by_program_in_environment)
 
 
@@ -204,9 +203,8 @@ def test_nothing_of_the_project_is_started(folder: Path, marker: Path, attack: C
     mine = environment(folder.parent / "mine", folder.parent / "mine-started")
     for words in (("verify",), ("check", "--fix", "--unsafe-fixes", "--verify")):
         done = started(*words, cwd=folder, VIRTUAL_ENV=str(mine))
-        if known or attack not in OF_AN_ENVIRONMENT:  # what no repository knows is believed to be the user's, and is started inside the sandbox
-            assert said in done.err
-            assert tried(done.err) == f"{mine}/bin/python", "the run goes on with what is the user's"
+        assert said in done.err
+        assert tried(done.err) == f"{mine}/bin/python", "the run goes on with what is the user's"
     assert not marker.exists()
 
 
@@ -355,7 +353,8 @@ def test_a_repository_around_it_is_no_witness(folder: Path, marker: Path, run: C
     repository(folder.parent, "project/a.py")
     assert chosen(run, judge) == (".venv/bin/python", "")
     subprocess.run(["git", "-C", folder.parent, "rm", "--quiet", "--cached", "project/a.py"], check=True)
-    assert chosen(run, judge) == (".venv/bin/python", ""), "it tells nothing of the project"
+    python, err = chosen(run, judge)
+    assert (python != ".venv/bin/python", "no repository knows of the project" in err) == (True, True), "it was unpacked there"
 
 
 def test_a_worktree(folder: Path, marker: Path, run: Callable[..., Done], judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:

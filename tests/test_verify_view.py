@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oomlint.verify import leftovers
+from oomlint.verify.folders import remove
 from oomlint.verify.jobs import Job, Limits
 from oomlint.verify.sandbox.secrets import is_secret
 from oomlint.verify.sandbox.view import View, of_interpreter, of_project
@@ -51,6 +52,9 @@ def project(place: Path) -> Path:
         "project/secrets.py": "value = 1\n",
         "project/data/vocabulary/tokens.txt": "data",
         "project/data/large.bin": "data" * 2**19,
+        "project/conf/pyvenv.cfg": "",
+        "project/conf/secrets.yaml": "secret",
+        "me/.ssh/id_rsa": "secret",
     }
     for name, text in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -82,8 +86,9 @@ def test_data_that_is_named_is_seen_and_nothing_else(project: Path, off: str, mo
     view = of_project(str(project), [str(elsewhere / "given.bin")])
     with Workshop(view=view) as workshop, Base(str(project), within=workshop.place) as base:
         seen = ["data/large.bin", "data/vocabulary/tokens.txt", "secrets.py", str(elsewhere / "named/data.bin"), str(elsewhere / "given.bin")]
-        unseen = [".env", ".env.local", "keys/server.pem", "config/credentials.json"]
-        hidden = [*unseen, *(str(project / name) for name in unseen), str(elsewhere / "named/.env"), str(elsewhere / "other/data.bin")]
+        (project / "way").symlink_to("../me/.ssh")
+        unseen = [".env", ".env.local", "keys/server.pem", "config/credentials.json", "conf/secrets.yaml", "way/id_rsa", "/dev/tty", "/dev/pts/0"]
+        hidden = [*unseen, *(str(project / name) for name in unseen if name[0] != "/"), str(elsewhere / "named/.env"), str(elsewhere / "other/data.bin")]
         assert readable(workshop, base.folder, [*hidden, *seen]) == seen
         assert os.path.islink(os.path.join(base.folder, "data/large.bin"))
 
@@ -97,7 +102,7 @@ def test_a_command_of_the_users_names_data_too(project: Path) -> None:
 def test_code_names_no_home_and_nothing_hidden(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = project.parent / "me"
     for folder in (".ssh", "data", "x/.cache"):
-        (home / folder).mkdir(parents=True)
+        (home / folder).mkdir(parents=True, exist_ok=True)
     monkeypatch.setenv("HOME", str(home))
     named = [home, home.parent, home / ".ssh", home / "x" / ".cache", home / "data", "/etc/ssl", "/proc/1", "/", "/tmp", "/home"]
     (project / "paths.py").write_text("\n".join(f"open({str(path)!r})" for path in named))
@@ -109,6 +114,7 @@ def test_code_names_no_home_and_nothing_hidden(project: Path, monkeypatch: pytes
     [
         (".env", True), (".env.production", True), ("prod.env", True), ("id_ed25519", True), ("server.key", True), (".netrc", True), (".aws", True),
         ("client_secret_1.json", True), ("aws_credentials.csv", True), ("secrets.yaml", True), ("service-account.json", True), ("hf_token.txt", True),
+        (".env~", True), ("key.pem.bak", True), ("deploy_rsa", True), ("token.txt", True), ("passwords.txt", True), (".python_history", True),
         ("environment.yml", False), ("tokens.txt", False), ("tokenizer.json", False), ("keys.json", False), ("key.py", False), ("secrets.py", False),
         ("env.py", False), ("data.env.csv", False), ("credentials.md", False),
     ],
@@ -122,6 +128,23 @@ def test_an_environment_may_be_called_like_a_secret(tmp_path: Path) -> None:
     assert is_secret(str(tmp_path / ".env"))
     (tmp_path / ".env" / "pyvenv.cfg").touch()
     assert not is_secret(str(tmp_path / ".env"))
+
+
+def test_odd_files_of_a_project_stop_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "terminal.yaml").symlink_to("/dev/tty")
+    here = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        for _ in range(1500):
+            os.mkdir("deep")
+            os.chdir("deep")
+    finally:
+        os.chdir(here)
+    view = of_project(str(tmp_path))
+    assert str(tmp_path / "pipe.yaml") in view.hidden
+    remove(str(tmp_path / "deep"))
+    assert not (tmp_path / "deep").exists()
 
 
 def test_an_interpreter_brings_what_it_is_made_of(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 import subprocess
 from collections import deque
@@ -143,20 +142,6 @@ def listed(root: str) -> set[str] | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return names or None
-
-
-def remove(path: str) -> None:
-    """Remove a file, a link, or a folder with all that is in it, whatever rights a job has taken from it."""
-    if not os.path.isdir(path) or os.path.islink(path):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        return
-    shutil.rmtree(path, ignore_errors=True)
-    if os.path.lexists(path):
-        for folder, _, _ in os.walk(path):  # each is opened before the walk enters it
-            with contextlib.suppress(OSError):
-                os.chmod(folder, stat.S_IRWXU)
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _above(name: str) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import site
 from fnmatch import fnmatchcase
@@ -18,7 +17,7 @@ KEPT: Final = (
     "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "LANG", "LANGUAGE", "LC_*", "TZ", "CUDA_HOME",
     "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "OOMLINT_NO_SANDBOX",
 )  # fmt: skip
-CACHES: Final = ("torch", "huggingface/hub")  # below ~/.cache: weights that are there already can be read
+CACHES: Final = ("torch", "huggingface/hub")  # below ~/.cache
 _TEMPORARY: Final = ("TMPDIR", "TEMP", "TMP")
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
 
@@ -36,13 +35,7 @@ def of_server(place: str, also: Iterable[str] = ()) -> dict[str, str]:
 
 def of_job(home: str, temporary: str) -> dict[str, str]:
     """What a job's own differs in: fresh folders, no displays, no services, and the way to the harness for workers that are spawned."""
-    real = os.path.expanduser("~")
     cache, bootstrap = os.path.join(home, ".cache"), os.path.join(_CHILD, "bootstrap")
-    os.makedirs(os.path.join(cache, "huggingface"))
-    for name in CACHES:
-        with contextlib.suppress(OSError):
-            if os.path.isdir(os.path.join(real, ".cache", name)):
-                os.symlink(os.path.join(real, ".cache", name), os.path.join(cache, name))
     path = of_server(home).get("PYTHONPATH")
     return {
         **_homes(home, temporary),
@@ -55,6 +48,12 @@ def of_job(home: str, temporary: str) -> dict[str, str]:
         "WANDB_MODE": "disabled",
         **dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"), "1"),
     }
+
+
+def links_of(home: str) -> dict[str, str]:
+    """The links that a job's home holds, and where they lead: weights that are there already can be read."""
+    real = os.path.expanduser("~")
+    return {os.path.join(home, ".cache", name): path for name in CACHES if os.path.isdir(path := os.path.join(real, ".cache", name))}
 
 
 def _homes(home: str, temporary: str) -> dict[str, str]:

@@ -8,12 +8,16 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
+from oomlint.verify.folders import content
 from oomlint.verify.repository import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ENVIRONMENTS: Final = (".venv", "venv", "env", ".env")  # folders of a project that its virtual environment usually is
+
+
+_LARGEST: Final = 2**20  # bytes of a settings file
 
 
 def interpreter(root: str, tell: Callable[[str], None], *, trusted: bool = False) -> str:
@@ -47,14 +51,15 @@ def repository(folder: str) -> str | None:
 
 
 def _doubt(place: str, *, active: bool) -> str:
-    """Why an environment is not the user's own; empty where it is. One that the user has activated may belong to another.
-
-    Where no repository tells, it is believed to be the user's: it runs inside the sandbox, and can do no more than the code of the project.
-    """
-    if _tracked(place) or (os.path.islink(place) and _tracked(os.path.realpath(place))):
-        return "it came with the project, or may have"
+    """Why an environment may have come with the project; empty where it has not. One that the user has activated needs no proof."""
+    came = "it came with the project, or may have"
+    known = _tracked(place)
+    if known or (os.path.islink(place) and _tracked(os.path.realpath(place))):
+        return came
     if active:
         return ""
+    if known is None:
+        return f"{came}: no repository knows of the project, and could tell"
     try:
         owners = {os.lstat(path).st_uid for path in (place, os.path.join(place, "bin"), os.path.join(place, "bin", "python"))}
     except OSError as error:
@@ -62,18 +67,20 @@ def _doubt(place: str, *, active: bool) -> str:
     return "" if owners == {os.geteuid()} else "it belongs to another user"
 
 
-def _tracked(path: str) -> bool:
-    """Whether something of a path is part of a repository. What cannot be told counts as part of it."""
+def _tracked(path: str) -> bool | None:
+    """Whether something of a path is part of a repository; ``None`` where none knows the folder that it lies in. What cannot be told counts as part of it."""
     folder = os.path.realpath(os.path.dirname(path))
     top = repository(folder)
     if top is None:
-        return False
+        return None
     try:
         if os.path.lexists(os.path.join(path, ".git")) or not _genuine(top):
             return True
         known = files(top, "--", os.path.relpath(folder, top), ceiling=os.path.dirname(top))
     except (OSError, subprocess.SubprocessError):
         return True
+    if not known:
+        return None  # the repository of a folder above, such as one of the user's home, which knows nothing of this
     name = os.path.relpath(os.path.join(folder, os.path.basename(path)), top)
     return any(each == name or each.startswith(f"{name}/") for each in known)
 
@@ -96,6 +103,6 @@ def _has_torch(place: str) -> bool:
     with contextlib.suppress(OSError):
         if any(os.path.isdir(os.path.join(library, name, "site-packages", "torch")) for name in os.listdir(library)):
             return True
-        with open(os.path.join(place, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
-            return any(line.replace(" ", "").lower().startswith("include-system-site-packages=true") for line in file)
+        lines = content(os.path.join(place, "pyvenv.cfg"), _LARGEST).decode("utf-8", "replace").splitlines()
+        return any(line.replace(" ", "").lower().startswith("include-system-site-packages=true") for line in lines)
     return False

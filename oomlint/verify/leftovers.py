@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import tempfile
 import time
 from typing import Final
+
+from oomlint.verify import folders
 
 PREFIX: Final = "oomlint-"
 _NAME: Final = re.compile(r"oomlint-[a-z0-9_]{8}")
@@ -17,7 +18,10 @@ _AGE: Final = 60.0  # seconds: a run that is being ended removes its own
 
 
 def own_folder() -> tuple[str, int]:
-    """A fresh folder for this run, and the descriptor that says that the run lives: closed when this process ends, whatever has ended it."""
+    """A fresh folder for this run that no job can write to, and the descriptor that says that the run lives.
+
+    It is closed when this process ends, whatever has ended it.
+    """
     folder = os.path.realpath(tempfile.mkdtemp(prefix=PREFIX))
     handle = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     _is_free(handle)
@@ -41,7 +45,7 @@ def _remove(entry: os.DirEntry[str]) -> None:
     handle = os.open(os.path.join(entry.path, _LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if _is_free(handle):
-            shutil.rmtree(entry.path, ignore_errors=True)
+            folders.remove(entry.path)
     finally:
         os.close(handle)
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from oomlint.config import ConfigError
-from oomlint.source import SourceError, read_source
+from oomlint.source import NOTEBOOK_LIMIT, SourceError, read_source
 from oomlint.syntax.tree import Tree
+from oomlint.verify import folders
+from oomlint.verify.folders import walk
+from oomlint.verify.sandbox.secrets import is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +27,8 @@ _PROGRAMS: Final = (".py", ".ipynb")
 
 def files(folder: str) -> Iterator[str]:
     """The files below a folder, by their relative names."""
-    for here, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _NOT_ENTERED)
+    for here, inside, names in walk(folder):
+        inside[:] = sorted(name for name in inside if not name.startswith(".") and name not in _NOT_ENTERED)
         yield from (os.path.relpath(os.path.join(here, name), folder) for name in sorted(names))
 
 
@@ -40,10 +44,14 @@ def of_setting(root: str, folder: str) -> Changes:
     label = f"verify.mends: {os.path.relpath(top)}"
     if not os.path.isdir(top):
         raise ConfigError(f"{label} is not a folder" if os.path.lexists(top) else f"{label}: No such file or directory")
+    real = os.path.join(os.path.realpath(top), "")
+    inside = real.startswith(os.path.join(os.path.realpath(root), ""))
     changes = {}
     for name in files(top):
         path = os.path.normpath(os.path.join(root, name))
-        if os.path.isfile(path):
+        # The folder may be any, and a link in it may lead to any file of the user's.
+        own = os.path.realpath(os.path.join(top, name)).startswith(real) and not is_secret(name) and (inside or is_program(name))
+        if own and os.path.isfile(path):
             try:
                 changes[path] = (content(path), content(os.path.join(top, name)))
             except OSError as error:
@@ -80,6 +88,8 @@ def _plainer(path: str, data: bytes) -> SourceError | None:
 
 
 def content(path: str) -> bytes:
-    """Of a file. Raises OSError."""
-    with open(path, "rb") as stream:
-        return stream.read()
+    """Of a regular file. Raises OSError."""
+    data = folders.content(path, NOTEBOOK_LIMIT + 1)
+    if len(data) > NOTEBOOK_LIMIT:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    return data

@@ -182,7 +182,12 @@ class _Runner:
         start = time.monotonic()
         with Trees(self._base, case.changes) as trees:
             bench = Bench(case, self._project, self._surroundings.settings, self._surroundings.options, self._workshop, trees)
-            verdict = asked(bench)
+            try:
+                verdict = asked(bench)
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError):
+                if os.environ.get("OOMLINT_DEBUG"):
+                    raise
+                verdict = Verdict(Outcome.INCONCLUSIVE, "what was run gives an answer that makes no sense")
         verdict = replace(verdict, seconds=time.monotonic() - start, sandbox=str(self._workshop.ready.sandbox))
         if case.beside:
             told = f"the fix of {' and '.join(case.beside)} in the same place is made on both sides"

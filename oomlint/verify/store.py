@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.cache import NOT_ENTERED, project_key, read_kept, refusal
 from oomlint.verify.bench import nearest
 from oomlint.verify.case import Fidelity, Outcome, Reading, Timeline, Verdict
+from oomlint.verify.folders import walk
 from oomlint.writing import write_whole
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def data_state(root: str) -> str:
     """What stands for the files that are no programs, by name and size: where data have come, a verdict on made-up data is out of date."""
     state = hashlib.blake2b(digest_size=16)
     number = 0
-    for folder, folders, names in os.walk(root):
+    for folder, folders, names in walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in NOT_ENTERED)
         number += len(names)
         if number > MOST_FILES:

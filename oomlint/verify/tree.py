@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from oomlint.source import read_source
 from oomlint.verify.case import Part
-from oomlint.verify.copier import Copier, listed, remove
+from oomlint.verify.copier import Copier, listed
+from oomlint.verify.folders import remove
 from oomlint.verify.jobs import WorkshopError
 
 if TYPE_CHECKING:
@@ -162,9 +163,12 @@ class _Slot:
         with open(os.path.join(os.path.dirname(folder), "origin"), "w", encoding="utf-8") as file:
             file.write(root)  # jobs read it: an installed package may point at the original
         self._marks = dict(_marks(folder))
+        self._identity = _identity(folder)
 
     def put_right(self, contents: Mapping[str, bytes], hidden: frozenset[str] = frozenset()) -> str:
         """Undo what jobs have written, give these files their contents, and take the ``hidden`` ones away."""
+        if _identity(self._folder) != self._identity:  # a job has put something else there, such as a link
+            raise WorkshopError(f"{self._folder} has been replaced by what was run")
         now = dict(_marks(self._folder))
         wrong = {name for name in self._marks.keys() | now.keys() if self._marks.get(name) != now.get(name)}
         wrong.update(name for name, content in self._contents.items() if contents.get(name) != content)
@@ -214,6 +218,14 @@ class _Slot:
             with contextlib.suppress(OSError):
                 for entry in os.listdir(original):
                     os.symlink(os.path.join(original, entry), os.path.join(target, entry))
+
+
+def _identity(folder: str) -> tuple[int, int] | None:
+    """What a folder is, whatever its name: of none where a link stands in its place or above it."""
+    if os.path.realpath(folder) != folder:
+        return None
+    about = os.lstat(folder)
+    return about.st_dev, about.st_ino
 
 
 def _marks(folder: str) -> Iterator[tuple[str, _Mark]]:

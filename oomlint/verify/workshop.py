@@ -17,9 +17,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from oomlint.verify import interrupts, leftovers, trace
+from oomlint.verify import folders, interrupts, leftovers, trace
 from oomlint.verify.disk import Disk, free
-from oomlint.verify.environment import of_job, of_server
+from oomlint.verify.environment import links_of, of_job, of_server
 from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Limits, Moment, Ready, Sandbox, WorkshopError
 from oomlint.verify.sandbox.view import View, of_interpreter, private_of_system
 
@@ -35,6 +35,8 @@ _SERVE: Final = os.path.join(_HERE, "child", "serve.py")
 _START_SECONDS: Final = 180.0  # importing torch from a slow disk
 _END_SECONDS: Final = 15.0  # a server that has not removed a job by then is removed itself
 _TAIL: Final = 64 * 1024  # bytes kept of what a job prints
+_LONGEST_FAILURE: Final = 2000  # characters
+_LONGEST_LINE: Final = MEBIBYTE  # bytes of what a server says at a time
 _LARGEST_ANSWER: Final = 256 * MEBIBYTE  # bytes
 _FLOOD: Final = 32 * MEBIBYTE  # bytes of output from which its beginning is thrown away
 _PATIENCE: Final = 4  # times its limit is what a job may wait for a processor, at most
@@ -64,6 +66,7 @@ class Workshop:
         self.python = _executable(python or sys.executable)
         self.unsandboxed = unsandboxed
         self.place = ""  # what jobs may write to lies here; it goes when the workshop closes, or when this process dies
+        self._top = ""  # ours: what we write and read again lies here, or is held open
         view = view or View()
         self._request = {
             "must_hold": not unsandboxed,
@@ -79,7 +82,9 @@ class Workshop:
         try:
             leftovers.remove()
             with interrupts.held():
-                self.place, self._alive = leftovers.own_folder()
+                self._top, self._alive = leftovers.own_folder()
+                self.place = os.path.join(self._top, "jobs")
+                os.mkdir(self.place)
             self.ready = self._start()
         except BaseException:
             self.close()
@@ -97,8 +102,8 @@ class Workshop:
             server, self._server = self._server, None
             if server is not None:
                 server.close()
-            if self.place:
-                shutil.rmtree(self.place, ignore_errors=True)
+            if self._top:
+                folders.remove(self._top)
                 with contextlib.suppress(OSError):
                     os.close(self._alive)
 
@@ -117,7 +122,7 @@ class Workshop:
             except BaseException:
                 self.close()
                 raise
-            shutil.rmtree(running.place, ignore_errors=True)
+            folders.remove(running.place)
             return done
 
     def _restarted(self) -> _Server:
@@ -129,7 +134,7 @@ class Workshop:
     def _start(self) -> Ready:
         try:
             with interrupts.held():
-                self._server = _Server(self.python, self.place, self._request, of_server(self.place, self._pass_env))
+                self._server = _Server(self.python, self._top, self._request, of_server(self.place, self._pass_env))
             return self._server.greeting()
         except BaseException:
             with interrupts.held():
@@ -146,10 +151,11 @@ class _Gone(Exception):  # noqa: N818 -- it never leaves this file
 class _Server:
     """The process, and the two pipes to it."""
 
-    def __init__(self, python: str, place: str, request: Mapping[str, Any], environment: Mapping[str, str], command: Sequence[str] = ()) -> None:
+    def __init__(self, python: str, top: str, request: Mapping[str, Any], environment: Mapping[str, str], command: Sequence[str] = ()) -> None:
+        place = os.path.join(top, "jobs")
         self.python = python
         self.sandbox = Sandbox()
-        self._errors = os.path.join(place, "server.err")
+        self._errors = os.path.join(top, "server.err")
         self._mark = f"OOMLINT_PLACE={place}"
         self._buffer = b""
         if not hasattr(os, "fork"):
@@ -159,9 +165,9 @@ class _Server:
         orders, self._orders = os.pipe()
         command = command or [python, "-B", _SERVE, "server", str(given)]
         try:
-            asked = os.path.join(place, "request.json")
+            asked = os.path.join(top, "request.json")
             with open(asked, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                json.dump({**request, "reply": given, "command": command, "environment": dict(environment), "folder": place}, file)
+                json.dump({**request, "reply": given, "command": command, "environment": dict(environment), "top": top, "folder": place}, file)
             with open(self._errors, "ab") as errors:
                 self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter, until the sandbox is entered
                     [sys.executable, "-I", "-S", "-B", _LAUNCH, asked],
@@ -200,7 +206,11 @@ class _Server:
             raise WorkshopError(f"no {message['missing']} in {self.python}; `--python` or the setting `verify.python` names another interpreter")
         if "ready" not in message:
             raise WorkshopError(f"{self.python}: {message.get('error', 'an answer that makes no sense')}")
-        return Ready(**message["ready"], sandbox=self.sandbox)
+        said = message["ready"]
+        names = ("python", "torch", "h5py", "numpy")
+        if not isinstance(said, dict) or not all(isinstance(said.get(name), str) for name in names):
+            raise WorkshopError(f"{self.python}: an answer that makes no sense")
+        return Ready(**{name: said[name] for name in names}, sandbox=self.sandbox)
 
     def receive_sandbox(self) -> dict[str, Any] | None:
         """Note what the launcher says of the sandbox. Gives what came in its place, if something else came. Raises _Gone."""
@@ -227,10 +237,12 @@ class _Server:
             if not data:
                 raise _Gone
             self._buffer += data
+            if len(self._buffer) > _LONGEST_LINE or time.monotonic() > deadline + _END_SECONDS:
+                raise _Gone  # it is no server of ours
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return message if isinstance(message, dict) else {}
 
@@ -287,37 +299,34 @@ class _Running:
         self._moments: list[Moment] = []
         self._kept = {"out": b"", "err": b""}
         self._start = time.monotonic()
-        home, temporary = os.path.join(place, "home"), os.path.join(place, "tmp")
-        for folder in (place, home, temporary):
-            os.mkdir(folder)  # none that an earlier job may have put there
+        os.mkdir(place)  # none that an earlier job may have put there
         # Held open: the job may put other files in their places, and links to those of the user.
-        self._streams = {name: os.open(os.path.join(place, name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600) for name in self._kept}
-        self._file = os.path.join(place, "job.json")
-        with open(self._file, "w", encoding="utf-8") as file:
-            json.dump(
-                {
-                    "call": job.call,
-                    "arguments": dict(job.arguments),
-                    "folder": job.folder,
-                    "writable": [job.folder, place, *job.writable],
-                    "fresh": job.fresh,
-                    "descriptors": job.limits.descriptors,
-                    "file_bytes": job.limits.disk,
-                    "environment": of_job(home, temporary),
-                    "file": self._file,
-                    **{name: os.path.join(place, name) for name in ("out", "err", "answer")},
-                },
-                file,
-            )
+        self._folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._streams = {name: os.open(name, flags, 0o600, dir_fd=self._folder) for name in self._kept}
+        home, temporary = os.path.join(place, "home"), os.path.join(place, "tmp")
+        self._message = {
+            "call": job.call,
+            "arguments": dict(job.arguments),
+            "folder": job.folder,
+            "writable": [job.folder, place, *job.writable],
+            "fresh": job.fresh,
+            "descriptors": job.limits.descriptors,
+            "file_bytes": job.limits.disk,
+            "environment": of_job(home, temporary),
+            "folders": [home, temporary],
+            "links": links_of(home),
+            **{name: os.path.join(place, name) for name in ("out", "err", "answer", "file")},
+        }
 
     def watch(self, server: _Server) -> Done:
         """Start it and wait for its end. Raises _Gone where the server dies."""
         limits = self.job.limits
-        server.send({"job": self._file})
+        server.send({"job": self._message})
         started = server.receive(_END_SECONDS)
         if started is None:
             raise _Gone
-        inside = int(started["started"])
+        inside = _number(started, "started")
         pid = server.outside(inside)
         self._start = time.monotonic()
         deadline = self._start + limits.seconds
@@ -331,8 +340,8 @@ class _Running:
             if ended is not Ended.EXIT:
                 deadline = time.monotonic() + _END_SECONDS
                 server.send({"end": inside})
-        status = int(message["status"])
-        return self.done(Ended.SIGNAL if ended is Ended.EXIT and status < 0 else ended, status, int(message["left"]))
+        status = _number(message, "status")
+        return self.done(Ended.SIGNAL if ended is Ended.EXIT and status < 0 else ended, status, _number(message, "left"))
 
     def _pause(self) -> float:
         """Seconds until the next reading. What takes little is looked at less often: it cannot get to the cap in that time."""
@@ -381,14 +390,16 @@ class _Running:
         seconds = time.monotonic() - self._start
         answer, failure = None, ""
         try:
-            written = json.loads(_content(os.path.join(self.place, "answer")))
+            written = json.loads(self._written("answer"))
             answer, failure = written["answer"], written["failure"]
+            if not isinstance(failure, str) or (answer is None) != bool(failure):
+                raise TypeError  # noqa: TRY301 -- what a job has made of it itself is no answer
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            failure = cause or self._failure(ended, status)
+            answer, failure = None, cause or self._failure(ended, status)
         printed, errors = (self._tail(name) for name in self._kept)
-        for handle in self._streams.values():
+        for handle in (*self._streams.values(), self._folder):
             os.close(handle)
-        return Done(ended, status, answer, failure, printed, errors, seconds, self._peak, left, tuple(self._moments))
+        return Done(ended, status, answer, failure[:_LONGEST_FAILURE], printed, errors, seconds, self._peak, left, tuple(self._moments))
 
     def _failure(self, ended: Ended, status: int) -> str:
         limits = self.job.limits
@@ -415,31 +426,38 @@ class _Running:
                 self._kept[name] = _end_of(handle)
                 os.ftruncate(handle, 0)
 
+    def _written(self, name: str) -> bytes:
+        """A file that the job has made, and nothing else: no link to a file of the user's, nothing that blocks. Raises OSError."""
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._folder)
+        with open(handle, "rb") as file:
+            about = os.fstat(handle)
+            if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST_ANSWER:
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), name)
+            return file.read()
+
     def _tail(self, name: str) -> str:
         self._kept[name] += _end_of(self._streams[name])
         return self._kept[name][-_TAIL:].decode("utf-8", "replace")
+
+
+def _number(message: Mapping[str, Any], name: str) -> int:
+    """Raises _Gone where a server does not say what it should."""
+    value = message.get(name)
+    if not isinstance(value, int):
+        raise _Gone
+    return value
 
 
 def _end_of(handle: int) -> bytes:
     return os.pread(handle, _TAIL, max(0, os.fstat(handle).st_size - _TAIL))
 
 
-def _content(path: str) -> bytes:
-    """Of a file that a job has made, and nothing else: no link to a file of the user's, nothing that blocks. Raises OSError."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(handle, "rb") as file:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST_ANSWER:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
-        return file.read()
-
-
 def inspect() -> Sandbox:
     """What keeps jobs in on this machine. Nothing but the launcher is run."""
     with tempfile.TemporaryDirectory(prefix="oomlint-") as folder, interrupts.held():
-        place = os.path.realpath(folder)
+        top = os.path.realpath(folder)
         request = {"must_hold": False, "writable": [], "readable": [], "hidden": [], "shared_memory": MEBIBYTE}
-        server = _Server("/bin/true", place, request, {}, ["/bin/true"])
+        server = _Server("/bin/true", top, request, {}, ["/bin/true"])
         try:
             server.receive_sandbox()
         except _Gone:

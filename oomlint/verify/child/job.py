@@ -24,7 +24,7 @@ _LINE: Final = 400  # characters of a failure
 
 
 def read_job(path: str) -> dict[str, Any]:
-    """What the parent has written for one job."""
+    """What was written for a job in a fresh interpreter."""
     with open(path, "rb") as file:
         job: dict[str, Any] = json.load(file)
     return job
@@ -49,11 +49,17 @@ def begin(job: dict[str, Any], server: int, reply: int) -> None:
             handle = os.open(path, flags, 0o600)
             os.dup2(handle, target)
             os.close(handle)
+        for path in (*job["folders"], *map(os.path.dirname, job["links"])):
+            os.makedirs(path, exist_ok=True)
+        for path, aim in job["links"].items():
+            os.symlink(aim, path)
         sandbox.limit(job["descriptors"], job["file_bytes"])
         os.environ.update(job["environment"])
         os.chdir(job["folder"])
         sandbox.confine(job["writable"])
         if job["fresh"]:
+            with open(job["file"], "w", encoding="utf-8") as file:
+                json.dump(job, file)
             serve = os.path.join(os.path.dirname(os.path.abspath(__file__)), "serve.py")
             os.execv(sys.executable, [sys.executable, "-B", serve, "job", job["file"]])  # noqa: S606 -- no shell is wanted
         perform(job)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import trace
 from oomlint.verify.child import sandbox
-from oomlint.verify.child.job import begin, one_line, read_job
+from oomlint.verify.child.job import begin, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +97,7 @@ class _Server:
 
     def _obey(self, command: dict[str, Any]) -> None:
         if "job" in command:
-            self._job = read_job(command["job"])
+            self._job = command["job"]
             server = os.getpid()
             self._pid = os.fork()
             if self._pid == 0:

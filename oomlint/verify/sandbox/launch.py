@@ -11,7 +11,6 @@ import ctypes
 import json
 import os
 import resource
-import shutil
 import signal
 import struct
 import sys
@@ -21,6 +20,7 @@ if __name__ == "__main__":  # the package is where this file is, not where the i
     _HERE: Final = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [*(item for item in sys.path if os.path.abspath(item) != _HERE), os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))]
 
+from oomlint.verify import folders, trace
 from oomlint.verify.child import landlock
 from oomlint.verify.sandbox import mounts, seccomp
 from oomlint.verify.sandbox.paths import SYSTEM
@@ -28,7 +28,8 @@ from oomlint.verify.sandbox.paths import SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_PDEATHSIG, _DROP_BOUND, _SECURE_BITS, _NO_NEW_PRIVS, _AMBIENT = 1, 24, 28, 38, 47
+_PDEATHSIG, _DROP_BOUND, _SECURE_BITS, _SUBREAPER, _NO_NEW_PRIVS, _AMBIENT = 1, 24, 28, 36, 38, 47
+_LOOKS: Final = 100
 _NO_ROOT_LOCKED: Final = 0x3  # being root gives no rights when a program starts, for good
 _CAPABILITY_VERSION: Final = 0x20080522
 _MOST_CAPABILITIES: Final = 64
@@ -45,8 +46,8 @@ _LEVELS: Final = tuple((_OWN | processes | users, bool(processes)) for processes
 def main(path: str) -> int:
     """Start what the request asks for and wait for its end.
 
-    The request has ``reply`` (a descriptor), ``command``, ``environment``, ``folder`` (the current one, writable), ``writable``, ``readable`` and ``hidden``
-    (paths), ``shared_memory`` (bytes), and ``must_hold`` (whether nothing is to be run where nothing refuses writes).
+    The request has ``reply`` (a descriptor), ``command``, ``environment``, ``top`` (oomlint's own folder), ``folder`` in it (the current one, writable),
+    ``writable``, ``readable`` and ``hidden`` (paths), ``shared_memory`` (bytes), and ``must_hold`` (whether nothing is to be run where nothing refuses writes).
     """
     with open(path, "rb") as file:
         request: dict[str, Any] = json.load(file)
@@ -60,7 +61,7 @@ def main(path: str) -> int:
         return 1
     status = _started(request)
     if os.getppid() != parent:  # which would have removed it
-        shutil.rmtree(request["folder"], ignore_errors=True)
+        folders.remove(request["top"])
     return status
 
 
@@ -88,7 +89,16 @@ def _wait_for(pid: int, request: dict[str, Any], flags: int, *, own_processes: b
         signal.alarm(_GRACE)
 
     signal.signal(signal.SIGTERM, end)
+    _prctl(_SUBREAPER, 1)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    for _ in range(_LOOKS):  # where processes are common ones, some may have outlived the server
+        with contextlib.suppress(trace.NotHere):
+            left = [each for each in trace.tree(os.getpid()) if each != os.getpid()]
+            for each in left:
+                with contextlib.suppress(OSError):
+                    os.kill(each, signal.SIGKILL)
+            if not left:
+                break
     return status if status >= 0 else 128 - status
 
 
@@ -131,7 +141,7 @@ def _enter_namespaces(request: dict[str, Any], flags: int, *, own_processes: boo
         libc.ioctl(socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP_RUNNING))
         os.close(socket)
     mounts.enter(
-        os.path.join(request["folder"], "view"),
+        os.path.join(request["top"], "view"),
         writable=[request["folder"], *request["writable"]],
         readable=request["readable"],
         hidden=request["hidden"],
@@ -145,7 +155,9 @@ def _give_up(request: dict[str, Any], *, isolated: bool) -> dict[str, Any]:
     _drop_capabilities()
     writable = [request["folder"], *request["writable"]]
     parted: list[str] = []
-    readable = None if isolated else list(_without([*SYSTEM, "/dev", "/proc", *request["readable"], *writable], request["hidden"], parted))
+    readable = (
+        None if isolated else list(_without([*SYSTEM, *mounts.devices(), "/dev/fd", "/proc", *request["readable"], *writable], request["hidden"], parted))
+    )
     held = landlock.confine(writable, readable, parted, network=isolated)
     filtered = seccomp.install(network=isolated, attributes=isolated)
     return {"landlock": landlock.version() if held else 0, "filter": filtered}
@@ -171,13 +183,13 @@ def _without(readable: Sequence[str], hidden: Sequence[str], parted: list[str]) 
             yield path
             continue
         parted.append(top)
-        with contextlib.suppress(OSError):
-            yield from _without([os.path.join(top, name) for name in os.listdir(top)], hidden, parted)
+        with contextlib.suppress(OSError), os.scandir(top) as found:  # a link gives no right to what it leads to
+            yield from _without([entry.path for entry in found if not entry.is_symlink()], hidden, parted)
 
 
 def _is_held(request: dict[str, Any]) -> bool:
     """Whether an attempt to write where that is not allowed is refused: what a kernel says it does is not believed."""
-    outside = f"{request['folder']}.outside"
+    outside = os.path.join(request["top"], "outside")
     try:
         os.close(os.open(outside, os.O_WRONLY | os.O_CREAT, 0o600))
     except OSError:

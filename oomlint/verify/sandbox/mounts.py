@@ -64,6 +64,11 @@ def enter(folder: str, *, writable: Sequence[str], readable: Sequence[str], hidd
     os.chdir("/")
 
 
+def devices() -> list[str]:
+    """Those that a program may need, as far as they are here."""
+    return sorted({path for pattern in _DEVICES for path in glob.glob(pattern)})
+
+
 class _View:
     """A file system in the making: a folder that becomes the root."""
 
@@ -114,7 +119,7 @@ class _View:
         os.makedirs(self._folder + "/dev/shm")  # noqa: S108
         for name, aim in _STREAMS.items():
             os.symlink(f"/proc/self/{aim}", f"{self._folder}/dev/{name}")
-        for path in sorted({path for pattern in _DEVICES for path in glob.glob(pattern)}):
+        for path in devices():
             target = self._folder + path
             if os.path.isdir(path):
                 os.makedirs(target)

@@ -11,24 +11,26 @@ from oomlint.discovery import ENVIRONMENT_MARKS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# By what the field calls them: settings with passwords, private keys, credentials of services, and the folders that tools keep theirs in.
+# By what the field calls them: settings with passwords, private keys, credentials of services, and the folders and files that tools keep theirs in.
 _NAMES: Final = re.compile(
-    r"\.env(rc|[.-].*)?|.*\.env|.*\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk|ovpn|gpg)|id_(rsa|dsa|ecdsa|ed25519)(\..*|_.*)?"
-    r"|[._]netrc|\.pypirc|\.npmrc|\.git-credentials|\.pgpass|\.my\.cnf|\.s3cfg|\.boto|\.htpasswd|\.dockercfg|\.databrickscfg|\.vault-token"
-    r"|\.(aws|ssh|gnupg|kube|docker|azure|gcloud|kaggle|password-store)|kaggle\.json"
-    r"|(.*[._-])?(credentials?|secrets?|client_secret|service[_-]account|api[_-]?keys?|(access|auth|hf|wandb|github)[_-]tokens?)"
+    r"(\.env(rc)?([._-].*)?|.*\.env|.*\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk|ovpn|gpg|tfstate)|(id|.*)_(rsa|dsa|ecdsa|ed25519)([._].*)?|private\.asc"
+    r"|[._]netrc|\.pypirc|\.npmrc|\.git-credentials|\.pgpass|\.my\.cnf|\.s3cfg|\.boto|\.htpasswd|\.dockercfg|\.databrickscfg|\.vault[_-](token|pass)"
+    r"|\.(aws|ssh|gnupg|kube|docker|azure|gcloud|kaggle|password-store|huggingface|streamlit|claude)|kaggle\.json|kubeconfig|rclone\.conf|\..*_history"
+    r"|(.*[._-])?(credentials?|secrets?|client_secret|service[_-]account|api[_-]?keys?|passwords?|passwd|(access|auth|hf|wandb|github|secret)[_-](tokens?|key))"
     r"([._-].*)?\.(json|ya?ml|toml|ini|cfg|conf|txt|csv|properties|xml)"
-    r"|\.?(credentials?|secrets?|token)",
+    r"|token\.txt|\.?(credentials?|secrets?|token|passwords?|(hf|auth|access)_token|secret_key|api_?key))(~|\.(bak|old|orig|save|swp))?",
     re.IGNORECASE,
 )
 _PACKAGES: Final = frozenset({"node_modules", "site-packages"})  # of others, with certificates that everybody may read
-_OF_A_REPOSITORY: Final = frozenset({".git", ".hg", ".svn"})  # addresses in them may hold passwords
+_OF_A_REPOSITORY: Final = frozenset({".git", ".hg", ".svn", ".bzr", ".jj"})  # addresses in them may hold passwords
 MOST: Final = 200_000  # files and folders that are looked at
 
 
 def is_secret(path: str) -> bool:
     """Whether a file or folder looks like a secret by its name. A virtual environment may be called ``.env``."""
-    return _NAMES.fullmatch(os.path.basename(path)) is not None and not _is_environment(path)
+    if _NAMES.fullmatch(os.path.basename(path)) is None:
+        return False
+    return not os.path.isdir(path) or not any(os.path.exists(os.path.join(path, mark)) for mark in ENVIRONMENT_MARKS)
 
 
 def found(folder: str, most: int = MOST) -> Iterator[str]:
@@ -41,11 +43,7 @@ def found(folder: str, most: int = MOST) -> Iterator[str]:
                     most -= 1
                     if entry.name in _OF_A_REPOSITORY or is_secret(entry.path) or not (entry.is_file() or entry.is_dir() or entry.is_symlink()):
                         yield entry.path
-                    elif entry.is_dir(follow_symlinks=False) and entry.name not in _PACKAGES and not _is_environment(entry.path):
+                    elif entry.is_dir(follow_symlinks=False) and entry.name not in _PACKAGES:
                         waiting.append(entry.path)
         except OSError:
             continue
-
-
-def _is_environment(path: str) -> bool:
-    return any(os.path.exists(os.path.join(path, mark)) for mark in ENVIRONMENT_MARKS)

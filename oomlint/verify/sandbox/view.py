@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import glob
 import os
 import re
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.config import DEFAULT_EXCLUDE
 from oomlint.verify.environment import CACHES
+from oomlint.verify.folders import content, walk
 from oomlint.verify.sandbox.paths import SYSTEM
 from oomlint.verify.sandbox.secrets import found, is_secret
 
@@ -47,7 +49,7 @@ def of_project(root: str, named: Iterable[str] = (), words: str = "") -> View:
     """
     root = os.path.realpath(root)
     cached = [os.path.join(os.path.expanduser("~"), ".cache", name) for name in CACHES]
-    data = sorted({path for content in (*_contents(root), words.encode()) for path in _named(content)})
+    data = sorted({path for text in (*_contents(root), words.encode()) for path in _named(text)})
     own = [os.path.abspath(path) for path in named]
     hidden = dict.fromkeys([*found(root), *(path for folder in (*data, *own) for path in found(folder, _MOST_IN_DATA))])
     if root == os.path.realpath(os.path.expanduser("~")):
@@ -98,13 +100,12 @@ def _prefixes(python: str) -> Iterator[str]:
         prefix = os.path.dirname(folder)
         yield folder if _is_above(prefix, home) else prefix
         settings = os.path.join(prefix, "pyvenv.cfg")
-        if os.path.isfile(settings):
-            with open(settings, encoding="utf-8", errors="replace") as file:
-                for line in file:
-                    key, _, value = line.partition("=")
-                    base = os.path.dirname(value.strip())
-                    if key.strip() == "home" and os.path.isdir(value.strip()):
-                        yield value.strip() if _is_above(base, home) else base
+        with contextlib.suppress(OSError):
+            for line in content(settings, _LARGEST).decode("utf-8", "replace").splitlines():
+                key, _, value = line.partition("=")
+                base = os.path.dirname(value.strip())
+                if key.strip() == "home" and os.path.isdir(value.strip()):
+                    yield value.strip() if _is_above(base, home) else base
         following = _led_to(path)
         if not following:
             return
@@ -116,8 +117,7 @@ def _led_to(path: str) -> str:
     try:
         if os.path.islink(path):
             return os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
-        with open(path, "rb") as file:
-            text = file.read(_LARGEST)
+        text = content(path, _LARGEST)
     except OSError:
         return ""
     named = (os.fsdecode(match) for match in _PATH.findall(text.partition(b"\n")[2])) if text.startswith(b"#!") else ()
@@ -127,8 +127,7 @@ def _led_to(path: str) -> str:
 def _linked(path: str) -> Iterator[str]:
     """The folders that a file of an environment brings onto the path of modules."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read(_LARGEST)
+        text = content(path, _LARGEST).decode("utf-8", "replace")
     except OSError:
         return
     if path.endswith(".pth"):
@@ -147,8 +146,8 @@ def _linked(path: str) -> Iterator[str]:
 def _contents(root: str) -> Iterator[bytes]:
     """The programs and settings of a project."""
     left = _MOST_PROGRAMS
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in DEFAULT_EXCLUDE and not os.path.exists(os.path.join(folder, name, "pyvenv.cfg")))
+    for folder, inside, names in walk(root):
+        inside[:] = sorted(name for name in inside if name not in DEFAULT_EXCLUDE and not os.path.exists(os.path.join(folder, name, "pyvenv.cfg")))
         for name in sorted(names):
             path = os.path.join(folder, name)
             if not name.endswith(_PROGRAMS) or is_secret(path):
@@ -156,17 +155,14 @@ def _contents(root: str) -> Iterator[bytes]:
             left -= 1
             if left < 0:
                 return
-            try:
-                with open(path, "rb") as file:
-                    yield file.read(_LARGEST)
-            except OSError:
-                continue
+            with contextlib.suppress(OSError):
+                yield content(path, _LARGEST)
 
 
-def _named(content: bytes) -> Iterator[str]:
+def _named(text: bytes) -> Iterator[str]:
     """Files and folders outside of the system that a text names, as far as a text that somebody else has written may: no homes, nothing hidden, no secrets."""
     home = os.path.realpath(os.path.expanduser("~"))
-    for match in dict.fromkeys(_PATH.findall(content)):
+    for match in dict.fromkeys(_PATH.findall(text)):
         path = os.path.normpath(os.fsdecode(match))
         if _starts(path, _OF_THE_SYSTEM) or not os.path.exists(path):
             continue
