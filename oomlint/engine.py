@@ -119,6 +119,7 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
     cache = Cache(None if refused else folder)
     by_file, looks, failures = _check(job, files, options, cache)
+    looks = looks._replace(foreign=_foreign(files, given, root))
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     if not options.fix:
         foreseen = _foresee(job, by_file, looks, options, cache) if options.foresee else None
@@ -130,6 +131,13 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     report = _mend(job, by_file, looks, options)
     shown = _ordered([*problems, *report.findings])
     return Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures, report.foreseen)
+
+
+def _foreign(files: Iterable[str], given: Iterable[str], root: str) -> frozenset[str]:
+    """The files that are links to places outside of the project and of the folders that were named. A project may hold links to anything of the user's."""
+    named = {os.path.abspath(path) for path in given}
+    tops = tuple(os.path.join(os.path.realpath(path), "") for path in (root, *named))
+    return frozenset(path for path in files if path not in named and os.path.islink(path) and not os.path.realpath(path).startswith(tops))
 
 
 def cannot_check(path: str, cause: str, cell: int = 0, row: int = 1, column: int = 1) -> Finding:
@@ -178,6 +186,7 @@ class _Looks(NamedTuple):
 
     candidates: set[str]  # paths that the scout lets through
     digests: dict[str, str]  # of the contents that were checked, by path
+    foreign: frozenset[str] = frozenset()  # links that lead out of the project, and that nobody has named
 
 
 class _Linted(NamedTuple):
@@ -334,7 +343,7 @@ def _mend(job: _Job, by_file: dict[str, tuple[Finding, ...]], looks: _Looks, opt
     def lint(overlay: Mapping[str, bytes]) -> dict[str, tuple[Finding, ...]]:
         return _again(job, by_file, looks.candidates, overlay, options)
 
-    outcome = mend(by_file, lint, looks.digests, unsafe=options.unsafe_fixes, overlay=options.overlay, approve=options.approve)
+    outcome = mend(by_file, lint, looks.digests, looks.foreign, unsafe=options.unsafe_fixes, overlay=options.overlay, approve=options.approve)
     left = {path: tuple(items) for path, items in outcome.findings.items()}
     notices, changes = list(outcome.notices), []
     for change in outcome.changes:
@@ -376,13 +385,13 @@ def _foresee(job: _Job, by_file: Mapping[str, tuple[Finding, ...]], looks: _Look
             return _again(job, by_file, affected, overlay, options)
 
         try:
-            both = mend(by_file, lint, looks.digests, unsafe=True, overlay=options.overlay)
+            both = mend(by_file, lint, looks.digests, looks.foreign, unsafe=True, overlay=options.overlay)
             if not both.left_out:  # mostly: all of them do no harm, and some of them hardly will
                 safe = replace(both, fixed=tuple(item for item in both.fixed if item.fix and item.fix.safety is Safety.SAFE))
             else:
-                safe = mend(by_file, lint, looks.digests, overlay=options.overlay)
+                safe = mend(by_file, lint, looks.digests, looks.foreign, overlay=options.overlay)
                 contents = {**options.overlay, **{change.path: change.after for change in safe.changes}}
-                both = mend(safe.findings, lint, looks.digests, unsafe=True, overlay=contents)
+                both = mend(safe.findings, lint, looks.digests, looks.foreign, unsafe=True, overlay=contents)
         except _TooMuchError:
             safe_ones, unsafe_ones = (frozenset(item for item in fixable if item.fix and item.fix.safety is safety) for safety in (Safety.SAFE, Safety.UNSAFE))
             return Foreseen(safe_ones, unsafe_ones, certain=False)

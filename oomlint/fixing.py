@@ -13,7 +13,7 @@ from oomlint.source import Kind, SourceError, apply_edits, content_digest, read_
 from oomlint.writing import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from oomlint.finding import Edit, Finding, Place
 
@@ -60,6 +60,7 @@ def mend(
     found: Findings,
     lint: Lint,
     digests: Mapping[str, str] | None = None,
+    foreign: Container[str] = (),
     *,
     unsafe: bool = False,
     overlay: Mapping[str, bytes] | None = None,
@@ -68,10 +69,11 @@ def mend(
     """Apply the fixes of ``found`` in memory until nothing is left to apply, in at most ``ROUNDS`` rounds.
 
     Safe fixes are applied, with ``unsafe`` the unsafe ones too. A fix whose result does not parse, leaves its own finding or adds one of equal or higher
-    severity is left out. ``digests`` stand for the contents that were checked: a file that has another one by now is not edited. ``overlay`` holds contents
-    that stand in for files (standard input). With ``approve``, a fix is applied only where all findings that it mends are approved.
+    severity is left out. ``digests`` stand for the contents that were checked: a file that has another one by now is not edited. ``foreign`` holds links
+    that lead out of the project: they are not edited either. ``overlay`` holds contents that stand in for files (standard input). With ``approve``, a fix is
+    applied only where all findings that it mends are approved.
     """
-    mender = _Mender(found, lint, digests or {}, unsafe=unsafe, overlay=overlay or {}, approve=approve)
+    mender = _Mender(found, lint, digests or {}, foreign, unsafe=unsafe, overlay=overlay or {}, approve=approve)
     mender.run()
     return mender.outcome()
 
@@ -94,9 +96,18 @@ class _State:
 
 class _Mender:
     def __init__(
-        self, found: Findings, lint: Lint, digests: Mapping[str, str], *, unsafe: bool, overlay: Mapping[str, bytes], approve: Callable[[Finding], bool] | None
+        self,
+        found: Findings,
+        lint: Lint,
+        digests: Mapping[str, str],
+        foreign: Container[str],
+        *,
+        unsafe: bool,
+        overlay: Mapping[str, bytes],
+        approve: Callable[[Finding], bool] | None,
     ) -> None:
         self._lint = lint
+        self._foreign = foreign
         self._digests = digests
         self._overlay = overlay
         self._approvals = _Approvals(approve) if approve else None
@@ -228,7 +239,8 @@ class _Mender:
         if path not in self._state.findings:
             return False
         if path not in self._refusals:
-            self._refusals[path] = None if path in self._overlay else refusal(path)
+            outside = "fixes are not applied: the link leads out of the project; name it to have its target fixed" if path in self._foreign else None
+            self._refusals[path] = None if path in self._overlay else outside or refusal(path)
         cause = self._refusals[path]
         if cause is not None:
             self._say(path, cause)

@@ -366,3 +366,20 @@ def test_fixes_that_reach_another_file_are_foreseen(tmp_path: Path) -> None:
     assert foreseen is not None
     assert (len(foreseen.safe), foreseen.left_out) == (len(fixed), {})
     assert fixed
+
+
+def test_a_link_that_leads_out_of_the_project_is_fixed_only_where_it_is_named(tmp_path: Path) -> None:
+    text = "from torch.utils.data import DataLoader\nloader = DataLoader(range(8), num_workers=0, persistent_workers=True)\n"
+    project, other = tmp_path / "project", tmp_path / "other.py"
+    project.mkdir()
+    other.write_text(text)
+    (project / "link.py").symlink_to("../other.py")
+    (project / "within.py").symlink_to("sub.py")
+    (project / "sub.py").write_text(text)
+    fixing = engine.Options(cache=False, fix=True, processes=1)
+    report = engine.run([str(project)], Settings(), project, fixing)
+    assert (other.read_text(), (project / "within.py").is_symlink()) == (text, True)
+    assert (project / "sub.py").read_text() != text
+    assert [notice.message for notice in report.notices] == ["fixes are not applied: the link leads out of the project; name it to have its target fixed"]
+    engine.run([str(project / "link.py")], Settings(), project, fixing)
+    assert other.read_text() != text
