@@ -105,6 +105,16 @@ def test_a_path_that_does_not_exist(run: Callable[..., Done]) -> None:
     assert run("check", "gone.py") == (1, "gone.py:1:1: cannot check: No such file or directory\n1 file could not be checked.\n", "")
 
 
+def test_an_empty_path_is_not_the_current_folder(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(BAD)
+    line = "'':1:1: cannot check: No such file or directory: the path is empty\n"
+    assert run("check", "--fix", "-q", "") == (1, line, "")
+    assert (folder / "a.py").read_text() == BAD
+    assert run("check", "--fix", "-q", "", "a.py") == (1, line, "")
+    assert (folder / "a.py").read_text() == MENDED
+    assert run("verify", "") == (2, "", "oomlint: error: '': No such file or directory: the path is empty\n")
+
+
 def test_no_python_files_is_a_warning(run: Callable[..., Done]) -> None:
     assert run("check", ".") == (0, "", "oomlint: warning: no Python files under .\n")
     assert run("check", "-q", ".") == (0, "", "")
