@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from oomlint.cli.ending import ending_in_order
-from oomlint.cli.files import write_report
+from oomlint.cli.files import current_folder, refuse_unwritable, write_report
 from oomlint.cli.options import STANDARD, Color, choice, flag, several, text, words
 from oomlint.config import ConfigError, Settings, load_settings
 from oomlint.engine import Options, run
@@ -110,7 +110,7 @@ def perform(arguments: Arguments) -> int:
 
 
 def _perform(arguments: Arguments) -> int:
-    folder = os.getcwd()
+    folder = current_folder()
     if arguments.verify and not (arguments.fix or arguments.diff):
         raise ConfigError("--verify goes with --fix or --diff; `oomlint verify` verifies fixes and applies none")
     if arguments.trust and not arguments.verify:
@@ -130,6 +130,7 @@ def _perform(arguments: Arguments) -> int:
         foresee=not arguments.diff and _tells_of_fixes(arguments),
     )
     settings = overridden(settings, arguments)
+    refuse_unwritable("--output-file", arguments.output_file, paths, settings, root, force_exclude=arguments.force_exclude)
     approved: Approval | None = None
     if arguments.verify:
         from oomlint.cli.approval import approval  # noqa: PLC0415 - nothing of the verifier is loaded unless it is asked for
