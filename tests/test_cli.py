@@ -407,6 +407,28 @@ def test_diff(folder: Path, run: Callable[..., Done]) -> None:
         assert run("check", "--diff") == (0, "", "")
 
 
+@pytest.mark.skipif(not shutil.which("patch") or sys.platform == "win32", reason="this system has no patch, or not these names")
+@pytest.mark.parametrize(
+    ("name", "encoding", "words"),
+    [
+        ("a.py", "utf-8", ()),
+        ("a.py", "utf-8-sig", ()),
+        ("a.py", "cp1252", ()),
+        ("a.py", "latin-1", ("--output-file", "changes")),
+        *((name, "latin-1", ()) for name in ("a b.py", "tab\t.py", "line\nend.py", '"quoted".py', "back\\slash.py", "é.py", "\udce9.py", 'a"\\\t\a\x01 b.py')),
+    ],
+)
+def test_a_diff_applies_whatever_the_encoding_and_the_name(folder: Path, name: str, encoding: str, words: tuple[str, ...]) -> None:
+    mark = "" if encoding.startswith("utf-8") else f"# coding: {encoding}\n"
+    before, after = ((f"{mark}# é ü\r\n" + text + "# ß").encode(encoding) for text in (BAD.replace("data,", "größe,"), MENDED.replace("data,", "größe,")))
+    (folder / name).write_bytes(before)
+    done = child("check", "--diff", "-q", "--no-cache", *words, ".", env={"PYTHONIOENCODING": "ascii" if name == "a.py" else "utf-8"})
+    assert (done.returncode, done.stderr) == (1, b"")
+    changes = (folder / "changes").read_bytes() if words else done.stdout
+    subprocess.run(["patch", "-p0", "--binary"], input=changes, check=True, capture_output=True)
+    assert (folder / name).read_bytes() == after
+
+
 def test_a_notebook_is_checked_and_mended(folder: Path, run: Callable[..., Done]) -> None:
     cells = [{"cell_type": "code", "source": "%matplotlib inline\n"}, {"cell_type": "code", "source": BAD}]
     notebook = json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5, "metadata": {}})

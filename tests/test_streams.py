@@ -36,6 +36,7 @@ PRINTS = [
     *(f"check a.py --no-cache --output-format {name}" for name in ("full", "concise", "json", "github")),
     "check a.py --no-cache --color always",
     "check a.py --no-cache --statistics",
+    "check a.py --no-cache -q --diff",
     "rule OOM101",
     "rule OOM101 --color always",
     "rule --all --output-format json",

@@ -146,9 +146,10 @@ def _perform(arguments: Arguments) -> int:
     if arguments.output_file in {None, STANDARD}:
         _write(report, arguments, view, sys.stderr if mended_input else sys.stdout, approved)
     else:
-        written = io.StringIO()
+        kept = io.BytesIO()
+        written = io.TextIOWrapper(kept, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True)
         _write(report, arguments, view, written, approved)
-        write_report(arguments.output_file, written.getvalue())
+        write_report(arguments.output_file, kept.getvalue())
     return _status(report, arguments, approved)
 
 
@@ -232,7 +233,11 @@ def _write(report: Report, arguments: Arguments, view: View, stream: TextIO, app
     if arguments.diff:
         from oomlint.output import diff  # noqa: PLC0415 - as all formats: only the one that is asked for
 
-        printer.lines(diff.lines(report.changes, view))
+        if stream.isatty() or wants_color(arguments.color, stream):
+            printer.lines(diff.lines(report.changes, view))
+        else:  # whatever encoding the stream has
+            stream.flush()
+            stream.buffer.write(diff.patch(report.changes, view))
         if report.fixed and not arguments.quiet:
             say(f"would fix {summary.count(len(report.fixed), 'finding')} in {summary.count(len(report.changes), 'file')}")
         unread = [item for item in report.findings if item.code is None]

@@ -47,9 +47,9 @@ def refuse_unwritable(option: str, given: str | None, paths: Sequence[str], sett
         raise ConfigError(f"{option}: {given} is one of the files to check, and would be overwritten")
 
 
-def write_report(path: str, text: str) -> None:
+def write_report(path: str, report: str | bytes) -> None:
     """Write a file as a whole or not at all, unless it is a standard stream or no regular file. Raises ConfigError."""
-    data = text.encode("utf-8", "backslashreplace")
+    data = report.encode("utf-8", "backslashreplace") if isinstance(report, str) else report
     target = os.path.realpath(path)
     stream = _stream_of(path)
     try:
