@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import oomlint
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 
     Verdict = tuple[bool, tuple[int, int, str] | None]  # whether to parse; row, column and cause of a syntax error
 
+_Kind = TypeVar("_Kind")
+
+WRONG: Final = (ValueError, TypeError, LookupError, AttributeError)  # what reading an entry raises that has another shape
 MANY_VERDICTS: Final = 50_000  # more are forgotten, the oldest first
 MANY_ENTRIES: Final = 200_000  # a project with more, data sets included, is not looked over
 FRESH: Final = 2 * 10**9  # nanoseconds; a file written within them may be written again under the same time stamp
 READ_BY_RULES: Final = (".py", ".pyi", ".ipynb", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".sh")
+_MOST: Final = 2**31  # rows and columns
 _FIXES: Final = ""  # no path: the entry of what becomes of fixes
 _LEFTOVER: Final = re.compile(rf"{LEFTOVER.pattern}|(?:findings|verdicts|fixes)-[a-z0-9_]{{8}}\.tmp")  # older versions wrote the latter
 NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -44,7 +48,9 @@ class Cache:
         self._findings: dict[str, Any] = {}
         self._changed: set[str] = set()
         if folder is not None:
-            self.verdicts = {digest: (known[0], tuple(known[1]) if known[1] else None) for digest, known in self._load("verdicts", _tool()).items()}
+            for digest, known in self._load("verdicts", _tool()).items():
+                with suppress(*WRONG):
+                    self.verdicts[digest] = _verdict(known)
 
     @property
     def in_use(self) -> bool:
@@ -65,8 +71,10 @@ class Cache:
 
     def findings(self, path: str, digest: str) -> tuple[Finding, ...] | None:
         """What a run has found in a file with that content."""
-        known = self._findings.get(path)
-        return None if known is None or known[0] != digest else tuple(_finding(item) for item in known[1])
+        with suppress(*WRONG):
+            known, items = self._findings[path]
+            return tuple(map(_finding, items)) if known == digest else None
+        return None
 
     def keep_findings(self, path: str, digest: str, findings: Sequence[Finding]) -> None:
         """Remember what was found in a file."""
@@ -76,8 +84,11 @@ class Cache:
 
     def foreseen(self, findings: Sequence[Finding]) -> list[str] | None:
         """What a run has learnt of the fixes of these very findings, a word each."""
-        known = self._findings.get(_FIXES)
-        return None if known is None or known[0] != _state(findings) else known[1]
+        with suppress(*WRONG):
+            state, said = self._findings[_FIXES]
+            if state == _state(findings) and len(said) == len(findings):
+                return [typed(word, str) for word in said]
+        return None
 
     def keep_foreseen(self, findings: Sequence[Finding], said: Sequence[str]) -> None:
         """Remember what would become of fixes."""
@@ -106,11 +117,11 @@ class Cache:
             digest, _, body = read_kept(os.path.join(self._folder or "", f"{name}.json")).partition(b"\n")
             if digest.decode() != _digest(body):
                 return {}
-            document: dict[str, Any] = json.loads(body)
-            content: dict[str, Any] = document["content"] if document["key"] == key else {}
-        except (OSError, ValueError, KeyError, RecursionError):
+            document = json.loads(body)
+            content = document["content"] if document["key"] == key else {}
+        except (OSError, RecursionError, *WRONG):
             return {}
-        return content
+        return content if isinstance(content, dict) else {}
 
     def _store(self, name: str, key: str, content: dict[str, Any]) -> None:
         body = json.dumps({"key": key, "content": content}, separators=(",", ":")).encode()
@@ -235,7 +246,41 @@ def _spot(place: Place) -> list[Any]:
     return [place.path, place.cell, place.row, place.column, place.end_row, place.end_column, place.message]
 
 
-def _finding(known: list[Any]) -> Finding:
+def typed(value: Any, kind: type[_Kind]) -> _Kind:
+    """The value, which must be of that very type. Raises TypeError."""
+    if type(value) is not kind:
+        raise TypeError
+    return value
+
+
+def _verdict(known: Any) -> Verdict:
+    """Raises one of ``WRONG`` where the entry is not what the scout says; so do the next ones."""
+    parse, mistake = known
+    if mistake is None:
+        return typed(parse, bool), None
+    row, column, cause = mistake
+    return typed(parse, bool), (_number(row), _number(column), typed(cause, str))
+
+
+def _finding(known: Any) -> Finding:
     code, name, message, severity, confidence, spot, related, fix = known
-    mended = None if fix is None else Fix(Safety(fix[0]), fix[1], tuple(Edit(Place(*place), content) for place, content in fix[2]))
-    return Finding(code, name, message, Severity(severity), Confidence(confidence), Place(*spot), tuple(Place(*place) for place in related), mended)
+    mended = None
+    if fix is not None:
+        safety, said, edits = fix
+        mended = Fix(Safety(safety), typed(said, str), tuple(Edit(_place(place), typed(content, str)) for place, content in edits))
+    code = None if code is None else typed(code, str)
+    places = tuple(map(_place, related))
+    return Finding(code, typed(name, str), typed(message, str), Severity(severity), Confidence(confidence), _place(spot), places, mended)
+
+
+def _place(known: Any) -> Place:
+    path, cell, row, column, end_row, end_column, message = known
+    if not os.path.isabs(path) or "\0" in path:
+        raise ValueError
+    return Place(path, _number(cell), _number(row), _number(column), _number(end_row), _number(end_column), typed(message, str))
+
+
+def _number(known: Any) -> int:
+    if not 0 <= typed(known, int) < _MOST:
+        raise ValueError
+    return int(known)

@@ -60,7 +60,10 @@ def discover(
     """
     walk = _Walk(settings, os.path.abspath(root), most_entries)
     for path in paths:
-        walk.take(os.path.abspath(path), force_exclude=force_exclude)
+        if os.fspath(path):
+            walk.take(os.path.abspath(path), force_exclude=force_exclude)
+        else:  # a variable of a shell that is not set; made absolute, it would be the current folder
+            walk.problems.add(Problem("", "No such file or directory: the path is empty"))
     return Discovery(tuple(sorted(walk.files)), tuple(sorted(walk.problems)))
 
 

@@ -351,27 +351,27 @@ def refusal(path: str) -> str | None:
         return f"fixes are not applied: the file has {status.st_nlink} hard links, and writing it would part them"
     if not os.access(target, os.W_OK) or not os.access(os.path.dirname(target), os.W_OK):
         return "fixes are not applied: the file or its folder is not writable"
+    folder = os.stat(os.path.dirname(target))
+    if folder.st_mode & stat.S_ISVTX and hasattr(os, "geteuid") and os.geteuid() not in {0, folder.st_uid, status.st_uid}:
+        return "fixes are not applied: the file is another user's, and its folder lets only owners replace files (the sticky bit)"
     return None
 
 
 def write(change: Change) -> None:
     """Replace a file by its fixed content: another process sees the old bytes or the new ones, never a half.
 
-    The mode is kept, and the owner where the system allows it; a symbolic link stays and its target is written. Raises WriteRefusedError where
-    the file is not what it was when it was checked or must not be written, and OSError where the system cannot write it.
+    Who may do what with it is kept (see :func:`write_whole`); a symbolic link stays and its target is written. Raises WriteRefusedError where the file is
+    not what it was when it was checked or must not be written, and OSError where the system cannot write it or who may use it cannot be kept.
     """
     cause = refusal(change.path)
     if cause is not None:
         raise WriteRefusedError(cause)
     target = os.path.realpath(change.path)
-    with open(target, "rb") as stream:
-        if stream.read() != change.before:
-            raise WriteRefusedError("fixes are not applied: the file has changed since it was read")
-    status = os.stat(target)
-    write_whole(
-        target,
-        change.after,
-        mode=stat.S_IMODE(status.st_mode),
-        owner=None if hasattr(os, "geteuid") and (status.st_uid, status.st_gid) == (os.geteuid(), os.getegid()) else (status.st_uid, status.st_gid),
-        durable=True,
-    )
+
+    def compare() -> None:
+        with open(target, "rb") as stream:
+            if stream.read() != change.before:
+                raise WriteRefusedError("fixes are not applied: the file has changed since it was read")
+
+    compare()
+    write_whole(target, change.after, keep=True, durable=True, before=compare)  # syncing takes time, in which somebody may save

@@ -217,9 +217,14 @@ def _edited_python(source: Source, edits: Sequence[Edit]) -> bytes:
         same = (again.text, again.encoding) == ("".join(text), source.encoding)
     except SourceError:
         same = False
-    if not same:  # encodings with shift states; a declaration that has moved from where it counts
-        raise SourceError(source.path, f"files in the encoding {source.encoding} cannot be edited in place")
-    return result
+    if same:
+        return result
+    declared = _declared_encoding(source.data)[0]
+    if declared != _declared_encoding(result)[0]:
+        raise SourceError(source.path, f"it would move the row that declares the encoding {declared}" if declared else "it would declare another encoding")
+    if source.encoding == "utf-8":
+        raise SourceError(source.path, "the result would not be read as it is written")
+    raise SourceError(source.path, f"files in the encoding {source.encoding} cannot be edited in place")  # it has shift states
 
 
 def _edited_notebook(source: Source, edits: Sequence[Edit]) -> bytes:
@@ -313,6 +318,8 @@ def _refuse_too_large(path: str, size: int, limit: int) -> None:
 
 def _python(path: str, data: bytes) -> Source:
     bom = data.startswith(codecs.BOM_UTF8)
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # first: one of them begins with a mark of UTF-16
+        raise SourceError(path, "UTF-32 text, which Python does not read: save it as UTF-8")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise SourceError(path, "UTF-16 text, which Python does not read: save it as UTF-8")
     if b"\0" in data:

@@ -105,6 +105,16 @@ def test_a_path_that_does_not_exist(run: Callable[..., Done]) -> None:
     assert run("check", "gone.py") == (1, "gone.py:1:1: cannot check: No such file or directory\n1 file could not be checked.\n", "")
 
 
+def test_an_empty_path_is_not_the_current_folder(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(BAD)
+    line = "'':1:1: cannot check: No such file or directory: the path is empty\n"
+    assert run("check", "--fix", "-q", "") == (1, line, "")
+    assert (folder / "a.py").read_text() == BAD
+    assert run("check", "--fix", "-q", "", "a.py") == (1, line, "")
+    assert (folder / "a.py").read_text() == MENDED
+    assert run("verify", "") == (2, "", "oomlint: error: '': No such file or directory: the path is empty\n")
+
+
 def test_no_python_files_is_a_warning(run: Callable[..., Done]) -> None:
     assert run("check", ".") == (0, "", "oomlint: warning: no Python files under .\n")
     assert run("check", "-q", ".") == (0, "", "")
@@ -395,6 +405,28 @@ def test_diff(folder: Path, run: Callable[..., Done]) -> None:
         assert (folder / "a.py").read_text() == MENDED
         (folder / "broken.py").unlink()
         assert run("check", "--diff") == (0, "", "")
+
+
+@pytest.mark.skipif(not shutil.which("patch") or sys.platform == "win32", reason="this system has no patch, or not these names")
+@pytest.mark.parametrize(
+    ("name", "encoding", "words"),
+    [
+        ("a.py", "utf-8", ()),
+        ("a.py", "utf-8-sig", ()),
+        ("a.py", "cp1252", ()),
+        ("a.py", "latin-1", ("--output-file", "changes")),
+        *((name, "latin-1", ()) for name in ("a b.py", "tab\t.py", "line\nend.py", '"quoted".py', "back\\slash.py", "é.py", "\udce9.py", 'a"\\\t\a\x01 b.py')),
+    ],
+)
+def test_a_diff_applies_whatever_the_encoding_and_the_name(folder: Path, name: str, encoding: str, words: tuple[str, ...]) -> None:
+    mark = "" if encoding.startswith("utf-8") else f"# coding: {encoding}\n"
+    before, after = ((f"{mark}# é ü\r\n" + text + "# ß").encode(encoding) for text in (BAD.replace("data,", "größe,"), MENDED.replace("data,", "größe,")))
+    (folder / name).write_bytes(before)
+    done = child("check", "--diff", "-q", "--no-cache", *words, ".", env={"PYTHONIOENCODING": "ascii" if name == "a.py" else "utf-8"})
+    assert (done.returncode, done.stderr) == (1, b"")
+    changes = (folder / "changes").read_bytes() if words else done.stdout
+    subprocess.run(["patch", "-p0", "--binary"], input=changes, check=True, capture_output=True)
+    assert (folder / name).read_bytes() == after
 
 
 def test_a_notebook_is_checked_and_mended(folder: Path, run: Callable[..., Done]) -> None:

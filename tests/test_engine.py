@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from shapes import variants
 
 from oomlint import cache, engine, registry
 from oomlint.config import ConfigError, Settings
 from oomlint.engine import Options, Report
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
 from oomlint.fixing import Change, write
+from oomlint.output import full, json_array
+from oomlint.output.view import View
 from oomlint.rule import Rule, page
 
 if TYPE_CHECKING:
@@ -369,6 +372,41 @@ def test_a_damaged_cache_is_passed_over(folder: Path, damage: bytes | None) -> N
     Fake.seen.clear()
     assert check(folder, cache=True) == expected
     assert Fake.seen == [], "and written anew"
+
+
+def test_a_cache_of_another_shape_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its digest is right, whoever has written it."""
+    monkeypatch.setattr(cache, "_tool", lambda: "tool")
+    (folder / "a.py").write_text(program("say: error high words mend"))
+    (folder / "b.py").write_text("def f(:\n")
+    aged(folder)
+    found = [item for item in check(folder, cache=True, foresee=True).findings if item.fix]
+    assert found
+    for name in ("findings.json", "verdicts.json"):
+        path = folder / ".oomlint_cache" / name
+        document = json.loads(path.read_bytes().partition(b"\n")[2])
+        key = document["key"]
+        assert document["content"]
+        seen = 0
+        for other in variants(document):
+            body = json.dumps(other).encode()
+            path.write_bytes(cache._digest(body).encode() + b"\n" + body)
+            kept = cache.Cache(str(path.parent))
+            kept.open_findings(key)
+            for digest, (parse, mistake) in kept.verdicts.items():
+                assert (type(digest), type(parse), mistake is None or [type(part) for part in mistake] == [int, int, str]) == (str, bool, True)
+            for file, entry in list(kept._findings.items()):
+                digest = entry[0] if isinstance(entry, list) and entry and isinstance(entry[0], str) else ""
+                for finding in kept.findings(file, digest) or ():
+                    list(full.lines([finding], View(str(folder))))
+                    json_array.text([finding], View(str(folder)))
+            said = kept.foreseen(found)
+            assert said is None or (len(said), {type(word) for word in said}) == (1, {str})
+            seen += 1
+        assert seen > 50
+    path.write_bytes(b"")
+    report = check(folder, cache=True, foresee=True)
+    assert report == check(folder, foresee=True)
 
 
 def test_a_cache_that_cannot_be_written_is_passed_over(folder: Path) -> None:

@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oomlint import engine
+from oomlint import engine, writing
 from oomlint.config import Settings
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
 from oomlint.fixing import ROUNDS, Change, WriteRefusedError, mend, refusal, write
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from oomlint.fixing import Outcome
 
 ROOT = Path(__file__).parent.parent
+ACCESS = "system.posix_acl_access"
 
 
 class World:
@@ -263,6 +265,123 @@ def test_bytes_are_written_as_they_are_and_the_mode_is_kept(change: Change) -> N
     assert os.listdir(os.path.dirname(change.path)) == ["train.py"]
 
 
+def marked(path: str, name: str, value: bytes) -> None:
+    """Set an extended attribute, where there are any."""
+    if sys.platform != "linux":
+        pytest.skip("Python knows no extended attributes here")
+    try:
+        os.setxattr(path, name, value)
+    except OSError as error:
+        pytest.skip(f"{name}: {error}")
+
+
+def rights(owner: int, group: int, mask: int, others: int, more: int = 1234) -> bytes:
+    """An access control list, as Linux has it, with reading and writing for one user more."""
+    nobody = 2**32 - 1
+    entries = [(1, owner, nobody), (2, 6, more), (4, group, nobody), (16, mask, nobody), (32, others, nobody)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+def test_extended_attributes_and_access_control_lists_are_kept(change: Change) -> None:
+    listed = rights(6, 0, 6, 0)
+    marked(change.path, "user.origin", b"a notebook")
+    marked(change.path, ACCESS, listed)
+    write(change)
+    assert Path(change.path).read_bytes() == b"new\r\n"
+    assert os.getxattr(change.path, "user.origin") == b"a notebook"
+    assert os.getxattr(change.path, ACCESS) == listed
+    assert stat.S_IMODE(os.stat(change.path).st_mode) == 0o660
+
+
+def test_the_rights_that_a_folder_gives_to_new_files_are_not_given_to_a_mended_one(change: Change) -> None:
+    os.chmod(change.path, 0o640)
+    marked(os.path.dirname(change.path), "system.posix_acl_default", rights(7, 7, 7, 5))
+    write(change)
+    assert ACCESS not in os.listxattr(change.path)
+    assert stat.S_IMODE(os.stat(change.path).st_mode) == 0o640
+
+
+@pytest.mark.parametrize("unnamed", [writing._UNNAMED, 0], ids=["without a name", "under another name"])
+def test_a_file_whose_access_control_list_cannot_be_kept_is_left_alone(change: Change, monkeypatch: pytest.MonkeyPatch, unnamed: int) -> None:
+    marked(change.path, ACCESS, rights(6, 0, 6, 0))
+    marked(change.path, "user.origin", b"a notebook")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(writing, "_UNNAMED", unnamed)
+    monkeypatch.setattr(os, "setxattr", refuse)
+    with pytest.raises(OSError, match="its access control list cannot be kept: Operation not supported"):
+        write(change)
+    assert Path(change.path).read_bytes() == b"old\r\n"
+    assert os.listdir(os.path.dirname(change.path)) == ["train.py"]
+    os.removexattr(change.path, ACCESS)
+    write(change)
+    assert os.listxattr(change.path) == [], "what says nothing of rights may be lost"
+
+
+needs_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+
+
+@needs_root
+def test_the_group_is_kept_where_the_owner_cannot_be(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chown(change.path, 4321, 1234)
+    os.chmod(change.path, 0o4670)
+    known = os.chown
+
+    def refuse(path: int, user: int, group: int) -> None:
+        if user != -1:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        known(path, user, group)
+
+    monkeypatch.setattr(os, "chown", refuse)
+    write(change)
+    status = os.stat(change.path)
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (0, 1234, 0o670)
+
+
+@needs_root
+@pytest.mark.parametrize(("mode", "left"), [(0o640, 0o600), (0o644, 0o644), (0o664, 0o644), (0o604, 0o600), (0o2775, 0o755), (0o660, 0o600)], ids=oct)
+def test_where_the_group_cannot_be_kept_no_other_gets_its_rights(change: Change, monkeypatch: pytest.MonkeyPatch, mode: int, left: int) -> None:
+    os.chown(change.path, 0, 1234)
+    os.chmod(change.path, mode)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chown", refuse)
+    write(change)
+    assert stat.S_IMODE(os.stat(change.path).st_mode) == left
+    os.chmod(change.path, 0o600)
+    monkeypatch.undo()
+    os.chown(change.path, 0, 1234)
+    marked(change.path, ACCESS, rights(6, 0, 6, 0))
+    monkeypatch.setattr(os, "chown", refuse)
+    with pytest.raises(OSError, match="its group cannot be kept, and it has an access control list"):
+        write(Change(change.path, "utf-8", change.after, change.before))
+
+
+@needs_root
+def test_a_folder_that_gives_its_group_to_new_files_gives_it_to_no_mended_one(change: Change) -> None:
+    folder = os.path.dirname(change.path)
+    os.chown(folder, 0, 1234)
+    os.chmod(folder, 0o2770)
+    os.chmod(change.path, 0o640)
+    os.chown(change.path, 0, 0)
+    write(change)
+    assert os.stat(change.path).st_gid == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this system has no sticky folders")
+def test_a_folder_that_lets_only_owners_replace_files(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chmod(os.path.dirname(change.path), 0o1777)
+    assert refusal(change.path) is None
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert refusal(change.path) == "fixes are not applied: the file is another user's, and its folder lets only owners replace files (the sticky bit)"
+    os.chmod(os.path.dirname(change.path), 0o777)
+    assert refusal(change.path) is None
+
+
 def test_a_symbolic_link_stays_and_its_target_is_written(change: Change) -> None:
     link = Path(change.path).parent / "deep" / "link.py"
     link.parent.mkdir()
@@ -383,3 +502,13 @@ def test_a_link_that_leads_out_of_the_project_is_fixed_only_where_it_is_named(tm
     assert [notice.message for notice in report.notices] == ["fixes are not applied: the link leads out of the project; name it to have its target fixed"]
     engine.run([str(project / "link.py")], Settings(), project, fixing)
     assert other.read_text() != text
+
+
+def test_what_is_saved_while_the_new_file_is_synced_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.py"
+    path.write_text("x = 1\n")
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (path.write_text("x = 3\n"), sync(handle))[1])
+    with pytest.raises(WriteRefusedError, match="has changed"):
+        write(Change(str(path), "utf-8", b"x = 1\n", b"x = 2\n"))
+    assert (path.read_text(), os.listdir(tmp_path)) == ("x = 3\n", ["a.py"])

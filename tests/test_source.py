@@ -284,6 +284,34 @@ def test_edits_in_an_encoding_with_shift_states_are_refused_where_they_would_tea
         apply_edits(source, [span(source, 2, 10, 11, "N")])
 
 
+@pytest.mark.parametrize(
+    ("text", "row", "content", "cause"),
+    [
+        ("#!/bin/python\n# coding: latin-1\nx = 'é'\n", 1, "import os\n", "it would move the row that declares the encoding latin-1"),
+        ("# coding: utf-8\nx = 1\n", 1, "\n\n", None),
+        ("import os\n# coding: latin-1\n", 1, "# coding: cp1252\n", "it would declare another encoding"),
+        ("x = 1\n", 1, "\0", "the result would not be read as it is written"),
+    ],
+    ids=["moved", "moved in vain", "another", "unreadable"],
+)
+def test_an_edit_that_changes_how_the_rest_is_read_is_refused(text: str, row: int, content: str, cause: str | None) -> None:
+    source = read_source("/a.py", text.encode("latin-1"))
+    edit = span(source, row, 1, 1, content)
+    if cause is None:
+        assert apply_edits(source, [edit]) == (content + text).encode("latin-1")
+        return
+    with pytest.raises(SourceError) as caught:
+        apply_edits(source, [edit])
+    assert caught.value.message == cause
+
+
+@pytest.mark.parametrize(("encoding", "name"), [("utf-32", "UTF-32"), ("utf-16", "UTF-16")])
+@pytest.mark.parametrize("end", ["le", "be"])
+def test_text_that_python_does_not_read_is_named(encoding: str, name: str, end: str) -> None:
+    with pytest.raises(SourceError, match=f"{name} text, which Python does not read"):
+        read_source("/a.py", "\ufeffx = 1\n".encode(f"{encoding}-{end}"))
+
+
 def test_edits_apply_in_order_and_may_touch() -> None:
     source = of("f(a, b)\n")
     edits = [span(source, 1, 6, 7, "B"), span(source, 1, 3, 4, "A"), span(source, 1, 7, 7, ", c"), span(source, 1, 7, 7, ", d")]

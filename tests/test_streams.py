@@ -36,6 +36,7 @@ PRINTS = [
     *(f"check a.py --no-cache --output-format {name}" for name in ("full", "concise", "json", "github")),
     "check a.py --no-cache --color always",
     "check a.py --no-cache --statistics",
+    "check a.py --no-cache -q --diff",
     "rule OOM101",
     "rule OOM101 --color always",
     "rule --all --output-format json",
@@ -83,6 +84,46 @@ def test_a_report_takes_the_place_of_the_one_before(folder: Path) -> None:
     (folder / "report").write_text("x" * 100_000)
     assert oomlint(folder, "check a.py --no-cache -q --output-format concise --output-file report") == (1, "", "")
     assert (folder / "report").read_text().startswith("a.py:2:")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="this system has no names for its streams")
+@pytest.mark.parametrize(("name", "number"), [("/dev/stdout", 1), ("/dev/stderr", 2), ("log", 1)])
+def test_a_report_that_goes_to_a_stream_leaves_what_is_there(folder: Path, name: str, number: int) -> None:
+    line = f"'{sys.executable}' -m oomlint check a.py -q --no-cache --output-format concise --output-file {name}"
+    script = f"{{ echo before >&{number}; {line}; echo after >&{number}; }} {number}> log"
+    done = subprocess.run(["sh", "-c", script], cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
+    rows = (folder / "log").read_text().splitlines()
+    assert (rows[0], rows[1][:7], rows[2:], done.stdout, done.stderr) == ("before", "a.py:2:", ["after"], b"", b"")
+
+
+@pytest.mark.parametrize("words", ["check --fix a.py", "check --fix .", "check --diff a.py", "check - --stdin-filename a.py", "verify --isolated a.py"])
+def test_a_report_never_takes_the_place_of_a_file_that_is_checked(folder: Path, words: str) -> None:
+    (folder / "link").symlink_to("a.py")
+    for name in ("a.py", "./a.py", "link"):
+        line = f"oomlint: error: --output-file: {name} is one of the files to check, and would be overwritten\n"
+        assert oomlint(folder, f"{words} --no-cache --output-file {name}", stdin=FIXABLE) == (2, "", line)
+    if words.startswith("verify"):
+        assert oomlint(folder, f"{words} --no-cache --html a.py")[2].startswith("oomlint: error: --html: a.py is one of the files")
+    assert (folder / "a.py").read_bytes() == FIXABLE
+
+
+@pytest.mark.parametrize("command", ["check --fix", "verify --isolated"])
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_done(folder: Path, command: str) -> None:
+    words = f"{command} a.py --no-cache --output-file"
+    assert oomlint(folder, f"{words} nowhere/x") == (2, "", "oomlint: error: nowhere/x: No such file or directory\n")
+    assert oomlint(folder, f"{words} .") == (2, "", "oomlint: error: .: Is a directory\n")
+    assert oomlint(folder, f"{words} ''") == (2, "", "oomlint: error: --output-file: it is empty\n")
+    assert (folder / "a.py").read_bytes() == FIXABLE
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder that is in use cannot be removed there")
+@pytest.mark.parametrize("command", ["check --isolated", "check --isolated -", "check --fix", "verify --isolated", "verify"])
+def test_a_current_folder_that_has_been_removed_is_one_line(folder: Path, command: str) -> None:
+    (folder / "gone").mkdir()
+    script = f"cd gone && rmdir ../gone && exec '{sys.executable}' -m oomlint {command}"
+    done = subprocess.run(["sh", "-c", script], cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, input=FIXABLE, capture_output=True, check=False)
+    line = b"oomlint: error: the current folder cannot be told: No such file or directory\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", line)
 
 
 def test_standard_input_that_is_closed(folder: Path) -> None:

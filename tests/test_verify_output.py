@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from inline_snapshot import snapshot
+from shapes import variants
 
+from oomlint.cache import WRONG
 from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.output import verdicts_github, verdicts_html, verdicts_json, verdicts_text
 from oomlint.output.printer import Printer
 from oomlint.output.verdicts_numbers import amount, bar, measured, sparkline, total
 from oomlint.output.view import View
+from oomlint.verify import store
 from oomlint.verify.case import Case, Fidelity, Outcome, Reading, Timeline, Verdict
 
 if TYPE_CHECKING:
@@ -66,6 +69,28 @@ def plain(lines: Iterable[Line]) -> str:
     stream = io.StringIO()
     Printer(stream, color=False).lines(lines)
     return stream.getvalue()
+
+
+def test_a_kept_verdict_of_another_shape_is_passed_over_or_shown(item: Item, view: View) -> None:
+    case, verdict = item
+    short = replace(verdict, timelines=(replace(verdict.timelines[0], before=((0.0, 1.0), (0.5, 2.0))),), left_out=("line 1",))
+    kept = json.loads(json.dumps(store._plain(short)))
+    assert store._verdict(kept) == short
+    shown = passed = 0
+    for other_one in variants(kept):
+        try:
+            known = store._verdict(other_one)
+        except WRONG:
+            passed += 1
+            continue
+        shown += 1
+        verdicts_html.text([(case, known)], view, PYTHON)
+        json.loads(verdicts_json.text([(case, known)], view, PYTHON))
+        verdicts_github.text([(case, known)], view)
+        plain(verdicts_text.full([(case, known)], view, PYTHON))
+        plain(verdicts_text.concise([(case, known)], view))
+        total([(case, known)])
+    assert min(shown, passed) > 50
 
 
 # -- text -------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import pytest
 
 from oomlint.__main__ import main
 from oomlint.cli import workbench
+from oomlint.cli.own import Own
 from oomlint.verify import run as run_module
 from oomlint.verify.bench import nearest
 from oomlint.verify.case import Fidelity, Outcome, Verdict
@@ -685,3 +686,16 @@ def test_a_verdict_is_kept_for_what_the_code_is_given(folder: Path, judge: Judge
     main(["verify", "--read", "../data"])
     assert keys[0] == keys[1]
     assert len(set(keys)) == 6
+
+
+def test_what_is_allowed_is_written_as_all_files_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "config" / "oomlint"
+    folder.mkdir(parents=True)
+    left = folder / ".oomlint-4194311-0123abcd.tmp"  # of a killed run
+    left.write_text("half")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
+    own = Own(str(tmp_path / "project"))
+    own.trust("/a/pyproject.toml", {"verify.python": "digest"})
+    assert own.trusted("/a/pyproject.toml") == {"verify.python": "digest"}
+    assert os.listdir(folder) == ["trust.json"]
+    assert stat.S_IMODE((folder / "trust.json").stat().st_mode) == 0o600

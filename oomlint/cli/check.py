@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from oomlint.cli.ending import ending_in_order
-from oomlint.cli.files import write_report
+from oomlint.cli.files import current_folder, refuse_unwritable, write_report
 from oomlint.cli.options import STANDARD, Color, choice, flag, several, text, words
 from oomlint.config import ConfigError, Settings, load_settings
 from oomlint.engine import Options, run
@@ -110,7 +110,7 @@ def perform(arguments: Arguments) -> int:
 
 
 def _perform(arguments: Arguments) -> int:
-    folder = os.getcwd()
+    folder = current_folder()
     if arguments.verify and not (arguments.fix or arguments.diff):
         raise ConfigError("--verify goes with --fix or --diff; `oomlint verify` verifies fixes and applies none")
     if arguments.trust and not arguments.verify:
@@ -130,6 +130,7 @@ def _perform(arguments: Arguments) -> int:
         foresee=not arguments.diff and _tells_of_fixes(arguments),
     )
     settings = overridden(settings, arguments)
+    refuse_unwritable("--output-file", arguments.output_file, paths, settings, root, force_exclude=arguments.force_exclude)
     approved: Approval | None = None
     if arguments.verify:
         from oomlint.cli.approval import approval  # noqa: PLC0415 - nothing of the verifier is loaded unless it is asked for
@@ -145,9 +146,10 @@ def _perform(arguments: Arguments) -> int:
     if arguments.output_file in {None, STANDARD}:
         _write(report, arguments, view, sys.stderr if mended_input else sys.stdout, approved)
     else:
-        written = io.StringIO()
+        kept = io.BytesIO()
+        written = io.TextIOWrapper(kept, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True)
         _write(report, arguments, view, written, approved)
-        write_report(arguments.output_file, written.getvalue())
+        write_report(arguments.output_file, kept.getvalue())
     return _status(report, arguments, approved)
 
 
@@ -231,7 +233,11 @@ def _write(report: Report, arguments: Arguments, view: View, stream: TextIO, app
     if arguments.diff:
         from oomlint.output import diff  # noqa: PLC0415 - as all formats: only the one that is asked for
 
-        printer.lines(diff.lines(report.changes, view))
+        if stream.isatty() or wants_color(arguments.color, stream):
+            printer.lines(diff.lines(report.changes, view))
+        else:  # whatever encoding the stream has
+            stream.flush()
+            stream.buffer.write(diff.patch(report.changes, view))
         if report.fixed and not arguments.quiet:
             say(f"would fix {summary.count(len(report.fixed), 'finding')} in {summary.count(len(report.changes), 'file')}")
         unread = [item for item in report.findings if item.code is None]

@@ -7,13 +7,13 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from oomlint.cli.check import say
 from oomlint.config import load_own
+from oomlint.writing import sweep, write_whole
 
 _SETTINGS: Final = "oomlint.toml"
 _TRUST: Final = "trust.json"
@@ -67,16 +67,9 @@ class Own:
         try:
             os.makedirs(self._folder, exist_ok=True)
             os.chmod(self._folder, stat.S_IRWXU)
-            handle, temporary = tempfile.mkstemp(prefix="trust-", suffix=".tmp", dir=self._folder)  # nobody else may read or write it
-            try:
-                with open(handle, "w", encoding="ascii") as stream:
-                    json.dump({_TRUSTED: known}, stream, indent=1)
-                os.replace(temporary, os.path.join(self._folder, _TRUST))
-                self._contents.pop(_TRUST, None)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            sweep(self._folder)
+            write_whole(os.path.join(self._folder, _TRUST), json.dumps({_TRUSTED: known}, indent=1).encode("ascii"))  # for nobody else to read or write
+            self._contents.pop(_TRUST, None)
         except OSError as error:
             say(f"the answer holds for this run, and is not remembered: {self._folder}: {error.strerror or error}")
 

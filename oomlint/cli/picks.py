@@ -54,6 +54,8 @@ def read(words: Sequence[str]) -> list[Pick]:
 def _pick(word: str) -> Pick:
     if word == "-":
         raise ConfigError("standard input (`-`) cannot be verified: its code is run in a copy of the project")
+    if not word:
+        raise ConfigError("'': No such file or directory: the path is empty")
     if os.path.lexists(word):
         return Pick(word, word)
     found = _CELL.fullmatch(word) or _LINES.fullmatch(word)

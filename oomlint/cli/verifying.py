@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 from oomlint import amounts, engine
 from oomlint.cli import mended, picks
 from oomlint.cli.check import Format, overridden, say, start_of, tell_failures
-from oomlint.cli.files import is_special, write_report
+from oomlint.cli.files import current_folder, refuse_unwritable, write_report
 from oomlint.cli.options import STANDARD
 from oomlint.cli.workbench import Asked, shown_python, surroundings, verified
 from oomlint.config import FACTORY, ConfigError, load_settings
@@ -45,7 +45,7 @@ def verify(arguments: Arguments) -> int:
     if arguments.explain_sandbox:
         sys.stdout.write(explained(inspect()))
         return 0
-    view = View(os.getcwd())
+    view = View(current_folder())
     chosen = picks.read(arguments.paths or (".",))
     paths = list(picks.paths_of(chosen))
     start = start_of(paths, view.folder)
@@ -56,9 +56,8 @@ def verify(arguments: Arguments) -> int:
     around = surroundings(settings, root, asked)
     if arguments.html == STANDARD:
         raise ConfigError("--html: the page goes to a file, and `-` is none")
-    for path in (arguments.html, arguments.output_file):
-        if path not in (None, STANDARD):
-            _refuse_unwritable(path)
+    for option, path in (("--html", arguments.html), ("--output-file", arguments.output_file)):
+        refuse_unwritable(option, path, paths, settings, folder, force_exclude=arguments.force_exclude)
     report = engine.run(paths, settings, folder, engine.Options(force_exclude=arguments.force_exclude, cache=asked.cache))
     _tell(report, arguments, view)
     cases = _cases(report.findings, picks.picked(report.findings, chosen), arguments, around, paths)
@@ -119,18 +118,6 @@ def _amount(option: str, parse: Callable[[str], _Number], text: str | None) -> _
         return None if text is None else parse(text)
     except ValueError as error:
         raise ConfigError(f"{option}: {error}") from None
-
-
-def _refuse_unwritable(path: str) -> None:
-    """Now, not after all the work."""
-    if os.path.isdir(path):
-        raise ConfigError(f"{path}: Is a directory")
-    if is_special(path):
-        return
-    try:
-        tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(path))).close()
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
 
 
 def _kept(folder: str | None, root: str) -> str | None:

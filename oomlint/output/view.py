@@ -34,7 +34,9 @@ class View:
     _sources: dict[str, Source | None] = field(default_factory=dict)
 
     def name(self, path: str) -> str:
-        """The path relative to the folder, with ``/``. On another drive of Windows it stays absolute."""
+        """The path relative to the folder, with ``/``. On another drive of Windows it stays absolute. An empty path is shown as a pair of quotes."""
+        if not path:
+            return "''"
         try:
             name = os.path.relpath(path, self.folder)
         except ValueError:

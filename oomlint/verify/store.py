@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.cache import NOT_ENTERED, project_key, read_kept, refusal
+from oomlint.cache import NOT_ENTERED, WRONG, project_key, read_kept, refusal, typed
 from oomlint.verify.bench import nearest
 from oomlint.verify.case import Fidelity, Outcome, Reading, Timeline, Verdict
 from oomlint.verify.folders import walk
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MOST_FILES: Final = 50_000  # that are looked at
 MANY: Final = 2000  # verdicts; more are forgotten, the oldest first
+_LARGE: Final = 2**63
 _NAME: Final = "fixes.json"
 # What the user's own command and data come to depends on files that no key covers.
 _PASSING: Final = frozenset({Fidelity.COMMAND, Fidelity.FACTORY, Fidelity.DATA})
@@ -53,7 +54,7 @@ class VerdictStore:
         known = self._verdicts.get(self._key(case)) if self._path else None
         try:
             return None if known is None else replace(_verdict(known), cached=True)
-        except (ValueError, TypeError, KeyError, LookupError):
+        except WRONG:
             return None
 
     def put(self, case: Case, verdict: Verdict) -> None:
@@ -157,22 +158,34 @@ def _plain(verdict: Verdict) -> dict[str, Any]:
 
 
 def _verdict(known: dict[str, Any]) -> Verdict:
-    """Raises where the entry is not what :func:`_plain` makes."""
-    readings = tuple(Reading(**{**item, "before": tuple(item["before"]), "after": tuple(item["after"])}) for item in known["readings"])
-    timelines = tuple(Timeline(**{**item, "before": _points(item["before"]), "after": _points(item["after"])}) for item in known["timelines"])
+    """Raises one of ``WRONG`` where the entry is not what :func:`_plain` makes."""
     return Verdict(
         Outcome(known["outcome"]),
-        known["reason"],
+        typed(known["reason"], str),
         Fidelity(known["fidelity"]) if known["fidelity"] else None,
-        readings,
-        timelines,
-        tuple(known["assumptions"]),
-        tuple(known["left_out"]),
-        known["seconds"],
-        known["sandbox"],
-        known["next_step"],
+        tuple(map(_reading, known["readings"])),
+        tuple(map(_timeline, known["timelines"])),
+        _texts(known["assumptions"]),
+        _texts(known["left_out"]),
+        _number(known["seconds"]),
+        typed(known["sandbox"], str),
+        typed(known["next_step"], str),
     )
 
 
-def _points(points: list[list[float]]) -> tuple[tuple[float, float], ...]:
-    return tuple((x, y) for x, y in points)
+def _reading(known: dict[str, Any]) -> Reading:
+    before, after = (tuple(map(_number, typed(known[part], list))) for part in ("before", "after"))
+    return Reading(typed(known["name"], str), typed(known["unit"], str), before, after, typed(known["under"], str))
+
+
+def _timeline(known: dict[str, Any]) -> Timeline:
+    before, after = (tuple((_number(x), _number(y)) for x, y in typed(known[part], list)) for part in ("before", "after"))
+    return Timeline(typed(known["name"], str), typed(known["unit"], str), typed(known["axis"], str), before, after)
+
+
+def _texts(known: Any) -> tuple[str, ...]:
+    return tuple(typed(text, str) for text in typed(known, list))
+
+
+def _number(known: Any) -> float:
+    return known if type(known) is int and abs(known) < _LARGE else typed(known, float)
