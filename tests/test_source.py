@@ -460,6 +460,7 @@ PIECES = st.sampled_from(["x", "=", " ", "    ", "%", "!", "?", "%%", "time", "\
 
 
 @given(st.lists(PIECES, max_size=12).map("".join))
+@example(" x\n ")
 def test_masks_keep_rows_whatever_the_cell(cell: str) -> None:
     source = notebook(cell, "last = 1")
     if cell and source.cells[0].number == 1:

@@ -108,7 +108,7 @@ def read_notebook(raw: str) -> Notebook:
         text = ROW_END.sub("\n", found.text)  # a carriage return must not meet the line feed of the next cell
         if not text.strip():
             continue
-        if not text.endswith("\n"):
+        if not source.endswith(("\n", "\r")):  # the text of an indented cell may have lost what stood behind its last row end
             text += "\n"  # every cell starts on a new row
         rows = text.count("\n")
         cells.append(Cell(number, row, rows, source, found.indent, found.magic, found.masks))
