@@ -31,8 +31,8 @@ _UNDOUBTED: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT})
 def judged(bench: Bench, verdict: Verdict) -> Verdict:
     """The verdict, unless the patch adds a finding.
 
-    One as grave as the finding that is patched, or graver, is a regression. Of a patch by hand, one that is less grave and that a check would show leaves it
-    open whether it is an improvement; a fix of oomlint's own may lead from a grave finding to a milder one. What a check says of a dataset that was measured to
+    One as grave as the finding that is patched, or graver, is a regression. One that is less grave and that a check would show leaves it open
+    whether the patch is an improvement; only a fix of oomlint's own may lead from a grave finding to a milder one. What a check says of a dataset that was measured to
     take clearly less than before is no news: one kind of container has taken the place of another.
     """
     finding = bench.case.finding
@@ -44,7 +44,8 @@ def judged(bench: Bench, verdict: Verdict) -> Verdict:
     words = "; ".join(f"the patch adds {item.code} at {_spot(bench, item)}: {item.message}" for item in new[:_TOLD])
     if new[0].severity.rank <= finding.severity.rank:
         return replace(verdict, outcome=Outcome.REGRESSED, reason=words)
-    if bench.case.by_hand and new[0].severity.rank <= bench.settings.severity.rank and verdict.outcome in _UNDOUBTED:
+    own = finding.fix is not None and not bench.case.by_hand
+    if not own and new[0].severity.rank <= bench.settings.severity.rank and verdict.outcome in _UNDOUBTED:
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; but {words}")
     return verdict
 
