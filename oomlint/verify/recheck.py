@@ -31,8 +31,8 @@ _UNDOUBTED: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT})
 def judged(bench: Bench, verdict: Verdict) -> Verdict:
     """The verdict, unless the patch adds a finding.
 
-    One as grave as the finding that is patched, or graver, is a regression. One that is less grave and that a check would show leaves it open
-    whether the patch is an improvement; only a fix of oomlint's own may lead from a grave finding to a milder one. What a check says of a dataset that was measured to
+    One as grave as the finding that is patched, or graver, is a regression. One that is less grave and that a check would show leaves it open whether the
+    patch is an improvement; only a fix of oomlint's own may lead from a grave finding to a milder one. What a check says of a dataset that was measured to
     take clearly less than before is no news: one kind of container has taken the place of another.
     """
     finding = bench.case.finding
