@@ -423,6 +423,18 @@ def test_a_hostile_interpreter_gets_nothing_written_elsewhere(tmp_path: Path) ->
     assert precious.read_text() == "mine"
 
 
+def test_an_interpreter_is_not_started_again_in_less_of_a_sandbox(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    started.touch()
+    python = tmp_path / "python"
+    for status in (1, 97, 126):
+        python.write_text(f"#!/bin/sh\necho once >> {started}\nexit {status}\n")
+        python.chmod(0o755)
+        with pytest.raises(WorkshopError):
+            Workshop(str(python), unsandboxed=True, view=View(writable=(str(tmp_path),)))
+    assert started.read_text() == "once\n" * 3
+
+
 def test_a_pipe_in_place_of_an_answer_blocks_nobody(workshop: Workshop, tmp_path: Path) -> None:
     program = """
         import os

@@ -36,7 +36,6 @@ _MOST_CAPABILITIES: Final = 64
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 _CLONE: Final = {"x86_64": 56, "aarch64": 220}
 _SIOCSIFFLAGS, _IFF_UP_RUNNING, _AF_INET, _SOCK_DGRAM = 0x8914, 0x41, 2, 2
-_NOT_THIS_WAY: Final = 97  # exit status: the next level is to be tried
 _GRACE: Final = 20  # seconds for the server to put its things away when oomlint has gone
 # Best first. Without the right to mount, a namespace of users gives it; where /proc cannot be mounted, as in many containers, processes are common ones.
 _OWN: Final = _NEWNS | _NEWIPC | _NEWNET
@@ -71,18 +70,22 @@ def _started(request: dict[str, Any]) -> int:
         for flags, own_processes in _LEVELS:
             if own_processes and "processes" in landlock.turned_off():
                 continue
-            status = _wait_for(_clone(flags), request, flags, own_processes=own_processes)
-            if status != _NOT_THIS_WAY:
+            status = _status_of(request, flags, own_processes=own_processes)
+            if status is not None:
                 return status
-    return _wait_for(os.fork(), request, 0, own_processes=False)
+    return _status_of(request, 0, own_processes=False) or 0
 
 
-def _wait_for(pid: int, request: dict[str, Any], flags: int, *, own_processes: bool) -> int:
-    """In the child, become the server; in the parent, its exit status."""
-    if pid < 0:
-        return _NOT_THIS_WAY
+def _status_of(request: dict[str, Any], flags: int, *, own_processes: bool) -> int | None:
+    """Start the server and wait for its end: its exit status, or None where it could not enter the sandbox, and nothing of the project has run."""
+    told, failed = os.pipe()  # not the exit status: the interpreter could choose it, to be started again in less of a sandbox
+    pid = _clone(flags) if flags else os.fork()
     if pid == 0:
-        _become(request, flags, own_processes=own_processes)
+        _become(request, flags, failed, own_processes=own_processes)
+    os.close(failed)
+    if pid < 0:
+        os.close(told)
+        return None
 
     def end(*_: object) -> None:  # oomlint has gone: the server sees it too
         signal.signal(signal.SIGALRM, lambda *_: os.kill(pid, signal.SIGKILL))
@@ -99,11 +102,13 @@ def _wait_for(pid: int, request: dict[str, Any], flags: int, *, own_processes: b
                     os.kill(each, signal.SIGKILL)
             if not left:
                 break
+    if os.read(told, 1):
+        return None
     return status if status >= 0 else 128 - status
 
 
-def _become(request: dict[str, Any], flags: int, *, own_processes: bool) -> NoReturn:
-    """Enter the sandbox and go over to the interpreter."""
+def _become(request: dict[str, Any], flags: int, failed: int, *, own_processes: bool) -> NoReturn:
+    """Enter the sandbox and go over to the interpreter. Where namespaces cannot be entered, say so to ``failed``, which the interpreter does not get."""
     status = 1
     try:
         _prctl(_PDEATHSIG, int(signal.SIGKILL))
@@ -112,7 +117,8 @@ def _become(request: dict[str, Any], flags: int, *, own_processes: bool) -> NoRe
             try:
                 _enter_namespaces(request, flags, own_processes=own_processes)
             except OSError:
-                os._exit(_NOT_THIS_WAY)
+                os.write(failed, b"x")
+                os._exit(1)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         report |= _give_up(request, isolated=bool(flags))
         report["held"] = _is_held(request)
