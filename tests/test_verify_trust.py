@@ -138,7 +138,8 @@ def run(capsys: pytest.CaptureFixture[str], judge: Judge) -> Callable[..., Done]
 
 def left_out(file: str, *keys: str) -> str:
     names = ", ".join(f"verify.{key}" for key in keys)
-    return f"oomlint: {file}: {names}: left out, for a project names nothing to run or to let through unless you allow it; `--trust` allows it in this run\n"
+    why = "settings of a project may not name what is run or let through, unless you allow it; `--trust` does for this run"
+    return f"oomlint: {file}: {names} are ignored: {why}\n"
 
 
 # -- what is started for true -----------------------------------------------------------------------------------------
@@ -355,7 +356,7 @@ def test_a_repository_around_it_is_no_witness(folder: Path, marker: Path, run: C
     assert chosen(run, judge) == (".venv/bin/python", "")
     subprocess.run(["git", "-C", folder.parent, "rm", "--quiet", "--cached", "project/a.py"], check=True)
     python, err = chosen(run, judge)
-    assert (python != ".venv/bin/python", "no repository knows of the project" in err) == (True, True), "it was unpacked there"
+    assert (python != ".venv/bin/python", "git has no history of the project" in err) == (True, True), "it was unpacked there"
 
 
 def test_a_worktree(folder: Path, marker: Path, run: Callable[..., Done], judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def refused(file: str, values: Mapping[str, Any], root: str, own: Own) -> list[s
         if answer in {"a", "y"}:
             return []
     keys = ", ".join(map(_key, unknown))
-    say(f"{shown}: {keys}: left out, for a project names nothing to run or to let through unless you allow it; `--trust` allows it in this run")
+    say(f"{shown}: {keys} are ignored: settings of a project may not name what is run or let through, unless you allow it; `--trust` does for this run")
     return unknown
 
 

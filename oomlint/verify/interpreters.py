@@ -59,7 +59,7 @@ def _doubt(place: str, *, active: bool) -> str:
     if active:
         return ""
     if known is None:
-        return f"{came}: no repository knows of the project, and could tell"
+        return f"{came}: git has no history of the project that could tell"
     try:
         owners = {os.lstat(path).st_uid for path in (place, os.path.join(place, "bin"), os.path.join(place, "bin", "python"))}
     except OSError as error:

@@ -31,9 +31,9 @@ _UNDOUBTED: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT})
 def judged(bench: Bench, verdict: Verdict) -> Verdict:
     """The verdict, unless the patch adds a finding.
 
-    One as grave as the finding that is patched, or graver, is a regression. One that is less grave and that a check would show leaves it open whether the
-    patch is an improvement; only a fix of oomlint's own may lead from a grave finding to a milder one. What a check says of a dataset that was measured to
-    take clearly less than before is no news: one kind of container has taken the place of another.
+    One as grave as the finding that is patched, or graver, is a regression, unless nothing could be run. One that is less grave and that a check would show
+    leaves it open whether the patch is an improvement; only a fix of oomlint's own may lead from a grave finding to a milder one. What a check says of a
+    dataset that was measured to take clearly less than before is no news: one kind of container has taken the place of another.
     """
     finding = bench.case.finding
     if not bench.case.mended or verdict.outcome is Outcome.REGRESSED:
@@ -43,6 +43,8 @@ def judged(bench: Bench, verdict: Verdict) -> Verdict:
         return verdict
     words = "; ".join(f"the patch adds {item.code} at {_spot(bench, item)}: {item.message}" for item in new[:_TOLD])
     if new[0].severity.rank <= finding.severity.rank:
+        if verdict.outcome is Outcome.INCONCLUSIVE and verdict.fidelity is None:  # nothing has run: measured, it might be the better of two
+            return replace(verdict, reason=f"{verdict.reason}; and {words}")
         return replace(verdict, outcome=Outcome.REGRESSED, reason=words)
     own = finding.fix is not None and not bench.case.by_hand
     if not own and new[0].severity.rank <= bench.settings.severity.rank and verdict.outcome in _UNDOUBTED:
