@@ -6,7 +6,11 @@ import errno
 import os
 import sys
 
-if __name__ == "__main__" and sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(os.curdir):
+try:
+    _HERE = os.getcwd()
+except OSError:  # it has been removed
+    _HERE = ""
+if __name__ == "__main__" and sys.path and sys.path[0] in {"", _HERE}:
     del sys.path[0]  # `python -m` puts the current folder first: modules of the checked project would be run
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TextIO

@@ -193,7 +193,7 @@ class _Mender:
     def _attempt(self, base: dict[str, bytes], good: list[_Candidate], group: list[_Candidate]) -> str | None:
         """Apply the group beside what is good already. On success the state moves on; else the cause comes back."""
         try:
-            contents = self._apply(base, [edit for item in (*good, *group) for edit in item.edits])
+            contents = self._apply(base, (*good, *group))
         except (SourceError, ValueError) as error:
             return f"it cannot be applied: {error}"
         findings = self._lint({**self._overlay, **self._spread(contents)})
@@ -202,13 +202,17 @@ class _Mender:
             self._state = _State(contents, findings)
         return cause
 
-    def _apply(self, base: dict[str, bytes], edits: Iterable[Edit]) -> dict[str, bytes]:
+    def _apply(self, base: dict[str, bytes], candidates: Iterable[_Candidate]) -> dict[str, bytes]:
         """The contents of the changed files with the edits made. Raises SourceError or ValueError where one does not fit."""
-        from oomlint.untouched import Code, check  # noqa: PLC0415 - brings ast and tokenize, which most runs need not
+        from oomlint.untouched import Code, check, keep_comments  # noqa: PLC0415 - brings ast and tokenize, which most runs need not
 
         by_path: dict[str, list[Edit]] = {}
-        for edit in edits:
-            by_path.setdefault(edit.place.path, []).append(edit)
+        kept: set[Edit] = set()  # of safe fixes, which drop no comment
+        for item in candidates:
+            for edit in item.edits:
+                by_path.setdefault(edit.place.path, []).append(edit)
+            if all(finding.fix and finding.fix.safety is Safety.SAFE for finding in item.findings):
+                kept.update(item.edits)
         contents = dict(base)
         for path, items in by_path.items():
             source = read_source(path, base.get(path, self._overlay.get(path)))
@@ -218,7 +222,9 @@ class _Mender:
             items.sort(key=lambda item: item.place)
             contents[path] = apply_edits(source, items)
             if source.kind is Kind.PYTHON:  # each cell of a notebook has been looked at
-                check(Code(source.text), Code(read_source(path, contents[path]).text), replacements_of(source, items))
+                replacements = replacements_of(source, items)
+                check(Code(source.text), Code(read_source(path, contents[path]).text), replacements)
+                keep_comments(source.text, replacements_of(source, [edit for edit in items if edit in kept]))
         return contents
 
     def _drop(self, candidate: _Candidate, cause: str) -> None:

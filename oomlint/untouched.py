@@ -54,17 +54,16 @@ def check(before: Code, after: Code, replacements: Sequence[Replacement]) -> Non
         old.append((start, end))
         new.append((start + shift, start + shift + len(content)))
         shift += len(content) - (end - start)
-    _keep_comments(source, _tokens(before), replacements)
     kept = _outside(_tokens(before), old)
     moves = [(end, fresh - end) for (_, end), (_, fresh) in zip(old, new, strict=True)]
     if _moved(kept, moves) != _outside(_tokens(after), new):
         raise HarmError("it would change what stands around it")
 
 
-def _keep_comments(source: str, tokens: Iterable[tuple[str, int, int]], replacements: Sequence[Replacement]) -> None:
+def keep_comments(source: str, replacements: Sequence[Replacement]) -> None:
     """Raise HarmError where a comment stands among code that is replaced, and does not stand in what takes its place."""
     starts = [start for start, _, _ in replacements]
-    for text, first, last in tokens:
+    for text, first, last in _tokens(Code(source)) if replacements else ():
         if text.startswith("#"):
             start, end, content = replacements[max(0, bisect_right(starts, first) - 1)]
             among = source[start:first].strip() or source[last:end].strip()
