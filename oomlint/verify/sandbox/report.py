@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 WHOLE: Final = Sandbox(files=True, processes=True, network=True, landlock=SCOPES_SINCE, filter=True, held=True)
 LANDLOCK_ALONE: Final = Sandbox(landlock=SCOPES_SINCE, filter=True, held=True)
-NOTHING: Final = Sandbox()
 
 _LIMITS: Final = "limits, read while it runs"
 
