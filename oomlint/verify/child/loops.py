@@ -31,7 +31,7 @@ from oomlint.verify.child import (
 )
 from oomlint.verify.child.common import words
 from oomlint.verify.child.load import LoadError
-from oomlint.verify.child.loops_guide import descriptors
+from oomlint.verify.child.loops_loaders import tensor_files
 from oomlint.verify.child.loops_run import Outcome, Program, run
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class Meter:
         at = self._count
         if at < len(self._own["descriptors"]):
             self.growth.step()
-            self._own["descriptors"][at] = descriptors()
+            self._own["descriptors"][at] = tensor_files(self.counts.running)
             self._own["read"][at] = trace.read_bytes(os.getpid())
             for name in ("processes", "loaders", "iterators"):
                 self._own[name][at] = getattr(self.counts, name)

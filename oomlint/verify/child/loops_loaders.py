@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import multiprocessing.process
+import os
 from typing import TYPE_CHECKING, Any, Final
+
+import torch
 
 from oomlint.verify.child import stubs, values_late, values_things
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from oomlint.verify.child.loops_patch import Counts
     from oomlint.verify.child.values import Book
 
+_OPEN: Final = "/proc/self/fd"
+_SHARED: Final = "/dev/shm/torch_"  # noqa: S108 -- how torch names a tensor's file
 LOADING: Final = frozenset("prefetch_factor persistent_workers multiprocessing_context timeout".split())  # of no use without workers
 LARGE: Final = 64  # samples in a batch; a program may well depend on the size that it asks for, but larger ones take too long
 
@@ -45,7 +51,9 @@ def put_loaders(put: Callable[[Any, str, Any], None], book: Book, counts: Counts
     def iterate(self: Any) -> Any:
         counts.iterators += 1
         about = self.__dict__.get("_unsettled")
-        return go(self) if about is None else _unsettled(*about)
+        iterator = go(self) if about is None else _unsettled(*about)
+        counts.running.add(iterator)
+        return iterator
 
     def begin(self: Any) -> None:
         counts.processes += 1
@@ -54,6 +62,32 @@ def put_loaders(put: Callable[[Any, str, Any], None], book: Book, counts: Counts
     put(DataLoader, "__init__", init)
     put(DataLoader, "__iter__", iterate)
     put(multiprocessing.process.BaseProcess, "start", begin)
+
+
+def tensor_files(running: Iterable[Any]) -> int:
+    """Open files of tensors that workers made, less those of batches that came before their turn and wait in the ``running`` iterators.
+
+    What waits depends on how busy the machine is, and the workers' pipes go at the end of a pass: neither is kept by the program.
+    """
+    count = 0
+    for name in os.listdir(_OPEN) if os.path.isdir(_OPEN) else ():
+        with contextlib.suppress(OSError):  # closed since: that of the list itself
+            count += os.readlink(f"{_OPEN}/{name}").startswith(_SHARED)
+    return count - len({file for iterator in running for file in _waiting(iterator)})
+
+
+def _waiting(iterator: Any) -> Iterator[int]:
+    """Where the storages of batches lie that an iterator has got and not given out. It notes a batch as (worker,), with the data once they are there."""
+    for _, *data in list(getattr(iterator, "_task_info", {}).values()):
+        yield from (item.untyped_storage().data_ptr() for item in _tensors(data) if item.is_shared())
+
+
+def _tensors(data: Any) -> Iterator[torch.Tensor]:
+    if isinstance(data, torch.Tensor):
+        yield data
+    elif isinstance(data, (list, tuple, dict)):
+        for item in data.values() if isinstance(data, dict) else data:
+            yield from _tensors(item)
 
 
 def _path(dataset: Any) -> str:

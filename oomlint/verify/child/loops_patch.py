@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 import torch
 
@@ -30,6 +31,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.loaders = self.iterators = self.processes = 0
+        self.running: WeakSet[Any] = WeakSet()  # iterators
         self.capped = False
 
 
