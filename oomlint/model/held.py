@@ -6,7 +6,7 @@ meet are joined rung by rung.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
@@ -93,9 +93,9 @@ class Mode(StrEnum):
         return Mode.UNKNOWN if Mode.UNKNOWN in {self, other} else Mode.SWITCHED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Held:
-    """One abstract value.
+    """One abstract value. It is never changed once it is made; to have that checked would take most of the time that it takes to make one.
 
     ``sources`` are the calls (by identity) whose graph it hangs on, ``tags`` the statements that stored it on its way. ``items`` are the known elements of a
     container, ``inside`` joins the others, ``each`` is what iterating gives. ``home`` is where a mutable object lives.
@@ -127,7 +127,29 @@ class Held:
 
     def having(self, **changes: object) -> Held:
         """The same with other fields."""
-        return replace(self, **changes)  # type: ignore[arg-type]
+        made = Held(
+            self.kind,
+            self.graph,
+            self.device,
+            self.storage,
+            self.size,
+            self.sure,
+            self.view,
+            self.moved,
+            self.sources,
+            self.tags,
+            self.items,
+            self.inside,
+            self.each,
+            self.home,
+            self.value,
+            self.loader,
+            self.frozen,
+            self.exact,
+        )
+        for name, value in changes.items():
+            setattr(made, name, value)
+        return made
 
     def leaves(self, depth: int = 0) -> Iterator[Held]:
         """What a container holds, itself where it is none."""
@@ -215,7 +237,7 @@ def meet(first: Held | None, second: Held | None, depth: int = 0) -> Held:
     """What holds where two ways come together: sure only of what both say."""
     if first is None or second is None:
         return first or second or UNKNOWN
-    if first == second:
+    if first is second or first == second:
         return first
     kind = first.kind if first.kind is second.kind else _common(first.kind, second.kind)
     both = first.kind is second.kind

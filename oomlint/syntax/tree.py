@@ -12,6 +12,8 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from oomlint.rows import ROW_END, starts_of
 from oomlint.source import SourceError
+from oomlint.syntax import quick
+from oomlint.syntax.positions import Located, Positions
 from oomlint.syntax.walk import Walk
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Place
     from oomlint.source import Source
+    from oomlint.syntax.positions import Span
 
 # A form feed before code resets the column for Python, and libcst drops it when it writes: cut it away and remember by how much.
 _FORM_FEED: Final = re.compile(r"[ \t\f]*\f")
@@ -37,7 +40,8 @@ class Tree:
         self._text = ROW_END.sub("\n", source.text)
         self._parsed_text = self._without_form_feeds() if "\f" in source.text else self._text
         try:
-            self.module = self._parse()
+            with quick.parsing():
+                self.module = self._parse()
         except cst.ParserSyntaxError as error:
             row, column = error.raw_line, error.raw_column + 1
             spot = source.place(row, column, row, column)
@@ -71,7 +75,11 @@ class Tree:
         return "\n".join(rows)
 
     @cached_property
-    def _positions(self) -> dict[cst.CSTNode, tuple[int, int, int, int]]:
+    def _positions(self) -> Positions:
+        return Positions(self.module, self.walk.parents, self._parsed_text)
+
+    @cached_property
+    def _all_positions(self) -> dict[cst.CSTNode, Span]:
         wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
         found = wrapper.resolve(PositionProvider)
         return {node: (s.start.line, s.start.column, s.end.line, s.end.column) for node, s in found.items()}
@@ -102,15 +110,21 @@ class Tree:
 
         SourceError where the file has another text there than the tree: nothing may be said of such a file, and nothing edited in it.
         """
-        first, left, last, right = self._positions[node]
-        row, end_row = (first, last) if self._rows is None else (self._rows.get(first, first), self._rows.get(last, last))
-        column, end_column = left + self._shifts.get(row, 0), right + self._shifts.get(end_row, 0)
-        code, starts = self._rendered
-        known = code[starts[first - 1] + left : starts[last - 1] + right]
-        found = self._text[self._starts[row - 1] + column : self._starts[end_row - 1] + end_column]
+        located = self._positions.of(node) or self._search(node)
+        row, column, end_row, end_column = located.span
+        column, end_column = column + self._shifts.get(row, 0), end_column + self._shifts.get(end_row, 0)
+        known = located.text
+        found = self._text[self._starts[row - 1] + column : self._starts[end_row - 1] + end_column] if known else ""
         if known != found and known.split() != found.split():
             raise self._misread(row)
         return row, column + 1, end_row, end_column + 1
+
+    def _search(self, node: cst.CSTNode) -> Located:
+        """Where a node stands, by having libcst write the whole file."""
+        first, left, last, right = self._all_positions[node]
+        row, end_row = (first, last) if self._rows is None else (self._rows.get(first, first), self._rows.get(last, last))
+        code, starts = self._rendered
+        return Located((row, left, end_row, right), code[starts[first - 1] + left : starts[last - 1] + right])
 
     def _misread(self, row: int) -> SourceError:
         spot = self.source.place(row, 1, row, 1)
