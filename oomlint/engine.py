@@ -6,12 +6,13 @@ processes, the cache or the clock.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import re
 import sys
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -27,7 +28,7 @@ from oomlint.suppress import Suppressions, apply
 from oomlint.writing import sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from oomlint.cache import Verdict
     from oomlint.config import Settings
@@ -41,6 +42,8 @@ CANNOT_CHECK: Final = "cannot-check"  # stands in place of a rule's name where a
 # Work that is worth one more process, whose start costs about as much as a tenth of it.
 _TRIAGE_BYTES: Final = 8_000_000
 _LINT_BYTES: Final = 400_000
+
+_PATIENT: Final = (200_000, 20, 50)  # objects, then how often the older ones are looked at
 
 # A check that was made once more with all fixes in place says what most of them do; to find the one that does harm takes a few.
 _FORESEEN_CHECKS: Final = 12
@@ -258,6 +261,7 @@ class _Checker:
             from oomlint.model.project import Project  # noqa: PLC0415 - brings libcst
 
             self._project = Project(self._job.root, self._job.settings, self._job.overlay)
+        self._project.relieve()
         module = self._project.module(path)
         findings: list[Finding] = []
         failures: list[Failure] = []
@@ -321,7 +325,19 @@ def _lint(job: _Job, items: Sequence[_Looked], options: Options) -> list[_Linted
         importlib.import_module("oomlint.model.project")  # before any fork, so that it is paid for once
         for code in job.codes:
             registry.load(code)
-    return _each(job, _Checker.lint, items, sum(item.size for item in items if item.parse) / _LINT_BYTES, options.processes)
+    with _patience():
+        return _each(job, _Checker.lint, items, sum(item.size for item in items if item.parse) / _LINT_BYTES, options.processes)
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """While files are checked, the garbage collector runs seldom: trees are many objects and no garbage. ``Project.relieve`` bounds what they take."""
+    known = gc.get_threshold()
+    gc.set_threshold(*_PATIENT)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*known)
 
 
 def _weigh(files: Iterable[str]) -> float:

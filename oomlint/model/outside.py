@@ -66,6 +66,8 @@ class Outside(Questions):
             source = names.dotted(statement.module) if statement.module is not None else ""
             path = self.project.locate(frame.module.path, source, len(statement.relative))
             if path is not None:
+                if not self.project.may_bind(path, root) and self.project.submodule(path, root) is None:
+                    continue
                 value = self._module(path)
                 if isinstance(value, ModuleRef) and value.module is not None and value.module is not frame.module:
                     found = self.module_member(value, root, accessors)
@@ -113,6 +115,8 @@ class Outside(Questions):
             if statement.relative:
                 return [Alternative(UNKNOWN)]
             return self.reach_into(Alternative(External(names.canonical(f"{source}.{name}"))), rest)
+        if not self.project.may_bind(path, name):
+            return self._submodule(path, name, rest)
         value = self._module(path)
         if isinstance(value, ModuleRef):
             return self.module_member(value, name, rest)
@@ -126,10 +130,11 @@ class Outside(Questions):
                 found = self.resolve(name, rest, self.module_frame(value.module), None)
                 if not all(isinstance(a.value, Unknown) for a in found):
                     return found
-        deeper = self.project.submodule(value.path, name)
-        if deeper is not None:
-            return self.reach_into(Alternative(self._module(deeper)), rest)
-        return [Alternative(UNKNOWN)]
+        return self._submodule(value.path, name, rest)
+
+    def _submodule(self, path: str, name: str, rest: tuple[Accessor, ...]) -> Alternatives:
+        deeper = self.project.submodule(path, name)
+        return [Alternative(UNKNOWN)] if deeper is None else self.reach_into(Alternative(self._module(deeper)), rest)
 
     def _module(self, path: str) -> Value:
         if path.endswith("/"):

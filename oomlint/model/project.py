@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from oomlint.discovery import discover
+from oomlint.model.index import Index, index_of
 from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
 
@@ -33,6 +35,7 @@ _PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
+_MOST_PARSED = 2_500_000  # characters whose trees are kept; each takes about a hundred bytes in a tree, and in what is learnt from it
 
 
 @dataclass(eq=False)
@@ -77,6 +80,8 @@ class Project:
         self._bytes: dict[str, bytes] = {}
         self._files: tuple[str, ...] | None = None
         self._exists: dict[str, bool] = {}
+        self._indexes: dict[str, Index | None] = {}
+        self._parsed = 0  # characters
         self._called: dict[str, frozenset[bytes]] = {}
         self._mentioned: dict[tuple[bytes, ...], list[str]] = {}
         self.memo: dict[object, object] = {}  # what the rooms above learn once for a run
@@ -94,12 +99,21 @@ class Project:
             try:
                 source = read_source(path, self.overlay.get(path))
                 known = Module(path, source, Tree(source), self)
+                self._parsed += len(source.text)
             except SourceError as error:
                 known = error
             self._modules[path] = known
         if isinstance(known, SourceError):
             raise known
         return known
+
+    def relieve(self) -> None:
+        """Let go of all trees, and of what was learnt from them, where they have become many. Not while a question is open: nodes are told apart by identity."""
+        if self._parsed > _MOST_PARSED:
+            self._modules.clear()
+            self.memo.clear()
+            self._parsed = 0
+            gc.collect()
 
     def any_module(self) -> Module:
         """Some parsed file, for what belongs to the project as a whole."""
@@ -178,6 +192,35 @@ class Project:
             module = self.find(path)
             if module is not None:
                 yield module
+
+    def index(self, path: str) -> Index | None:
+        """What a file binds at its top level. ``None`` where it cannot be read, or CPython cannot parse it."""
+        if path not in self._indexes:
+            try:
+                self._indexes[path] = index_of(read_source(path, self.overlay.get(path)).text)
+            except SourceError:
+                self._indexes[path] = None
+        return self._indexes[path]
+
+    def may_bind(self, path: str, name: str) -> bool:
+        """Whether a file may bind a name at its top level, itself or by what it imports whole. False is certain."""
+        asked: set[str] = set()
+        waiting = [path]
+        while waiting:
+            here = waiting.pop()
+            if here in asked or here.endswith(os.sep):
+                continue
+            asked.add(here)
+            index = self.index(here)
+            if index is None or name in index.names:
+                return True
+            for source, level in index.stars:
+                found = self.locate(here, source, level)
+                if found is None and not level:
+                    return True  # a library's
+                if found is not None:
+                    waiting.append(found)
+        return False
 
     # -- imports -------------------------------------------------------------------------------------------------
 

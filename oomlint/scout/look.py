@@ -418,7 +418,7 @@ class _Look:
         if word == "pin_memory" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
             raise _Found
         # Whether a buffer is saved has nothing to do with workers.
-        if is_worker_word(word) and name != "register_buffer":
+        if is_worker_word(word) and name not in {"register_buffer", "Buffer"}:
             raise _Found
         self._word(word)
 

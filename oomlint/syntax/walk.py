@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
@@ -105,38 +104,41 @@ class Scope:
         return None
 
 
+def _below(kind: type) -> Iterator[type]:
+    yield kind
+    for derived in type.__subclasses__(kind):
+        yield from _below(derived)
+
+
+# Sets of classes: to look one up costs a fraction of what ``isinstance`` does.
+_NODES: Final = frozenset(_below(cst.CSTNode))
+_STATEMENTS: Final = frozenset((*_below(cst.BaseSmallStatement), *_below(cst.BaseCompoundStatement)))
+_SCOPES: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
+
+
 def fields_of(node: cst.CSTNode) -> tuple[str, ...]:
     """Names of the fields of ``node`` that can hold meaning."""
     kind = type(node)
     found = _FIELDS.get(kind)
     if found is None:
-        found = tuple(f.name for f in dataclasses.fields(kind) if f.name not in _SKIPPED and not f.name.startswith("whitespace"))
+        given = (f for f in dataclasses.fields(kind) if f.type is not str)
+        found = tuple(f.name for f in given if f.name not in _SKIPPED and not f.name.startswith("whitespace"))
         _FIELDS[kind] = found
     return found
 
 
-@cache
-def is_node(kind: type) -> bool:
-    """Whether objects of the type are nodes. Asked of every field: libcst's classes are abstract ones, for which ``isinstance`` is slow."""
-    return issubclass(kind, cst.CSTNode)
-
-
-@cache
-def _is_statement(kind: type) -> bool:
-    return issubclass(kind, cst.BaseSmallStatement | cst.BaseCompoundStatement)
-
-
-def children_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def children_of(node: cst.CSTNode) -> list[cst.CSTNode]:
     """Child nodes that can hold meaning, in source order of their fields."""
-    for name in fields_of(node):
+    found: list[cst.CSTNode] = []
+    names = _FIELDS.get(node.__class__)
+    for name in fields_of(node) if names is None else names:
         value = getattr(node, name)
         kind = value.__class__
-        if kind is tuple or kind is list:
-            for item in value:
-                if is_node(item.__class__):
-                    yield item
-        elif is_node(kind):
-            yield value
+        if kind in _NODES:
+            found.append(value)
+        elif kind is tuple or kind is list:
+            found += [item for item in value if item.__class__ in _NODES]
+    return found
 
 
 def descend(node: cst.CSTNode, *, into_scopes: bool = True) -> Iterator[cst.CSTNode]:
@@ -145,9 +147,11 @@ def descend(node: cst.CSTNode, *, into_scopes: bool = True) -> Iterator[cst.CSTN
     while stack:
         here = stack.pop()
         yield here
-        if not into_scopes and here is not node and isinstance(here, cst.FunctionDef | cst.ClassDef | cst.Lambda):
+        if not into_scopes and here is not node and here.__class__ in _SCOPES:
             continue
-        stack.extend(reversed(list(children_of(here))))
+        below = children_of(here)
+        below.reverse()
+        stack += below
 
 
 def block_of(body: object) -> Block:
@@ -241,7 +245,7 @@ class Walk:
             parents[child] = self.module
         while stack:
             node, scope, statement = stack.pop()
-            if _is_statement(node.__class__):
+            if node.__class__ in _STATEMENTS:
                 statement = node
             inner = self._note(node, scope, statement)
             todo: list[tuple[cst.CSTNode, Scope, cst.CSTNode]] = []
@@ -251,14 +255,14 @@ class Walk:
                 outside = inner is not scope and name != "body"
                 where = scope if outside else inner
                 kind = value.__class__
-                if kind is tuple or kind is list:
-                    for item in value:
-                        if is_node(item.__class__):
-                            parents[item] = node
-                            todo.append((item, where, statement))
-                elif is_node(kind):
+                if kind in _NODES:
                     parents[value] = node
                     todo.append((value, where, statement))
+                elif kind is tuple or kind is list:
+                    for item in value:
+                        if item.__class__ in _NODES:
+                            parents[item] = node
+                            todo.append((item, where, statement))
             todo.reverse()
             stack.extend(todo)
 
@@ -418,7 +422,7 @@ class Walk:
     def statement_of(self, node: cst.CSTNode) -> cst.CSTNode:
         """The small or compound statement that ``node`` stands in."""
         here: cst.CSTNode | None = node
-        while here is not None and not _is_statement(here.__class__) and here is not self.module:
+        while here is not None and here.__class__ not in _STATEMENTS and here is not self.module:
             here = self.parents.get(here)
         return here if here is not None else node
 
