@@ -68,7 +68,8 @@ class Calls:
             name = scope.parent.name if of_class and scope.parent is not None else scope.name
             if not (name.startswith("__") and name.endswith("__")):
                 owner = scope.parent.name if scope.parent is not None and scope.parent.is_class and not of_class else ""
-                for caller in self.project.callers(name, module.path, owner):
+                inner = scope.parent is not None and scope.parent.is_function  # nobody else knows its name
+                for caller in [module] if inner else self.project.callers(name, module.path, owner):
                     found.extend(self._in(caller, name, scope))
                     if len(found) >= 2 * _MOST_FRAMES:
                         break

@@ -166,11 +166,15 @@ class Held:
     @property
     def carries(self) -> Graph:
         """Whether a graph hangs on any part of it."""
+        if self.kind is not Kind.PACK:
+            return self.graph
         return max((leaf.graph for leaf in self.leaves()), default=Graph.NO)
 
     @property
     def all_sources(self) -> Ids:
         """Sources of all parts."""
+        if self.kind is not Kind.PACK:
+            return self.sources
         return frozenset().union(*(leaf.sources for leaf in self.leaves()), self.sources)
 
     @property

@@ -7,12 +7,16 @@ binds a name that it does not bind, never the other way round.
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+
+_INNER: Final = re.compile(r"[\r\n][ \t]+(?:from|import)[ \t]")  # an import that may stand in a function
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,7 @@ class Index:
 
     names: frozenset[str]  # all that a statement outside of functions and classes speaks of
     stars: tuple[tuple[str, int], ...]  # modules of which everything is imported, each with how many dots stood before it
+    imported: frozenset[str]  # names that are imported anywhere, the parts of dotted ones too, and what they are called from then on
 
 
 def index_of(text: str) -> Index | None:
@@ -30,6 +35,11 @@ def index_of(text: str) -> Index | None:
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
         names: set[str] = set()
+        imported: set[str] = set()
+        for node in ast.walk(tree) if _INNER.search(text) else _top(tree.body):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                imported.update((getattr(node, "module", None) or "").split("."))
+                imported.update(part for alias in node.names for part in (*alias.name.split("."), alias.asname or ""))
         stars: list[tuple[str, int]] = []
         for node in _top(tree.body):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -44,7 +54,7 @@ def index_of(text: str) -> Index | None:
                 names.update(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return Index(frozenset(names), tuple(stars))
+    return Index(frozenset(names), tuple(stars), frozenset(imported - {""}))
 
 
 def _top(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:

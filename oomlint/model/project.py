@@ -169,11 +169,12 @@ class Project:
         listed = self.files()
         searched = listed if near in self.listed else (*listed, near)
         hits = [path for path in searched if (path in self._called or word in self.raw(path)) and word in self._called_in(path)]
-        stem = os.path.basename(near).removesuffix(".py").encode()
-        if stem == b"__init__":
-            stem = os.path.basename(os.path.dirname(near)).encode()
+        # What a file calls has to come from somewhere: it is imported by name, with its module or a package of that, or with everything that there is.
+        folders, stem = os.path.split(near.removesuffix(".py"))
+        ways = {name, stem, *os.path.relpath(folders, self.root).split(os.sep)}
         if owner:
-            hits = [path for path in hits if path == near or owner.encode() in self.raw(path) or stem in self.raw(path)]
+            ways.add(owner)
+        hits = [path for path in hits if path == near or self._imports(path, ways) or (owner and owner.encode() in self.raw(path))]
         hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
         for path in hits[:_MAX_CALLER_FILES]:
             module = self.find(path)
@@ -221,6 +222,11 @@ class Project:
                 if found is not None:
                     waiting.append(found)
         return False
+
+    def _imports(self, path: str, names: set[str]) -> bool:
+        """Whether a file imports one of the names, or everything that some module has."""
+        index = self.index(path)
+        return index is None or bool(index.stars) or not index.imported.isdisjoint(names)
 
     # -- imports -------------------------------------------------------------------------------------------------
 
