@@ -15,6 +15,7 @@ from oomlint.memory.iteration import is_epoch_loop
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import External, FunctionRef, Instance
+from oomlint.scout.telling import FEEDS_ITSELF
 from oomlint.syntax.walk import descend, path_of
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_sta
 _LIBRARIES = frozenset({"torch", "numpy", "pandas"})
 _TWO_INPUTS = "numpy.append"
 _LONG = 1000  # rounds that are many, whatever the loop is about
-_FEEDS_ITSELF = re.compile(r"forward|generat|sampl|decod|beam|rollout|roll_out|regress|unroll|collate|greedy|pad|__getitem__|__call__", re.IGNORECASE)
 _PARTS_OF_A_DATA_SET = re.compile(
     r"(^|_)(room|file|path|fname|filename|scene|sequence|video|clip|sample|image|img|patient|case|slide|volume|dataset|data|record|document|doc|sentence|"
     r"batch|batche|episode|recording|utterance|utt|window|patch|patche|molecule|graph|cloud|shard)s?(_(all|list|names?|files?|paths?|ids?))?$",
@@ -146,7 +146,7 @@ def _loop(
     module: Module, project: Project, statement: cst.Assign, path: Path, target: cst.BaseExpression, added: tuple[cst.BaseExpression, ...], scope: Scope
 ) -> tuple[Loop, str, bool] | None:
     """The innermost loop that grows the target round after round, and goes round often."""
-    if _FEEDS_ITSELF.search(scope.name) and scope.name != "<lambda>" and not _over_loader(module, project, statement, scope):
+    if FEEDS_ITSELF.search(scope.name) and scope.name != "<lambda>" and not _over_loader(module, project, statement, scope):
         return None
     growing = {statement, *_other_growing(scope, path, module)}
     for loop in loops_over(statement, module, scope):

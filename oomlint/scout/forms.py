@@ -84,6 +84,21 @@ def caches(node: ast.ClassDef) -> bool:
     return False
 
 
+def unbounded(node: ast.expr) -> bool:
+    """Whether a decorator may keep all that a function has given: ``@cache``, ``@lru_cache(maxsize=None)``. Without a size, the latter keeps 128."""
+    if not isinstance(node, ast.Call):
+        return name_of(node) in {"cache", "memoize"}
+    sizes = [*node.args, *(k.value for k in node.keywords)]
+    return name_of(node.func) == "lru_cache" and any(not isinstance(size, ast.Constant) or size.value is None for size in sizes)
+
+
+def counts(node: ast.expr | None) -> bool:
+    """Whether a loop over that counts, or waits (``while``), and does not go over the length of anything."""
+    if node is None:
+        return True
+    return isinstance(node, ast.Call) and name_of(node.func) in {"range", "trange", "count"} and not any("len" in names_in(part) for part in node.args)
+
+
 def joins(target: ast.expr, value: ast.expr) -> bool:
     """Whether a thing is set to itself and more: ``x = torch.cat([x, y])``."""
     wanted = ""

@@ -13,8 +13,23 @@ import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.scout.forms import FILLERS, FUNCTIONS, caches, fills, gives_batches, is_empty, joins, keeps_exception, name_of, names_in, row_names, sets_on_first
-from oomlint.scout.telling import BUILDERS, LARGE_NUMBER, MAKERS, MAPS, NO_ROOTS, is_data_class, is_reader, is_worker_word, makes_data, words_of
+from oomlint.scout.forms import (
+    FILLERS,
+    FUNCTIONS,
+    caches,
+    counts,
+    fills,
+    gives_batches,
+    is_empty,
+    joins,
+    keeps_exception,
+    name_of,
+    names_in,
+    row_names,
+    sets_on_first,
+    unbounded,
+)
+from oomlint.scout.telling import BUILDERS, FEEDS_ITSELF, LARGE_NUMBER, MAKERS, MAPS, NO_ROOTS, is_data_class, is_reader, is_worker_word, makes_data, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -91,6 +106,7 @@ class _Loop:
     """A loop, and what has been seen in it."""
 
     batches: bool  # it may go over batches
+    given: bool = False  # it goes over something, and does not just count
     carries: bool = False  # a call is given what it sets
     trains: bool = False
 
@@ -196,7 +212,7 @@ class _Look:
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if _STEP_METHOD.search(node.name) and isinstance(self.here.node, ast.ClassDef):
             raise _Found
-        if any("cache" in name_of(part.func if isinstance(part, ast.Call) else part) or name_of(part) == "memoize" for part in node.decorator_list):
+        if any(unbounded(part) for part in node.decorator_list):
             raise _Found
         outside = [*node.decorator_list, *node.args.defaults, *(part for part in node.args.kw_defaults if part is not None)]
         self._many(outside)
@@ -246,7 +262,8 @@ class _Look:
         if not isinstance(node, ast.While):
             self._kept_whole(node)
         self._many(header)
-        loop = _Loop(not isinstance(node, ast.While) and (gives_batches(node.iter) or any(word in self.loaders or _SHORT_NAME.search(word) for word in words)))
+        over = None if isinstance(node, ast.While) else node.iter
+        loop = _Loop(over is not None and (gives_batches(over) or any(word in self.loaders or _SHORT_NAME.search(word) for word in words)), not counts(over))
         here.loops.append(loop)
         self._many(node.body)
         here.loops.pop()
@@ -301,9 +318,14 @@ class _Look:
             target = node.targets[0]
             if isinstance(value, ast.Call):
                 self._carried(target, value)
-            if self.here.loops and "forward" not in getattr(self.here.node, "name", "") and joins(target, value):
+            if self.here.loops and joins(target, value) and self._may_join():
                 raise _Found
         self._below(node)
+
+    def _may_join(self) -> bool:
+        """Whether to join a thing to itself round after round may be an oversight here: not where a model feeds itself, unless it goes over a loader."""
+        name = getattr(self.here.node, "name", "")
+        return "forward" not in name and (FEEDS_ITSELF.search(name) is None or any(loop.given for loop in self.here.loops))
 
     def _carried(self, target: ast.expr, call: ast.Call) -> None:
         """A call that is given what it sets, behind its first argument: a state that goes around, in a loop or on an object."""

@@ -34,6 +34,8 @@ _NOT_DATA = re.compile(
     r"state_dict|checkpoint|ckpt|pretrained|weights|model|config|cfg|yaml|json|toml|env|dotenv|module|plugin|extension|ext$|library|backbone|optimizer|tokenizer|vocab"
 )
 _DATA_CLASS = re.compile(r"Datasets?\d*$|DataModule$|Data$|DataPipe$|Dataset[A-Z]\w*$")
+# Functions of a model that goes on from what it has made so far: they join that and the next piece.
+FEEDS_ITSELF: Final = re.compile(r"forward|generat|sampl|decod|beam|rollout|roll_out|regress|unroll|collate|greedy|pad|__getitem__|__call__", re.IGNORECASE)
 _WORKER_WORD = re.compile(
     r"(?<!net)(?<!frame)work(?!_?dir|space|flow)|thread(?!ing$|_?safe|_?id)|(?<!pre)(?<!pre_)(?<!post)(?<!post_)proc(?!essors?$|essing|ess_group|ess_fn)|jobs|persist|prefetch|timeout|cpus|^nw$"
     r"|multiprocessing_context",

@@ -225,7 +225,5 @@ class Positions:
 
 def _row_of(starts: Sequence[int], offset: int) -> tuple[int, int]:
     """Row from 1 and column from 0 of an offset."""
-
-
     row = bisect_right(starts, offset)
     return row, offset - starts[row - 1]
