@@ -108,7 +108,7 @@ class Project:
         return known
 
     def relieve(self) -> None:
-        """Let go of all trees, and of what was learnt from them, where they have become many. Not while a question is open: nodes are told apart by identity."""
+        """Let go of all trees, and of what was learnt from them, where they are many. Not while a question is open: nodes are told apart by identity."""
         if self._parsed > _MOST_PARSED:
             self._modules.clear()
             self.memo.clear()
