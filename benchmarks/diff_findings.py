@@ -354,6 +354,7 @@ class Report:
     differences: list[Difference]
     counts: tuple[Counter[str], Counter[str]]  # findings by code
     seconds: tuple[float, float]  # user CPU of the checks
+    outcomes: tuple[Counter[str], Counter[str]]  # of verdicts
 
     def rows(self) -> list[tuple[str, int, int, int, int, int]]:
         """By code: findings before and after, lost, new and changed."""
@@ -363,9 +364,10 @@ class Report:
 
     def json(self) -> str:
         """For a program."""
+        verdicts = [dict(sorted(side.items())) for side in self.outcomes]
         table = [dict(zip(("code", "before", "after", "lost", "new", "changed"), row, strict=True)) for row in self.rows()]
         told = {"before": self.versions[0], "after": self.versions[1], "projects": self.projects, "user_seconds": self.seconds}
-        return json.dumps({**told, "counts": table, "differences": [asdict(each) for each in self.differences]}, indent=1)
+        return json.dumps({**told, "counts": table, "verdicts": verdicts, "differences": [asdict(each) for each in self.differences]}, indent=1)
 
     def markdown(self) -> Iterator[str]:
         """For a reader."""
@@ -391,6 +393,9 @@ class Report:
             yield "\n| code | before | after | lost | new | changed |\n|---|---|---|---|---|---|"
             for row in rows:
                 yield f"| {' | '.join(map(str, row))} |"
+        outcomes = sorted(self.outcomes[0].keys() | self.outcomes[1].keys())
+        if outcomes:
+            yield "\nVerdicts: " + ", ".join(f"{self.outcomes[0][outcome]} → {self.outcomes[1][outcome]} {outcome}" for outcome in outcomes) + "."
         every = self.rows()
         sums = [sum(column) for column in zip(*(row[1:] for row in every), strict=True)] or [0] * 5
         kinds = Counter(each.kind for each in self.differences)
@@ -412,7 +417,7 @@ def differ(arguments: argparse.Namespace) -> Report:
         copies = [folder / "projects" / f"{number}" for number in range(len(arguments.paths))]
         for path, copy in zip(arguments.paths, copies, strict=True):
             lay_out(Path(path), copy)
-        report = Report((versions[0].name, versions[1].name), len(copies), [], (Counter(), Counter()), (0.0, 0.0))
+        report = Report((versions[0].name, versions[1].name), len(copies), [], (Counter(), Counter()), (0.0, 0.0), (Counter(), Counter()))
         found = [version.run([Task(str(copy), FIND) for copy in copies], arguments.jobs) for version in versions]
         report.seconds = (sum(result.user for result in found[0]), sum(result.user for result in found[1]))
         to_fix = []
@@ -430,7 +435,10 @@ def differ(arguments: argparse.Namespace) -> Report:
         judged = [version.run([Task(place, VERIFY) for place in places], 1) for version in versions]
         for path, place, before, after in zip(arguments.verdicts, places, *judged, strict=True):
             name = f"verdicts of {path}"
-            report.differences += [*compare_runs(name, place, (before, after)), *compare(name, entries_of(before), entries_of(after))]
+            entries = (entries_of(before), entries_of(after))
+            for counts, side in zip(report.outcomes, entries, strict=True):
+                counts.update(str(entry["verdict"]["outcome"]) for entry in side)
+            report.differences += [*compare_runs(name, place, (before, after)), *compare(name, *entries)]
         return report
 
 

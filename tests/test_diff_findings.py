@@ -119,6 +119,8 @@ def test_of_verdicts_only_the_outcome_counts(tmp_path: Path, project: str) -> No
     assert differences(one, version(tmp_path / "two", [finding(1, message="other words")], seconds=2), "--verdicts", project) == (0, [])
     status, (found,) = differences(one, version(tmp_path / "three", [finding(1)], outcome="regressed"), "--verdicts", project)
     assert (status, found["kind"], found["details"]) == (1, "changed", [["outcome", "confirmed", "regressed"]])
+    done = run("--before", one, "--after", str(tmp_path / "three"), "--verdicts", project)
+    assert "Verdicts: 1 → 0 confirmed, 0 → 1 regressed." in done.stdout
 
 
 def test_a_version_that_cannot_be_run_is_no_difference(tmp_path: Path, project: str) -> None:
