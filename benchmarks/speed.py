@@ -342,7 +342,7 @@ def start(bench: Bench, _: Corpora, __: argparse.Namespace) -> None:
 def fixes(bench: Bench, folders: Corpora, arguments: argparse.Namespace) -> None:
     """What fixing costs more than checking."""
     if arguments.repository:
-        target = copy([Path(arguments.repository)], bench.folder / "repository")
+        target = next(copy([Path(arguments.repository)], bench.folder / "repository").iterdir())
     elif not folders.findings:
         report = bench.folder / "report"
         bench.oomlint(*COLD, "--output-format", "concise", "--quiet", folders.get("research").name, out=report)
