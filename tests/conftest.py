@@ -84,6 +84,21 @@ def read() -> Iterator[Read]:
         yield reads
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Which tests stay with one process where there are several: those of a file that share what is costly to set up, and those of a rule's fixtures."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        if any(found[-1].scope == "module" for found in item._fixtureinfo.name2fixturedefs.values()):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+        elif "look" in item.fixturenames:
+            codes = [value.parent.name if isinstance(value, Path) else getattr(value, "code", value) for value in item.callspec.params.values()]
+            item.add_marker(pytest.mark.xdist_group(next(code for code in codes if isinstance(code, str) and code.startswith("OOM"))))
+
+
 @pytest.fixture(autouse=True)
 def nobody(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that the user of this machine has configured or allowed."""
