@@ -343,11 +343,14 @@ def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) 
         return None
     evaluator = evaluator_of(project)
     frame = evaluator.calls.plain_frame(home, scope)
+    what = next((h for r in scope.returns if r.value is not None and (h := heavy(r.value, frame, project)) is not None), None)
+    loads = not scope.yields and names.is_method(scope) and (scope.name == "__getitem__" or _LOADS.search(scope.name) is not None)
+    if what is None and not loads:
+        return None
     found = readers(project, home, scope)
     if found and all(one.without_workers for one in found):
         return None
-    what = next((h for r in scope.returns if r.value is not None and (h := heavy(r.value, frame, project)) is not None), None)
-    if what is None and found and not scope.yields and names.is_method(scope) and (scope.name == "__getitem__" or _LOADS.search(scope.name)):
+    if what is None and found and loads:
         what = None if _light(scope, frame, evaluator) else Heavy("what it reads", 1)
     if what is None or (not found and (not what.read or what.words == "the contents of a file" or not _uses_torch(home))):
         return None
