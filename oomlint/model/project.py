@@ -9,17 +9,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from oomlint.discovery import discover
+from oomlint.model.readings import FOUND, Memory, Readings, search_by
 from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     import libcst as cst
 
     from oomlint.config import Settings
     from oomlint.finding import Place
+    from oomlint.model.readings import Search
     from oomlint.source import Source
     from oomlint.syntax.walk import Scope, Walk
 
@@ -33,6 +35,25 @@ _PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
+
+
+def _calls(path: str, data: bytes, name: str, owner: str, stem: str) -> str:
+    """Whether a file calls something of that name: a finder of searches, as the next one."""
+    del path
+    word = name.encode()
+    if word not in data or (owner and owner.encode() not in data and stem.encode(errors="surrogateescape") not in data):
+        return ""
+    return FOUND if word in _called(data) else ""
+
+
+def _called(data: bytes) -> frozenset[bytes]:
+    """Names that are called, or handed to ``partial``."""
+    return frozenset((*_CALLED.findall(data), *_PARTIAL.findall(data)))
+
+
+def _mentions(path: str, data: bytes, *words: str) -> str:
+    del path
+    return FOUND if all(word.encode(errors="surrogateescape") in data for word in words) else ""
 
 
 @dataclass(eq=False)
@@ -79,7 +100,9 @@ class Project:
         self._exists: dict[str, bool] = {}
         self._called: dict[str, frozenset[bytes]] = {}
         self._mentioned: dict[tuple[bytes, ...], list[str]] = {}
-        self.memo: dict[object, object] = {}  # what the rooms above learn once for a run
+        self._searched: dict[Search, dict[str, str]] = {}
+        self.readings = Readings()
+        self.memo: Memory[object, object] = Memory(self.readings)  # what the rooms above learn once for a run
 
     # -- files ---------------------------------------------------------------------------------------------------
 
@@ -89,6 +112,7 @@ class Project:
         Raises SourceError where it cannot be read or parsed.
         """
         path = os.path.abspath(path)
+        self.readings.read(path)
         known = self._modules.get(path)
         if known is None:
             try:
@@ -126,6 +150,11 @@ class Project:
 
     def raw(self, path: str) -> bytes:
         """Bytes of a file; empty where it cannot be read."""
+        self.readings.read(path)
+        return self.text(path)
+
+    def text(self, path: str) -> bytes:
+        """The same for a search over many files, which notes what it rests on itself."""
         known = self._bytes.get(path)
         if known is None:
             known = self.overlay.get(path)
@@ -142,8 +171,7 @@ class Project:
         """Names that a file calls, or hands to ``partial``."""
         known = self._called.get(path)
         if known is None:
-            data = self.raw(path)
-            known = self._called[path] = frozenset((*_CALLED.findall(data), *_PARTIAL.findall(data)))
+            known = self._called[path] = _called(self.text(path))
         return known
 
     def callers(self, name: str, near: str, owner: str = "") -> Iterator[Module]:
@@ -154,12 +182,13 @@ class Project:
         word = name.encode()
         listed = self.files()
         searched = listed if near in self.listed else (*listed, near)
-        hits = [path for path in searched if (path in self._called or word in self.raw(path)) and word in self._called_in(path)]
+        hits = [path for path in searched if (path in self._called or word in self.text(path)) and word in self._called_in(path)]
         stem = os.path.basename(near).removesuffix(".py").encode()
         if stem == b"__init__":
             stem = os.path.basename(os.path.dirname(near)).encode()
         if owner:
-            hits = [path for path in hits if path == near or owner.encode() in self.raw(path) or stem in self.raw(path)]
+            hits = [path for path in hits if path == near or owner.encode() in self.text(path) or stem in self.text(path)]
+        self.readings.search(near, search_by(_calls, (name, owner, stem.decode(errors="surrogateescape"))), dict.fromkeys(hits, FOUND))
         hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
         for path in hits[:_MAX_CALLER_FILES]:
             module = self.find(path)
@@ -171,13 +200,24 @@ class Project:
         wanted = tuple(words)
         known = self._mentioned.get(wanted)
         if known is None:
-            known = self._mentioned[wanted] = [path for path in self.files() if all(word in self.raw(path) for word in wanted)]
+            known = self._mentioned[wanted] = [path for path in self.files() if all(word in self.text(path) for word in wanted)]
+        self.readings.search(near, search_by(_mentions, [word.decode(errors="surrogateescape") for word in wanted]), dict.fromkeys(known, FOUND))
         hits = list(known)
         hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
         for path in hits[:_MAX_CALLER_FILES]:
             module = self.find(path)
             if module is not None:
                 yield module
+
+    def search(self, finder: Callable[..., str], words: Iterable[str], near: str) -> dict[str, str]:
+        """What a function finds in the files of the project, by file, those where it finds nothing left out. ``near`` is the file on whose behalf it looks."""
+        what = search_by(finder, words)
+        known = self._searched.get(what)
+        if known is None:
+            told = ((path, finder(path, self.text(path), *what.words)) for path in self.files())
+            known = self._searched[what] = {path: found for path, found in told if found}
+        self.readings.search(near, what, known)
+        return known
 
     # -- imports -------------------------------------------------------------------------------------------------
 
