@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from shapes import variants
 
-from oomlint import cache, engine, registry
+from oomlint import cache, engine, processes, registry
 from oomlint.config import ConfigError, Settings
 from oomlint.engine import Options, Report
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
@@ -259,7 +259,7 @@ def test_a_system_without_processes_checks_all_the_same(folder: Path, monkeypatc
     def refuse(*_: object) -> None:
         raise PermissionError("no semaphores here")
 
-    monkeypatch.setattr(engine, "_spread", refuse)
+    monkeypatch.setattr(processes, "_spread", refuse)
     assert check(folder, processes=2) == expected
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from oomlint.discovery import discover
@@ -46,6 +46,7 @@ def _calls(path: str, data: bytes, name: str, owner: str, stem: str) -> str:
     return FOUND if word in _called(data) else ""
 
 
+@lru_cache(maxsize=256)
 def _called(data: bytes) -> frozenset[bytes]:
     """Names that are called, or handed to ``partial``."""
     return frozenset((*_CALLED.findall(data), *_PARTIAL.findall(data)))
@@ -103,6 +104,19 @@ class Project:
         self._searched: dict[Search, dict[str, str]] = {}
         self.readings = Readings()
         self.memo: Memory[object, object] = Memory(self.readings)  # what the rooms above learn once for a run
+
+    def over(self, overlay: Mapping[str, bytes]) -> Project:
+        """The same project with other contents in place of files. What is known of the files that stay as they are need not be learnt again."""
+        other = Project(self.root, self.settings, overlay)
+        changed = {path for path in (*self.overlay, *overlay) if self.overlay.get(path) != overlay.get(path)}
+        if self._files is not None and changed <= self.listed:
+            other._files = self._files
+            other._exists.update(self._exists)
+        kept = ((path, known) for path, known in self._modules.items() if path not in changed)
+        other._modules.update({path: replace(known, project=other) if isinstance(known, Module) else known for path, known in kept})
+        other._bytes.update({path: data for path, data in self._bytes.items() if path not in changed})
+        other._called.update({path: names for path, names in self._called.items() if path not in changed})
+        return other
 
     # -- files ---------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,9 @@ class Search(NamedTuple):
         return finder(path, data, *self.words)
 
 
+Searched = tuple[str, Search, "Mapping[str, str]"]  # on behalf of which file, what, and what was found in each file that has any of it
+
+
 def search_by(finder: Callable[..., str], words: Iterable[str]) -> Search:
     """The search that a function makes. The function has a module of its own to be found in by its name."""
     return Search(f"{finder.__module__}:{finder.__name__}", tuple(words))
@@ -45,6 +48,7 @@ class Readings:
 
     def __init__(self) -> None:
         self.searched: dict[str, dict[Search, Mapping[str, str]]] = {}  # by the file on whose behalf: what was found, by file; nothing for the others
+        self._news: list[Searched] = []
         self._now = 0  # files that the innermost open question has read
         self._open: list[tuple[Memory[Any, Any], object, int]] = []  # questions: who remembers them, their keys, and what those around them have read
         self._bits: dict[str, int] = {}
@@ -74,7 +78,16 @@ class Readings:
 
     def search(self, near: str, what: Search, found: Mapping[str, str]) -> None:
         """Note that all files were searched on behalf of one of them. Whoever has read that one rests on what was found."""
-        self.searched.setdefault(near, {})[what] = found
+        known = self.searched.setdefault(near, {})
+        if what not in known:
+            known[what] = found
+            self._news.append((near, what, found))
+
+    def news(self) -> tuple[Searched, ...]:
+        """Searches that nobody has been told of yet."""
+        found = tuple(self._news)
+        self._news.clear()
+        return found
 
     def take(self, files: int) -> None:
         """Note that an answer was given from memory."""
