@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from oomlint import registry
-from oomlint.cache import Cache, project_key, refusal
+from oomlint.basis import Basis
+from oomlint.cache import Cache, project_state, refusal
 from oomlint.checking import Checker, Job, cannot_check, ordered
 from oomlint.discovery import discover
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
 from oomlint.foreseeing import Looks, foresee
 from oomlint.processes import each
-from oomlint.rechecking import Basis, Rechecker
+from oomlint.rechecking import Rechecker
 from oomlint.writing import sweep
 
 if TYPE_CHECKING:
@@ -81,9 +82,9 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
     cache = Cache(None if refused else folder)
     checker = Checker(job)
-    by_file, looks, basis, failures = _check(checker, files, options, cache)
+    by_file, looks, failures = _check(checker, files, options, cache)
     looks = looks._replace(foreign=_foreign(files, given, root))
-    lint = Rechecker(checker, by_file, looks.candidates, basis)
+    lint = Rechecker(checker, by_file, looks.candidates, cache.basis)
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     if not options.fix:
         foreseen = foresee(lint, by_file, looks, options.overlay, cache) if options.foresee else None
@@ -107,9 +108,9 @@ def _foreign(files: Iterable[str], given: Iterable[str], root: str) -> frozenset
 # -- all files ---------------------------------------------------------------------------------------------------
 
 
-def _check(checker: Checker, files: Sequence[str], options: Options, cache: Cache) -> tuple[dict[str, tuple[Finding, ...]], Looks, Basis, tuple[Failure, ...]]:
-    """Findings of every file, what the first look at them said, what the findings rest on, and the rules that failed."""
-    job, basis = checker.job, Basis()
+def _check(checker: Checker, files: Sequence[str], options: Options, cache: Cache) -> tuple[dict[str, tuple[Finding, ...]], Looks, tuple[Failure, ...]]:
+    """Findings of every file, what the first look at them said, and the rules that failed."""
+    job = checker.job
     looks = each(Checker(replace(job, verdicts=cache.verdicts)), Checker.look, files, _weigh(files), options.processes)
     by_file: dict[str, tuple[Finding, ...]] = {}
     waiting: list[Looked] = []
@@ -120,7 +121,7 @@ def _check(checker: Checker, files: Sequence[str], options: Options, cache: Cach
         if looked.broken is None and (looked.parse or looked.comments):
             waiting.append(looked)
     if waiting and cache.in_use:
-        cache.open_findings(project_key(job.root, job.settings.as_table(), job.codes))
+        cache.open_findings(project_state(job.root, job.settings.as_table(), job.codes))
     fresh: list[Looked] = []
     for looked in waiting:
         known = cache.findings(looked.path, looked.digest)
@@ -129,15 +130,18 @@ def _check(checker: Checker, files: Sequence[str], options: Options, cache: Cach
         else:
             by_file[looked.path] = known
     results = _lint(checker, fresh, options)
+    basis = cache.basis() if fresh else Basis()
     for looked, linted in zip(fresh, results, strict=True):
         by_file[looked.path] = linted.findings
-        basis.note(looked.path, linted)
+        basis.note(looked.path, linted.reads, linted.searches)
         # A rule sees nothing outside of the root but the file itself: only below it the key tells that nothing has changed.
         if not linted.failures and looked.path.startswith(os.path.join(job.root, "")):
             cache.keep_findings(looked.path, looked.digest, linted.findings)
+    if fresh:
+        cache.keep_basis(basis)
     cache.save()
     seen = Looks({looked.path: looked for looked in waiting}, {looked.path: looked.digest for looked in looks})
-    return by_file, seen, basis, tuple(failure for linted in results for failure in linted.failures)
+    return by_file, seen, tuple(failure for linted in results for failure in linted.failures)
 
 
 def _lint(checker: Checker, items: Sequence[Looked], options: Options) -> list[Linted]:

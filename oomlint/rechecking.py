@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from oomlint.basis import Basis
 from oomlint.checking import Checker, cannot_check
 from oomlint.source import SourceError, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from oomlint.checking import Job, Linted, Looked
+    from oomlint.checking import Job, Looked
     from oomlint.finding import Finding
     from oomlint.fixing import Harmful
     from oomlint.model.project import Project
-    from oomlint.model.readings import Search, Searched
 
     Contents = Mapping[str, bytes]
-
-
-@dataclass(slots=True)
-class Basis:
-    """What findings rest on."""
-
-    reads: dict[str, frozenset[str]] = field(default_factory=dict)  # the files that were read, by the file that was checked; not there: nobody knows
-    searches: dict[str, dict[Search, Mapping[str, str]]] = field(default_factory=dict)  # what was looked for in all files, by the file on whose behalf
-
-    def note(self, path: str, linted: Linted) -> None:
-        """Remember what the findings of a file rest on."""
-        if linted.reads is not None:
-            self.reads[path] = frozenset((path, *linted.reads))
-        self.note_searches(linted.searches)
-
-    def note_searches(self, searches: Iterable[Searched]) -> None:
-        """Remember what was looked for."""
-        for near, what, found in searches:
-            self.searches.setdefault(near, {})[what] = found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,16 +33,15 @@ class _Answer:
 class Rechecker:
     """Checks again, as often as somebody asks."""
 
-    def __init__(self, checker: Checker, findings: Mapping[str, tuple[Finding, ...]], looks: Mapping[str, Looked], basis: Basis) -> None:
-        """``looks`` are those of the files that the rules were asked about, ``findings`` those of all files."""
+    def __init__(self, checker: Checker, findings: Mapping[str, tuple[Finding, ...]], looks: Mapping[str, Looked], basis: Callable[[], Basis]) -> None:
+        """``looks`` are those of the files that the rules were asked about, ``findings`` those of all files, which rest on ``basis``."""
         self._job: Job = checker.job
         self._project: Project | None = checker.project_so_far
         self._looks = looks
         self._found = dict(findings)
         self._originals: dict[str, bytes] = {}
-        self._answers: dict[str, list[_Answer]] = {
-            path: [_Answer(items, {}, basis, basis.reads[path])] if path in basis.reads else [] for path, items in findings.items()
-        }
+        self._basis = basis
+        self._answers: dict[str, list[_Answer]] = {}
         self._same: dict[tuple[int, str, str, bytes], bool] = {}
         self._tables: list[Basis] = []  # those that are named by their ids have to live
         self._harmed: dict[str, None] = {}  # files that harm was found in, the last one at the end
@@ -69,18 +49,22 @@ class Rechecker:
     def __call__(self, overlay: Contents, harmful: Harmful | None = None) -> dict[str, tuple[Finding, ...]] | None:
         """Findings of every file with those contents in place. With ``harmful``, ``None`` as soon as that says so of a file and what is found in it."""
         contents = {path: data for path, data in overlay.items() if data != self._job.overlay.get(path, self._original(path))}
+        if not self._answers:
+            basis = self._basis()
+            known = {path: [_Answer(items, {}, basis, basis.reads[path])] if path in basis.reads else [] for path, items in self._found.items()}
+            self._answers.update(known)
         results = dict(self._found)
         todo: list[str] = []
         for path in self._found:
             if path not in self._looks and path not in contents:
                 continue
-            known = next((answer.findings for answer in reversed(self._answers[path]) if self._holds(answer, contents)), None)
-            if known is None:
+            found = next((answer.findings for answer in reversed(self._answers[path]) if self._holds(answer, contents)), None)
+            if found is None:
                 todo.append(path)
-            else:
-                results[path] = known
-                if harmful is not None and harmful(path, known):
-                    return None
+                continue
+            results[path] = found
+            if harmful is not None and harmful(path, found):
+                return None
         late = {path: number for number, path in enumerate(self._harmed)}
         todo.sort(key=lambda path: (-late.get(path, -1), path not in contents))
         if not todo:
@@ -148,7 +132,7 @@ class _Again:
         if looked.broken is not None or not (looked.parse or looked.comments):
             return _Answer((looked.broken,) if looked.broken else (), self._contents, self._basis, frozenset({path}))
         linted = self._checker.lint(looked)
-        self._basis.note(path, linted)
+        self._basis.note(path, linted.reads, linted.searches)
         failed = tuple(cannot_check(failure.path, f"{failure.code} failed: {failure.cause}") for failure in linted.failures)
         # Where nobody knows what it rests on, it rests on everything: it holds for these contents and for no others.
         reads = self._basis.reads.get(path)

@@ -33,6 +33,7 @@ ROOMS: Final = (
     "processes",
     "checking",
     "cache",
+    "basis",
     "fixing",
     "rules",
     "registry",

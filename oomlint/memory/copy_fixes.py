@@ -15,7 +15,7 @@ from oomlint.memory.kept_lists import NUMBERS, STRINGS, TENSORS, at_once, of_one
 from oomlint.memory.lazy_opening import lazily_opened
 from oomlint.memory.shared_arrays import shared
 from oomlint.model import names
-from oomlint.model.readings import FOUND
+from oomlint.model.readings import FOUND, finder
 from oomlint.syntax.edits import is_cheap_path, replace
 from oomlint.syntax.walk import descend
 
@@ -148,7 +148,8 @@ def _counts_only(module: Module, within: cst.CSTNode, words: set[str], case: Cas
     return True
 
 
+@finder
 def _names(path: str, data: bytes, *words: str) -> str:
-    """Whether a file has one of the words: a finder of searches."""
+    """Whether a file has one of the words."""
     del path
     return FOUND if re.search(rb"\b(?:" + b"|".join(map(re.escape, map(str.encode, words))) + rb")\b", data) else ""

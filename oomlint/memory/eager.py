@@ -15,7 +15,7 @@ from oomlint.memory.load_words import proven_small
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.reads import Reads
 from oomlint.model import names
-from oomlint.model.readings import FOUND
+from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import ClassRef, ExternalCall, FunctionRef
 
 if TYPE_CHECKING:
@@ -124,8 +124,9 @@ def _has_files(project: Project, module: Module) -> bool:
     return bool(project.search(_speaks_of_files, (), module.path))
 
 
+@finder
 def _speaks_of_files(path: str, data: bytes) -> str:
-    """Whether a file speaks of HDF5: a finder of searches."""
+    """Whether a file speaks of HDF5."""
     del path
     return FOUND if _FILES.search(data) else ""
 

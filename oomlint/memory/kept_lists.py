@@ -13,7 +13,7 @@ from oomlint.memory.lazy_classes import Family
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.rewrites import wrap
 from oomlint.model import names
-from oomlint.model.readings import FOUND
+from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Const
 from oomlint.syntax.edits import Text
 from oomlint.syntax.walk import descend
@@ -178,7 +178,8 @@ def _is_element(node: cst.BaseExpression | None, name: str) -> bool:
     )
 
 
+@finder
 def _has_attribute(path: str, data: bytes, name: str) -> str:
-    """Whether the text of a file has such an attribute, or its name in quotes: a finder of searches."""
+    """Whether the text of a file has such an attribute, or its name in quotes."""
     del path
-    return FOUND if re.search(rb"\.\s*" + name.encode() + rb"\b|[\"']" + name.encode() + rb"[\"']", data) else ""
+    return FOUND if re.search(rb"\.\s*" + re.escape(name.encode()) + rb"\b|[\"']" + re.escape(name.encode()) + rb"[\"']", data) else ""

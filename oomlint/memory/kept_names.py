@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.memory.kept_state import DEEPEST, STEPS, Going, Keeper, Keeping, Search, names_of
 from oomlint.model import names
-from oomlint.model.readings import FOUND
+from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import ClassRef
 from oomlint.syntax.walk import descend
 
@@ -211,7 +211,8 @@ def _shadowed(module: Module, use: cst.Name) -> bool:
     return False
 
 
+@finder
 def _speaks_of_data(path: str, data: bytes, name: str) -> str:
-    """Whether a file has the name and speaks of data sets or loaders: a finder of searches."""
+    """Whether a file has the name and speaks of data sets or loaders."""
     del path
     return FOUND if name.encode() in data and _DATA_WORDS.search(data) else ""

@@ -13,7 +13,7 @@ from oomlint.memory.datasets import DATASET_BASES, datasets_of
 from oomlint.memory.lazy_values import keeps_a_part
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
-from oomlint.model.readings import FOUND
+from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import ClassRef, External
 from oomlint.syntax.walk import descend
 
@@ -246,8 +246,9 @@ def _has_slots(cls: ClassRef) -> bool:
     return any("slots" in code or code.partition("(")[0].rpartition(".")[2] in _SLOTTED or code.startswith(("attr.", "attrs.")) for code in written)
 
 
+@finder
 def _sets(path: str, data: bytes, name: str, *own: str) -> str:
-    """Whether a file sets or deletes such an attribute of something that is called otherwise than ``own``: a finder of searches."""
+    """Whether a file sets or deletes such an attribute of something that is called otherwise than ``own``."""
     del path
     word = name.encode()
     if word not in data:

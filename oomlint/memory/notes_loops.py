@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.memory.iteration import is_epoch_loop, loader_like, loops_around
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
+from oomlint.model.readings import finder
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.walk import children_of, descend
 
@@ -147,8 +148,9 @@ def _other_names(project: Project, module: Module) -> frozenset[str]:
     return known  # type: ignore[return-value]
 
 
+@finder
 def _aliases(path: str, data: bytes) -> str:
-    """Names that a file gives to such functions: a finder of searches."""
+    """Names that a file gives to such functions."""
     del path
     found: set[str] = set()
     for match in _ALIAS.finditer(data):

@@ -13,7 +13,7 @@ import libcst as cst
 from oomlint.memory.kept import kept_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
-from oomlint.model.readings import Memory
+from oomlint.model.readings import Memory, finder
 from oomlint.model.values import External, ExternalCall, FunctionRef
 from oomlint.scout.telling import MAPS, is_reader
 from oomlint.syntax.walk import descend
@@ -344,8 +344,9 @@ def read_calls_of(project: Project) -> ReadCalls:
     return known  # type: ignore[return-value]
 
 
+@finder
 def _functions(path: str, data: bytes) -> str:
-    """The functions of a file that may read others, and what they call that may: a finder of searches."""
+    """The functions of a file that may read others, and what they call that may."""
     del path
     if not _READING.search(data):
         return ""

@@ -14,7 +14,7 @@ import libcst as cst
 
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
-from oomlint.model.readings import Memory
+from oomlint.model.readings import Memory, finder
 from oomlint.model.values import Bound, Const, Display, Each, Element, ExternalCall, FunctionRef, Unknown, Written
 from oomlint.syntax.walk import UNKNOWN_KEY, path_of
 
@@ -421,8 +421,9 @@ def _imports(path: str) -> re.Pattern[bytes]:
     return re.compile(rb"\b(?:import|from)\b[^\n]*\b" + re.escape(stem.encode()) + rb"\b")
 
 
+@finder
 def _signs_and_imports(path: str, data: bytes) -> str:
-    """What files a text speaks of, and what it imports: a finder of searches."""
+    """What files a text speaks of, and what it imports."""
     del path
     stores = sorted(store.value for store in _spoken_of(data))
     imports = hashlib.blake2b(b"\n".join(_IMPORTS.findall(data)), digest_size=16).hexdigest()

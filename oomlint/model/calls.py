@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.readings import FOUND, Memory
+from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import Bound, ClassRef, Frame, FunctionRef, Instance, Partial
 
 if TYPE_CHECKING:
@@ -250,8 +250,9 @@ class Calls:
         return found
 
 
+@finder
 def _derives(path: str, data: bytes, name: str) -> str:
-    """Whether the text of a file has a class that derives from one of that name: a finder of searches."""
+    """Whether the text of a file has a class that derives from one of that name."""
     del path
     word = name.encode()
     return FOUND if word in data and re.search(rb"\bclass\s+\w+\s*\([^)]*\b" + re.escape(word) + rb"\b", data) else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Place
-from oomlint.model.readings import Memory
+from oomlint.model.readings import Memory, finder
 from oomlint.model.values import Alternative, Const, Step, picked
 from oomlint.syntax.walk import descend
 
@@ -118,8 +118,9 @@ class Launches:
         return found
 
 
+@finder
 def _notebooks(path: str, data: bytes) -> str:
-    """A notebook that may run a script, by its content: a finder of searches."""
+    """A notebook that may run a script, by its content."""
     return hashlib.blake2b(data, digest_size=16).hexdigest() if path.endswith(".ipynb") and b".py" in data else ""
 
 

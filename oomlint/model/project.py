@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from oomlint.discovery import discover
-from oomlint.model.readings import FOUND, Memory, Readings, search_by
+from oomlint.model.readings import FOUND, Memory, Readings, finder, search_by
 from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
 
@@ -37,8 +37,9 @@ _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
 
 
+@finder
 def _calls(path: str, data: bytes, name: str, owner: str, stem: str) -> str:
-    """Whether a file calls something of that name: a finder of searches, as the next one."""
+    """Whether a file calls something of that name."""
     del path
     word = name.encode()
     if word not in data or (owner and owner.encode() not in data and stem.encode(errors="surrogateescape") not in data):
@@ -52,6 +53,7 @@ def _called(data: bytes) -> frozenset[bytes]:
     return frozenset((*_CALLED.findall(data), *_PARTIAL.findall(data)))
 
 
+@finder
 def _mentions(path: str, data: bytes, *words: str) -> str:
     del path
     return FOUND if all(word.encode(errors="surrogateescape") in data for word in words) else ""
@@ -223,12 +225,12 @@ class Project:
             if module is not None:
                 yield module
 
-    def search(self, finder: Callable[..., str], words: Iterable[str], near: str) -> dict[str, str]:
+    def search(self, function: Callable[..., str], words: Iterable[str], near: str) -> dict[str, str]:
         """What a function finds in the files of the project, by file, those where it finds nothing left out. ``near`` is the file on whose behalf it looks."""
-        what = search_by(finder, words)
+        what = search_by(function, words)
         known = self._searched.get(what)
         if known is None:
-            told = ((path, finder(path, self.text(path), *what.words)) for path in self.files())
+            told = ((path, function(path, self.text(path), *what.words)) for path in self.files())
             known = self._searched[what] = {path: found for path, found in told if found}
         self.readings.search(near, what, known)
         return known

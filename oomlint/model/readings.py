@@ -7,36 +7,54 @@ what was read for it: whoever is given it has read that, too.
 from __future__ import annotations
 
 import importlib
+import re
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 FOUND: Final = "1"  # what a search says of a file where there is no more to say
 
 _Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
+_Finder = TypeVar("_Finder", bound=Callable[..., str])
 
 
 class Search(NamedTuple):
     """Something that is looked for in every file of a project."""
 
-    finder: str  # the function that looks: its module and its name; it says what it finds in a file, an empty text for nothing
+    finder: str  # the function that looks: its module and its name
     words: tuple[str, ...]  # what it is told beside the file
 
     def of(self, path: str, data: bytes) -> str:
-        """What the search finds in a file."""
-        module, _, name = self.finder.partition(":")
-        finder: Callable[..., str] = getattr(importlib.import_module(module), name)
-        return finder(path, data, *self.words)
+        """What the search finds in a file. Raises LookupError where there is no such finder."""
+        if self.finder not in _FINDERS and _NAME.fullmatch(self.finder):
+            with suppress(ImportError):
+                importlib.import_module(self.finder.partition(":")[0])
+        return _FINDERS[self.finder](path, data, *self.words)
 
 
 Searched = tuple[str, Search, "Mapping[str, str]"]  # on behalf of which file, what, and what was found in each file that has any of it
 
+_NAME: Final = re.compile(r"oomlint\.(?:model|memory)\.\w+:\w+")  # what is kept on the disk may name no other function
+_FINDERS: Final[dict[str, Callable[..., str]]] = {}
 
-def search_by(finder: Callable[..., str], words: Iterable[str]) -> Search:
-    """The search that a function makes. The function has a module of its own to be found in by its name."""
-    return Search(f"{finder.__module__}:{finder.__name__}", tuple(words))
+
+def finder(function: _Finder) -> _Finder:
+    """Mark a function of a module as one that looks for something in a file: it is given its path, its bytes and words, and says what it finds, or nothing."""
+    _FINDERS[_name(function)] = function
+    return function
+
+
+def search_by(function: Callable[..., str], words: Iterable[str]) -> Search:
+    """The search that such a function makes."""
+    return Search(_name(function), tuple(words))
+
+
+def _name(function: Callable[..., str]) -> str:
+    return f"{function.__module__}:{function.__name__}"
 
 
 class Readings:
