@@ -31,9 +31,11 @@ class Basis:
 
     reads: dict[str, frozenset[str]] = field(default_factory=dict)  # the files that were read, by the file that was checked; not there: nobody knows
     searches: dict[str, dict[Search, Mapping[str, str]]] = field(default_factory=dict)  # what was looked for in all files, by the file on whose behalf
+    _groups: dict[Search, tuple[Mapping[str, str], list[str]]] | None = None
 
     def note(self, path: str, reads: Iterable[str] | None, searches: Iterable[Searched]) -> None:
         """Remember what the findings of a file rest on, and what was looked for meanwhile."""
+        self._groups = None
         if reads is not None:
             self.reads[path] = frozenset((path, *reads))
         for near, what, found in searches:
@@ -54,13 +56,23 @@ class Basis:
         if any(os.path.basename(path).startswith("__init__.") for path in moved):
             return set(self.reads)  # what is a package decides where imports begin
         words = {word.encode() for path in moved for word in _WORD.findall(os.path.splitext(path)[0])}
-        contents = {path: _content(path) for path in changed}
-        doubtful = {near for near in set().union(*self.reads.values()) if self._finds_otherwise(near, contents) or (words and _names_one(near, words))}
+        doubtful = set().union(*(self.otherwise(path, _content(path)) for path in changed))
+        if words:
+            doubtful |= {near for near in set().union(*self.reads.values()) if _names_one(near, words)}
         return {path for path, reads in self.reads.items() if not reads.isdisjoint(changed) or not reads.isdisjoint(doubtful)}
 
-    def _finds_otherwise(self, near: str, contents: Mapping[str, bytes]) -> bool:
-        """Whether a search on behalf of a file finds in one of these what it did not find before, or the other way round."""
-        return any(found.get(path, "") != what.of(path, data) for what, found in self.searches.get(near, {}).items() for path, data in contents.items())
+    def otherwise(self, path: str, data: bytes) -> set[str]:
+        """The files on whose behalf a search finds something else in that one, now that this is its content."""
+        return set().union(*(nears for what, (found, nears) in self._grouped().items() if found.get(path, "") != what.of(path, data)))
+
+    def _grouped(self) -> dict[Search, tuple[Mapping[str, str], list[str]]]:
+        """Each search once: what it has found, and on whose behalf it was made."""
+        if self._groups is None:
+            self._groups = {}
+            for near, table in self.searches.items():
+                for what, found in table.items():
+                    self._groups.setdefault(what, (found, []))[1].append(near)
+        return self._groups
 
     def plain(self) -> dict[str, Any]:
         """The same for a file."""

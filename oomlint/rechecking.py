@@ -42,8 +42,8 @@ class Rechecker:
         self._originals: dict[str, bytes] = {}
         self._basis = basis
         self._answers: dict[str, list[_Answer]] = {}
-        self._same: dict[tuple[int, str, str, bytes], bool] = {}
-        self._tables: list[Basis] = []  # those that are named by their ids have to live
+        self._others: dict[tuple[int, str, bytes], set[str]] = {}
+        self._bases: dict[int, Basis] = {}  # what is named by its id has to live
         self._harmed: dict[str, None] = {}  # files that harm was found in, the last one at the end
 
     def __call__(self, overlay: Contents, harmful: Harmful | None = None) -> dict[str, tuple[Finding, ...]] | None:
@@ -51,14 +51,16 @@ class Rechecker:
         contents = {path: data for path, data in overlay.items() if data != self._job.overlay.get(path, self._original(path))}
         if not self._answers:
             basis = self._basis()
-            known = {path: [_Answer(items, {}, basis, basis.reads[path])] if path in basis.reads else [] for path, items in self._found.items()}
+            nothing: Contents = {}
+            known = {path: [_Answer(items, nothing, basis, basis.reads[path])] if path in basis.reads else [] for path, items in self._found.items()}
             self._answers.update(known)
         results = dict(self._found)
+        difference = _Difference(contents, self._otherwise)
         todo: list[str] = []
         for path in self._found:
             if path not in self._looks and path not in contents:
                 continue
-            found = next((answer.findings for answer in reversed(self._answers[path]) if self._holds(answer, contents)), None)
+            found = next((answer.findings for answer in reversed(self._answers[path]) if difference.leaves(answer)), None)
             if found is None:
                 todo.append(path)
                 continue
@@ -90,25 +92,35 @@ class Rechecker:
                 return None
         return known
 
-    def _holds(self, answer: _Answer, contents: Contents) -> bool:
-        """Whether the answer, found with other contents, holds with these."""
-        changed = [path for path in {**answer.contents, **contents} if answer.contents.get(path) != contents.get(path)]
-        return answer.reads.isdisjoint(changed) and all(self._finds_the_same(answer, near, path, contents) for near in answer.reads for path in changed)
-
-    def _finds_the_same(self, answer: _Answer, near: str, path: str, contents: Contents) -> bool:
-        """Whether all searches on behalf of a file find in a changed one what they have found before."""
-        table = answer.basis.searches.get(near)
-        if not table:
-            return True
+    def _otherwise(self, basis: Basis, path: str, contents: Contents) -> set[str]:
+        """The files on whose behalf a search finds something else in a changed one."""
         data = contents.get(path)
         if data is None:
             data = self._job.overlay.get(path) or self._original(path) or b""
-        key = (id(answer.basis), near, path, data)
-        known = self._same.get(key)
+        known = self._others.get((id(basis), path, data))
         if known is None:
-            known = self._same[key] = all(found.get(path, "") == what.of(path, data) for what, found in table.items())
-            self._tables.append(answer.basis)
+            known = self._others[id(basis), path, data] = basis.otherwise(path, data)
+            self._bases[id(basis)] = basis
         return known
+
+
+class _Difference:
+    """What has changed since earlier checks."""
+
+    def __init__(self, contents: Contents, otherwise: Callable[[Basis, str, Contents], set[str]]) -> None:
+        self._contents = contents
+        self._otherwise = otherwise
+        self._touched: dict[int, set[str]] = {}  # by the check
+
+    def leaves(self, answer: _Answer) -> bool:
+        """Whether an answer that was found with other contents holds with these."""
+        known = self._touched.get(id(answer.contents))
+        if known is None:
+            before = answer.contents
+            changed = {path for path in (*before, *self._contents) if before.get(path) != self._contents.get(path)}
+            known = changed.union(*(self._otherwise(answer.basis, path, self._contents) for path in changed))
+            self._touched[id(answer.contents)] = known
+        return answer.reads.isdisjoint(known)
 
 
 class _Again:
