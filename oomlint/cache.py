@@ -1,4 +1,4 @@
-"""What earlier runs have learnt: verdicts of the scout by content, findings by the state of the whole project.
+"""What earlier runs have learnt: verdicts of the scout by content, findings by the state of the files that they rest on.
 
 JSON, each file with a digest of itself. Whatever goes wrong with the cache is silent, and the run goes on without it.
 """
@@ -11,17 +11,19 @@ import os
 import re
 import stat
 import sys
-import time
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import oomlint
+from oomlint.basis import Basis, state_of
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
 from oomlint.writing import LEFTOVER, is_own, sweep, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from oomlint.basis import State
 
     Verdict = tuple[bool, tuple[int, int, str] | None]  # whether to parse; row, column and cause of a syntax error
 
@@ -29,13 +31,8 @@ _Kind = TypeVar("_Kind")
 
 WRONG: Final = (ValueError, TypeError, LookupError, AttributeError)  # what reading an entry raises that has another shape
 MANY_VERDICTS: Final = 50_000  # more are forgotten, the oldest first
-MANY_ENTRIES: Final = 200_000  # a project with more, data sets included, is not looked over
-FRESH: Final = 2 * 10**9  # nanoseconds; a file written within them may be written again under the same time stamp
-READ_BY_RULES: Final = (".py", ".pyi", ".ipynb", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".sh")
 _MOST: Final = 2**31  # rows and columns
-_FIXES: Final = ""  # no path: the entry of what becomes of fixes
 _LEFTOVER: Final = re.compile(rf"{LEFTOVER.pattern}|(?:findings|verdicts|fixes)-[a-z0-9_]{{8}}\.tmp")  # older versions wrote the latter
-NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 class Cache:
@@ -44,8 +41,10 @@ class Cache:
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
         self.verdicts: dict[str, Verdict] = {}  # of the scout, by digest of the content
-        self._key = ""
+        self._state: State | None = None
         self._findings: dict[str, Any] = {}
+        self._foreseen: Any = None
+        self._kept: Basis | None = None
         self._changed: set[str] = set()
         if folder is not None:
             for digest, known in self._load("verdicts", _tool()).items():
@@ -63,11 +62,34 @@ class Cache:
             self.verdicts[digest] = verdict
             self._changed.add("verdicts")
 
-    def open_findings(self, key: str | None) -> None:
-        """Read the findings of the project in the state that ``key`` stands for; ``None`` is a state that cannot be told."""
-        if self._folder is not None and key is not None:
-            self._key = key
-            self._findings = self._load("findings", key)
+    def open_findings(self, state: State | None) -> None:
+        """Read what of the findings of earlier runs holds in this state of the project; ``None`` is one that cannot be told."""
+        if self._folder is None or state is None:
+            return
+        self._state = state
+        known = self._load("findings", state.key)
+        with suppress(*WRONG):
+            before, entries = typed(known["files"], dict), typed(known["findings"], dict)
+            if before == state.files:
+                self._findings, self._foreseen = entries, known.get("foreseen")
+                return
+            basis = self._basis_of(state.key, before)
+            sound = basis.reads.keys() - basis.fallen(before, state.files)
+            self._findings = {path: item for path, item in entries.items() if path in sound}
+            self._kept = basis.kept(self._findings)
+
+    def _basis_of(self, key: str, files: object) -> Basis:
+        """What the findings rest on that were kept for this state."""
+        return Basis.from_plain(self._load("basis", _basis_key(key, files)))
+
+    def basis(self) -> Basis:
+        """What the findings rest on that are known from earlier runs."""
+        if self._kept is None:
+            self._kept = Basis()
+            if self._state is not None and self._findings:
+                with suppress(*WRONG):
+                    self._kept = self._basis_of(self._state.key, self._state.files).kept(self._findings)
+        return self._kept
 
     def findings(self, path: str, digest: str) -> tuple[Finding, ...] | None:
         """What a run has found in a file with that content."""
@@ -78,22 +100,28 @@ class Cache:
 
     def keep_findings(self, path: str, digest: str, findings: Sequence[Finding]) -> None:
         """Remember what was found in a file."""
-        if self._key:
+        if self._state is not None:
             self._findings[path] = [digest, [_plain(item) for item in findings]]
             self._changed.add("findings")
+
+    def keep_basis(self, basis: Basis) -> None:
+        """Remember what the findings rest on, those that were known before included."""
+        if self._state is not None:
+            self._kept = basis
+            self._changed.add("basis")
 
     def foreseen(self, findings: Sequence[Finding]) -> list[str] | None:
         """What a run has learnt of the fixes of these very findings, a word each."""
         with suppress(*WRONG):
-            state, said = self._findings[_FIXES]
+            state, said = self._foreseen
             if state == _state(findings) and len(said) == len(findings):
                 return [typed(word, str) for word in said]
         return None
 
     def keep_foreseen(self, findings: Sequence[Finding], said: Sequence[str]) -> None:
         """Remember what would become of fixes."""
-        if self._key:
-            self._findings[_FIXES] = [_state(findings), list(said)]
+        if self._state is not None:
+            self._foreseen = [_state(findings), list(said)]
             self._changed.add("findings")
 
     def save(self) -> None:
@@ -109,8 +137,13 @@ class Cache:
             if "verdicts" in self._changed:
                 newest = list(self.verdicts.items())[-MANY_VERDICTS:]
                 self._store("verdicts", _tool(), dict(newest))
+            if self._state is None:
+                return
             if "findings" in self._changed:
-                self._store("findings", self._key, self._findings)
+                content = {"files": self._state.files, "findings": self._findings, "foreseen": self._foreseen}
+                self._store("findings", self._state.key, content)
+            if "basis" in self._changed and self._kept is not None:
+                self._store("basis", _basis_key(self._state.key, self._state.files), self._kept.kept(self._findings).plain())
 
     def _load(self, name: str, key: str) -> dict[str, Any]:
         try:
@@ -168,40 +201,20 @@ def read_kept(path: str) -> bytes:
         return stream.read()
 
 
+def project_state(root: str, settings: object, codes: Iterable[str]) -> State | None:
+    """The state of a project for this version of oomlint. ``None`` where it cannot be told."""
+    return state_of(root, _tool(), settings, codes)
+
+
 def project_key(root: str, settings: object, codes: Iterable[str]) -> str | None:
-    """What stands for the tool, its settings and the state of every file that a rule may read. ``None`` where that cannot be told."""
-    state = hashlib.blake2b(json.dumps([_tool(), root, settings, list(codes)], sort_keys=True).encode(), digest_size=16)
-    newest = number = 0
-    pending = [root]
-    linked: set[str] = set()  # folders that a link leads to
-    while pending:
-        folder = pending.pop()
-        try:
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
-        except OSError:
-            continue
-        number += len(entries)
-        if number > MANY_ENTRIES:
-            return None
-        if folder in linked and not any(entry.name.endswith(".py") for entry in entries):
-            continue  # a data set, most likely
-        for entry in entries:
-            try:
-                if entry.is_dir():
-                    target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-                    if entry.name.startswith(".") or entry.name in NOT_ENTERED or target in linked:
-                        continue
-                    pending.append(target)
-                    if entry.is_symlink():
-                        linked.add(target)
-                elif entry.name.endswith(READ_BY_RULES):
-                    status = entry.stat()
-                    state.update(f"{entry.path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n".encode(errors="surrogateescape"))
-                    newest = max(newest, status.st_mtime_ns)
-            except OSError:
-                continue
-    return None if newest > time.time_ns() - FRESH else state.hexdigest()
+    """What stands for that state as a whole."""
+    state = project_state(root, settings, codes)
+    return None if state is None else _basis_key(state.key, state.files)
+
+
+def _basis_key(key: str, files: object) -> str:
+    """What ties the two files together: the one is of no use with another state of the other."""
+    return f"{key} {_digest(json.dumps(files, sort_keys=True).encode())}"
 
 
 @cache

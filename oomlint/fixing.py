@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from oomlint.finding import Edit, Finding, Place
 
     Findings = Mapping[str, Sequence[Finding]]  # by the file they are in, one entry for every checked file
-    Lint = Callable[[Mapping[str, bytes]], Findings]  # checks again, with these contents in place of the files
+    Harmful = Callable[[str, Sequence[Finding]], bool]  # whether what is found in a file says that fixes do harm
+    # Checks again, with these contents in place of the files. It may stop, and give nothing, as soon as fixes are known to do harm.
+    Lint = Callable[[Mapping[str, bytes], Harmful | None], Findings | None]
 
 ROUNDS: Final = 10
 
@@ -196,8 +198,17 @@ class _Mender:
             contents = self._apply(base, (*good, *group))
         except (SourceError, ValueError) as error:
             return f"it cannot be applied: {error}"
-        findings = self._lint({**self._overlay, **self._spread(contents)})
-        cause = _harm(self._state.findings, findings, [finding for item in group for finding in item.findings])
+        before = self._state.findings
+        mended = [finding for item in group for finding in item.findings]
+
+        def harmful(path: str, found: Sequence[Finding]) -> bool:
+            return _harm({path: before[path]}, {path: found}, [item for item in mended if item.place.path == path], _bar(mended)) is not None
+
+        # What harm a single fix does is said; of several it is enough to know that they do any.
+        findings = self._lint({**self._overlay, **self._spread(contents)}, harmful if len(group) > 1 else None)
+        if findings is None:
+            return "one of several does harm"
+        cause = _harm(before, findings, mended, _bar(mended))
         if cause is None:
             self._state = _State(contents, findings)
         return cause
@@ -314,7 +325,7 @@ def _overlap(one: Place, other: Place) -> bool:
     return start == other_start or (start < other_end and other_start < end)
 
 
-def _harm(before: Findings, after: Findings, mended: list[Finding]) -> str | None:
+def _harm(before: Findings, after: Findings, mended: list[Finding], bar: int) -> str | None:
     """Why the fixes of ``mended`` must not be applied; ``None`` where they do what they should."""
     for path, items in after.items():
         broken = next((item for item in items if item.code is None), None)
@@ -324,10 +335,13 @@ def _harm(before: Findings, after: Findings, mended: list[Finding]) -> str | Non
     for spot, count in Counter((item.place.path, item.code) for item in mended).items():
         if new[spot] > old[spot] - count:
             return f"{spot[1]} would stay"
-    # The mildest of what is mended sets the bar: what is as grave as that, or graver, must not appear.
-    bar = max(item.severity.rank for item in mended)
     worse = next((item for item in added(before, after) if item.severity.rank <= bar), None)
     return f"it would add {worse.code}" if worse else None
+
+
+def _bar(mended: list[Finding]) -> int:
+    """The mildest of what is mended sets the bar: what is as grave as that, or graver, must not appear."""
+    return max(item.severity.rank for item in mended)
 
 
 def added(before: Findings, after: Findings) -> Iterator[Finding]:

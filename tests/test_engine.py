@@ -8,12 +8,13 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from shapes import variants
 
-from oomlint import cache, engine, registry
+from oomlint import cache, engine, processes, registry
+from oomlint.basis import State
 from oomlint.config import ConfigError, Settings
 from oomlint.engine import Options, Report
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
@@ -259,7 +260,7 @@ def test_a_system_without_processes_checks_all_the_same(folder: Path, monkeypatc
     def refuse(*_: object) -> None:
         raise PermissionError("no semaphores here")
 
-    monkeypatch.setattr(engine, "_spread", refuse)
+    monkeypatch.setattr(processes, "_spread", refuse)
     assert check(folder, processes=2) == expected
 
 
@@ -299,10 +300,20 @@ def test_findings_come_back_from_the_cache_whole(folder: Path, fake: Fake, monke
     assert second.related[0].message == "why"
 
 
-@pytest.mark.parametrize("change", ["other file", "added file", "removed file", "yaml", "settings", "selection", "content"])
-def test_what_a_rule_may_read_invalidates_the_cache(folder: Path, change: str) -> None:
-    (folder / "a.py").write_text(program("say: error high words"))
+@pytest.mark.parametrize("change", ["other file", "added file", "removed file", "file unread", "yaml", "settings", "selection", "content"])
+def test_what_a_rule_has_read_invalidates_the_cache(folder: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    alone = fake.check
+
+    def reading(module: Module, project: Project) -> Iterator[Finding]:
+        found = project.locate(module.path, "b")
+        if found is not None:
+            project.raw(found)
+        return alone(module, project)
+
+    monkeypatch.setattr(fake, "check", reading)
+    (folder / "a.py").write_text(program("say: error high words") + "import b\n")
     (folder / "b.py").write_text("x = 1\n")
+    (folder / "c.py").write_text("x = 1\n")
     (folder / "conf").mkdir()
     (folder / "conf" / "train.yaml").write_text("workers: 4\n")
     aged(folder)
@@ -312,7 +323,7 @@ def test_what_a_rule_may_read_invalidates_the_cache(folder: Path, change: str) -
         case "other file":
             (folder / "b.py").write_text("x = 2\n")
         case "added file":
-            (folder / "conf" / "c.py").write_text("")
+            (folder / "conf" / "b.py").write_text("")
         case "removed file":
             (folder / "b.py").unlink()
         case "yaml":
@@ -323,9 +334,11 @@ def test_what_a_rule_may_read_invalidates_the_cache(folder: Path, change: str) -
             settings = Settings(select=("OOM901",))
         case "content":
             (folder / "a.py").write_text(program("say: error high other"))
+        case "file unread":
+            (folder / "c.py").write_text("x = 2\n")
     Fake.seen.clear()
     report = check(folder, settings, cache=True)
-    assert Fake.seen == ["a.py"]
+    assert Fake.seen == ([] if change == "file unread" else ["a.py"])
     assert said(report) == [("a.py", 2, "other" if change == "content" else "words")]
 
 
@@ -374,6 +387,10 @@ def test_a_damaged_cache_is_passed_over(folder: Path, damage: bytes | None) -> N
     assert Fake.seen == [], "and written anew"
 
 
+def _kept(path: Path) -> Any:
+    return json.loads(path.read_bytes().partition(b"\n")[2])
+
+
 def test_a_cache_of_another_shape_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its digest is right, whoever has written it."""
     monkeypatch.setattr(cache, "_tool", lambda: "tool")
@@ -382,17 +399,20 @@ def test_a_cache_of_another_shape_is_passed_over(folder: Path, monkeypatch: pyte
     aged(folder)
     found = [item for item in check(folder, cache=True, foresee=True).findings if item.fix]
     assert found
-    for name in ("findings.json", "verdicts.json"):
+    documents = {name: _kept(folder / ".oomlint_cache" / name) for name in ("basis.json", "findings.json", "verdicts.json")}
+    state = State(documents["findings.json"]["key"], documents["findings.json"]["content"]["files"])
+    later = State(state.key, {**state.files, str(folder / "c.py"): "1 2 3"})
+    for name, document in documents.items():
         path = folder / ".oomlint_cache" / name
-        document = json.loads(path.read_bytes().partition(b"\n")[2])
-        key = document["key"]
+        before = path.read_bytes()
         assert document["content"]
         seen = 0
         for other in variants(document):
             body = json.dumps(other).encode()
             path.write_bytes(cache._digest(body).encode() + b"\n" + body)
             kept = cache.Cache(str(path.parent))
-            kept.open_findings(key)
+            kept.open_findings(later if seen % 2 else state)
+            kept.basis()
             for digest, (parse, mistake) in kept.verdicts.items():
                 assert (type(digest), type(parse), mistake is None or [type(part) for part in mistake] == [int, int, str]) == (str, bool, True)
             for file, entry in list(kept._findings.items()):
@@ -404,6 +424,7 @@ def test_a_cache_of_another_shape_is_passed_over(folder: Path, monkeypatch: pyte
             assert said is None or (len(said), {type(word) for word in said}) == (1, {str})
             seen += 1
         assert seen > 50
+        path.write_bytes(before)
     path.write_bytes(b"")
     report = check(folder, cache=True, foresee=True)
     assert report == check(folder, foresee=True)
@@ -422,7 +443,7 @@ def test_the_cache_folder_says_what_it_is(folder: Path) -> None:
     inside = folder / ".oomlint_cache"
     assert (inside / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
     assert (inside / ".gitignore").read_text().endswith("\n*\n")
-    assert sorted(path.name for path in inside.iterdir()) == [".gitignore", "CACHEDIR.TAG", "findings.json", "verdicts.json"]
+    assert sorted(path.name for path in inside.iterdir()) == [".gitignore", "CACHEDIR.TAG", "basis.json", "findings.json", "verdicts.json"]
 
 
 def test_without_the_cache_nothing_is_read_or_written(folder: Path) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oomlint import engine, writing
+from oomlint import checking, engine, writing
 from oomlint.config import Settings
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
 from oomlint.fixing import ROUNDS, Change, WriteRefusedError, mend, refusal, write
@@ -25,7 +25,7 @@ from oomlint.fixing import ROUNDS, Change, WriteRefusedError, mend, refusal, wri
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from oomlint.fixing import Outcome
+    from oomlint.fixing import Harmful, Outcome
 
 ROOT = Path(__file__).parent.parent
 ACCESS = "system.posix_acl_access"
@@ -48,7 +48,7 @@ class World:
         self.rules.append((code, pattern, new, severity, safety))
         return self
 
-    def lint(self, overlay: Mapping[str, bytes]) -> dict[str, tuple[Finding, ...]]:
+    def lint(self, overlay: Mapping[str, bytes], harmful: Harmful | None = None) -> dict[str, tuple[Finding, ...]]:  # noqa: ARG002 - it may stop early, and need not
         return {path: tuple(self._lint(path, (overlay[path] if path in overlay else Path(path).read_bytes()).decode())) for path in self.paths.values()}
 
     def _lint(self, path: str, text: str) -> list[Finding]:
@@ -172,7 +172,7 @@ def test_line_ends_and_byte_order_mark_stay(tmp_path: Path) -> None:
     world = World(tmp_path, a="")
     Path(world.paths["a"]).write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n\x0c\r\nthree")
 
-    def lint(overlay: Mapping[str, bytes]) -> dict[str, tuple[Finding, ...]]:
+    def lint(overlay: Mapping[str, bytes], harmful: Harmful | None = None) -> dict[str, tuple[Finding, ...]]:  # noqa: ARG001 - as above
         data = overlay.get(world.paths["a"], Path(world.paths["a"]).read_bytes())
         if b"two" not in data:
             return {world.paths["a"]: ()}
@@ -456,8 +456,8 @@ def test_a_file_that_changes_in_the_meantime_is_not_edited_at_old_places(tmp_pat
     path.write_text("from torch.utils.data import DataLoader\nloader = DataLoader(range(8), num_workers=0, persistent_workers=True)\n")
     new = "from torch.utils.data import DataLoader\nmy_longer_name = DataLoader(range(8), num_workers=0, persistent_workers=True, collate_fn=len)\n"
     if late == "while it is checked":
-        look = engine._Checker.look
-        monkeypatch.setattr(engine._Checker, "look", lambda self, each: (look(self, each), path.write_text(new))[0])
+        look = checking.Checker.look
+        monkeypatch.setattr(checking.Checker, "look", lambda self, each: (look(self, each), path.write_text(new))[0])
     else:
         monkeypatch.setattr("oomlint.engine.mend", lambda *given, **more: (path.write_text(new), mend(*given, **more))[1])
     report = engine.run([str(path)], Settings(), tmp_path, engine.Options(cache=False, fix=True, processes=1))

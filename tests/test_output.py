@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inline_snapshot import snapshot
 
-from oomlint.engine import Foreseen
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
 from oomlint.fixing import Change
+from oomlint.foreseeing import Foreseen
 from oomlint.output import concise, diff, full, github, json_array, statistics, summary
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View

@@ -197,13 +197,13 @@ def test_a_run_that_is_killed_leaves_whole_files_and_the_next_one_clears_up() ->
 POOL = """
 import os
 import time
-from oomlint import engine
+from oomlint import checking, engine
 from oomlint.cli.ending import ending_in_order
 from oomlint.config import Settings
 def look(self, path):
     os.write(1, b"ready\\n")  # in one piece: two processes say it
     time.sleep(60)
-engine._Checker.look = look
+checking.Checker.look = look
 with ending_in_order():
     engine.run(["."], Settings(), ".", engine.Options(cache=False, processes=2))
 """

@@ -21,6 +21,7 @@ from oomlint.memory.suites import holds_tests
 from oomlint.memory.whole_reads import Store, whole_reads_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
+from oomlint.model.readings import Memory
 from oomlint.model.values import Instance, is_usual
 
 if TYPE_CHECKING:
@@ -70,9 +71,9 @@ class Arrays:
         self.kept = kept_of(project)
         self.reads = read_calls_of(project)
         self.constructions = constructions_of(project)
-        self._memo: dict[Module, tuple[Load, ...]] = {}
-        self._h5: dict[Module, tuple[Load, ...]] = {}
-        self._files: dict[Scope, bool] = {}
+        self._memo: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
+        self._h5: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
+        self._files: Memory[Scope, bool] = Memory(project.readings)
 
     # -- HDF5 ----------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from oomlint.memory.runs import runs_of
 from oomlint.memory.suites import is_test
 from oomlint.model import names
 from oomlint.model.held import Device, Graph, Held, Mode, Size, Storage
+from oomlint.model.readings import Memory
 from oomlint.model.values import Const
 from oomlint.syntax.walk import descend
 
@@ -60,7 +61,7 @@ class Buffers:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.runs = runs_of(project)
-        self._found: dict[str, list[Growth]] = {}
+        self._found: Memory[str, list[Growth]] = Memory(project.readings)
 
     def of(self, module: Module) -> list[Growth]:
         """All that grows in a module, one entry for each loop and rule."""

@@ -215,7 +215,7 @@ def _tests_size(test: cst.CSTNode, module: Module) -> bool:
 
 def bounded_in(owner: ClassRef, attribute: str, evaluator: Evaluator) -> bool:
     """Whether a method of the class, its bases or the classes derived from it takes something out, measures it, starts anew or fills it at the start."""
-    for cls in (*evaluator.lineage(owner), *evaluator.calls.subclasses(owner.scope)):
+    for cls in (*evaluator.lineage(owner), *evaluator.calls.subclasses(owner)):
         if not isinstance(cls, ClassRef):
             continue
         building = _building(cls)

@@ -9,6 +9,7 @@ import libcst as cst
 from oomlint.memory.datasets import DATASET_BASES, datasets_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
+from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External, Instance
 from oomlint.scout.telling import is_data_class, makes_data
 
@@ -29,10 +30,10 @@ class Constructions:
     def __init__(self, project: Project) -> None:
         self.evaluator = evaluator_of(project)
         self.contents = datasets_of(project).contents
-        self._is: dict[Scope, bool] = {}
-        self._datasets: dict[Scope, list[ClassRef]] = {}
-        self._built: dict[Scope, frozenset[Scope]] = {}
-        self._items: dict[Scope, frozenset[Scope]] = {}
+        self._is: Memory[Scope, bool] = Memory(project.readings)
+        self._datasets: Memory[Scope, list[ClassRef]] = Memory(project.readings)
+        self._built: Memory[Scope, frozenset[Scope]] = Memory(project.readings)
+        self._items: dict[Scope, frozenset[Scope]] = {}  # filled beside the one before
 
     def is_dataset(self, cls: ClassRef) -> bool:
         """Whether a loader reads objects of the class, by what it derives from or by what it defines."""
@@ -57,9 +58,7 @@ class Constructions:
         """The class, where it is a dataset; else the datasets that derive from it."""
         known = self._datasets.get(cls.scope)
         if known is None:
-            known = self._datasets[cls.scope] = (
-                [cls] if self.is_dataset(cls) else [one for one in self.evaluator.calls.subclasses(cls.scope) if self.is_dataset(one)]
-            )
+            known = self._datasets[cls.scope] = [cls] if self.is_dataset(cls) else [one for one in self.evaluator.calls.subclasses(cls) if self.is_dataset(one)]
         return known
 
     def builds(self, cls: ClassRef, method: Scope) -> bool:

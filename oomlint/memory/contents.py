@@ -11,6 +11,7 @@ from oomlint.memory.containers import Containers
 from oomlint.memory.content import DEEPEST, NOTHING, Content, Kind, worst
 from oomlint.memory.libraries import Libraries
 from oomlint.memory.written import WrittenForms
+from oomlint.model.readings import Memory
 from oomlint.model.values import Alternative, Const, Display, Each, Element, ExternalCall, Frame, FunctionRef, Instance, Merged, Settings, Value, Written
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Contents(Containers, Libraries, WrittenForms):
 
     def __init__(self, evaluator: Questions) -> None:
         super().__init__(evaluator)
-        self._memo: dict[tuple[cst.CSTNode, Frame], Content] = {}
+        self._memo: Memory[tuple[cst.CSTNode, Frame], Content] = Memory(evaluator.project.readings)
 
     def of(self, node: cst.BaseExpression, frame: Frame) -> Content:
         """What ``node`` holds: the gravest of its alternatives."""
@@ -31,6 +32,7 @@ class Contents(Containers, Libraries, WrittenForms):
         if known is not None:
             return known
         if key in self.active or self.depth > DEEPEST:
+            self._memo.give_up()
             return NOTHING
         self.active.add(key)
         self.depth += 1

@@ -15,6 +15,7 @@ from oomlint.memory.kept_lists import NUMBERS, STRINGS, TENSORS, at_once, of_one
 from oomlint.memory.lazy_opening import lazily_opened
 from oomlint.memory.shared_arrays import shared
 from oomlint.model import names
+from oomlint.model.readings import FOUND, finder
 from oomlint.syntax.edits import is_cheap_path, replace
 from oomlint.syntax.walk import descend
 
@@ -103,9 +104,8 @@ def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() | cst.Attribute() as target)]):
             words.add(names.last_name(target))
     project = case.loader.module.project
-    pattern = re.compile(rb"\b(?:" + b"|".join(map(re.escape, map(str.encode, sorted(words - {"default"})))) + rb")\b")
-    for path in project.files():
-        if _meet(home, case.loader.module, path) and pattern.search(project.raw(path)):
+    for path in project.search(_names, sorted(words - {"default"}), home.path):
+        if _meet(home, case.loader.module, path):
             module = project.find(path)
             if module is not None and not _counts_only(module, module.tree.module, words, case, literal):
                 return False
@@ -146,3 +146,10 @@ def _counts_only(module: Module, within: cst.CSTNode, words: set[str], case: Cas
             continue
         return False
     return True
+
+
+@finder
+def _names(path: str, data: bytes, *words: str) -> str:
+    """Whether a file has one of the words."""
+    del path
+    return FOUND if re.search(rb"\b(?:" + b"|".join(map(re.escape, map(str.encode, words))) + rb")\b", data) else ""

@@ -13,6 +13,7 @@ from oomlint.memory.content import IN_MEMORY, Content, Kind, worst
 from oomlint.memory.contents import Contents
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
+from oomlint.model.readings import Memory
 from oomlint.model.values import (
     Alternative,
     Bound,
@@ -119,7 +120,7 @@ class Datasets:
         self.project = project
         self.evaluator: Evaluator = evaluator_of(project)
         self.contents = Contents(self.evaluator)
-        self._memo: dict[object, Dataset | None] = {}
+        self._memo: Memory[object, Dataset | None] = Memory(project.readings)
         self._active: set[object] = set()
 
     def of(self, loaders: Loaders, loader: Loader, frame: Frame) -> list[Dataset]:
@@ -221,6 +222,7 @@ class Datasets:
         if key in self._memo:
             return self._memo[key]
         if key in self._active:
+            self._memo.give_up()
             return None
         self._active.add(key)
         try:

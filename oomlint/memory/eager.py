@@ -15,6 +15,7 @@ from oomlint.memory.load_words import proven_small
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.reads import Reads
 from oomlint.model import names
+from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import ClassRef, ExternalCall, FunctionRef
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _within(module: Module, node: cst.CSTNode, outer: list[cst.BaseExpression]) 
 
 def _helpers(module: Module, project: Project) -> Iterator[Load]:
     """Datasets that keep what a function outside of their class reads whole from HDF5 files."""
-    if not _has_files(project):
+    if not _has_files(project, module):
         return
     evaluator = evaluator_of(project)
     constructions = constructions_of(project)
@@ -118,12 +119,16 @@ def _helpers(module: Module, project: Project) -> Iterator[Load]:
                             yield load
 
 
-def _has_files(project: Project) -> bool:
+def _has_files(project: Project, module: Module) -> bool:
     """Whether a file of the project speaks of HDF5 at all."""
-    known = project.memo.get("speaks_of_files")
-    if known is None:
-        known = project.memo["speaks_of_files"] = any(_FILES.search(project.raw(path)) for path in project.files())
-    return bool(known)
+    return bool(project.search(_speaks_of_files, (), module.path))
+
+
+@finder
+def _speaks_of_files(path: str, data: bytes) -> str:
+    """Whether a file speaks of HDF5."""
+    del path
+    return FOUND if _FILES.search(data) else ""
 
 
 def _load_of(project: Project, function: FunctionRef, module: Module, method: Scope, call: cst.Call) -> Load | None:

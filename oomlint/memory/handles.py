@@ -14,6 +14,7 @@ from oomlint.memory.handles_readers import readers_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.openings import Opens, openings_of
 from oomlint.model import names
+from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Display, Element, ExternalCall, Frame, Instance, Written
 from oomlint.syntax.walk import descend
 
@@ -94,8 +95,8 @@ class Handles:
         self.openings = openings_of(project)
         self.readers = readers_of(project)
         self.datasets = datasets_of(project)
-        self._memo: dict[Module, tuple[Handle, ...]] = {}
-        self._sets: dict[Instance, list[_Set]] = {}
+        self._memo: Memory[Module, tuple[Handle, ...]] = Memory(project.readings)
+        self._sets: Memory[Instance, list[_Set]] = Memory(project.readings)
 
     def of(self, module: Module) -> tuple[Handle, ...]:
         """Openings of a module that the object of a data set keeps: one for each, in the order of the text."""
@@ -164,7 +165,7 @@ class Handles:
         if self.readers.is_dataset(made.cls):
             yield made.cls, made
             return
-        derived = [cls for cls in self.evaluator.calls.subclasses(made.cls.scope) if self.readers.is_dataset(cls)]
+        derived = [cls for cls in self.evaluator.calls.subclasses(made.cls) if self.readers.is_dataset(cls)]
         for cls in derived[:_MOST]:
             yield cls, Instance(cls, None)
         if not derived:
@@ -192,7 +193,8 @@ class Handles:
         """Handles that are in an object's attributes when it is made, or from their first use on."""
         known = self._sets.get(owner)
         if known is None:
-            known = self._sets[owner] = []
+            known = []
+            self._sets.assume(owner, known)
             building = self.datasets.building_frames(owner)
             scopes = {frame.scope for frame in building}
             for frame in building:
@@ -206,6 +208,7 @@ class Handles:
                     for scope in cls.scope.children:
                         if scope not in scopes and names.is_method(scope):
                             known.extend(self._in(Frame(cls.module, scope, None, owner), building=False))
+            self._sets[owner] = known
         return known
 
     def _in(self, frame: Frame, *, building: bool) -> Iterator[_Set]:

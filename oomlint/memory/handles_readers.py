@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.loaders import is_zero, loaders_of
 from oomlint.memory.start_methods import ALL, PORTABLE, StartMethods, methods_of, start_methods
+from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef
 
 if TYPE_CHECKING:
@@ -109,8 +110,8 @@ class ReadersOf:
         self.loaders: Loaders = loaders_of(project)
         self.datasets = datasets_of(project)
         self.evaluator = self.loaders.evaluator
-        self._by_module: dict[str, list[Reading]] = {}
-        self._known: dict[ClassRef, Readers] = {}
+        self._by_module: Memory[str, list[Reading]] = Memory(project.readings)
+        self._known: Memory[ClassRef, Readers] = Memory(project.readings)
 
     def of(self, cls: ClassRef) -> Readers:
         """The loaders over objects of the class, or of one that derives from it."""
@@ -141,9 +142,11 @@ class ReadersOf:
     def _in(self, module: Module) -> list[Reading]:
         known = self._by_module.get(module.path)
         if known is None:
-            known = self._by_module[module.path] = []
+            known = []
+            self._by_module.assume(module.path, known)
             for loader in self.loaders.of(module):
                 known.extend(self._through(loader))
+            self._by_module[module.path] = known
         return known
 
     def _through(self, loader: Loader) -> Iterator[Reading]:

@@ -11,6 +11,7 @@ import libcst as cst
 from oomlint.memory.iteration import is_epoch_loop
 from oomlint.memory.whole_reads import own_code, whole_reads_of
 from oomlint.model import names
+from oomlint.model.readings import Memory
 from oomlint.model.values import Bound, ClassRef, Display, Instance
 from oomlint.syntax.walk import descend
 
@@ -54,13 +55,13 @@ class ItemContexts:
         self.project = project
         self.whole = whole_reads_of(project)
         self.evaluator = self.whole.evaluator
-        self._contexts: dict[Scope, list[Context]] = {}
+        self._contexts: Memory[Scope, list[Context]] = Memory(project.readings)
 
     def contexts(self, module: Module, scope: Scope, depth: int = 0) -> list[Context]:
         """The ways in which the code of a function runs once a sample."""
         known = self._contexts.get(scope)
         if known is None:
-            self._contexts[scope] = []  # a circle leads nowhere
+            self._contexts.assume(scope, [])  # a circle leads nowhere
             known = self._contexts_of(module, scope, depth)
             self._contexts[scope] = known
         return known
@@ -91,7 +92,8 @@ class ItemContexts:
     def _callers(self, module: Module, scope: Scope) -> Iterator[tuple[Module, Scope, cst.BaseExpression]]:
         """Calls of a function, and the places that read a property."""
         if names.is_property(scope) and scope.parent is not None:
-            for owner in [ClassRef(module, scope.parent), *self.evaluator.calls.subclasses(scope.parent)]:
+            cls = ClassRef(module, scope.parent)
+            for owner in [cls, *self.evaluator.calls.subclasses(cls)]:
                 for method in owner.scope.children:
                     this = names.self_name(method)
                     if this is None or method is scope:

@@ -15,6 +15,7 @@ from oomlint.memory.attribute_names import may_be_data, small_by_name
 from oomlint.memory.kept_calls import SMALL_FUNCTIONS, KeptCalls
 from oomlint.memory.kept_state import STEPS, Does, Going, Keeper, Search, names_of
 from oomlint.model import names
+from oomlint.model.readings import Memory
 from oomlint.scout.telling import MAPS
 from oomlint.syntax.walk import descend
 
@@ -37,7 +38,7 @@ class Kept(KeptCalls):
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._memo: dict[tuple[cst.CSTNode, int | None], tuple[Keeper, ...]] = {}
+        self._memo: Memory[tuple[cst.CSTNode, int | None], tuple[Keeper, ...]] = Memory(project.readings)
 
     def of(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
         """Who keeps the value of an expression (or what stands at ``index`` in it), nearest first; nobody where it is not known to be kept."""

@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.memory.kept_names import KeptNames
 from oomlint.memory.kept_state import DEEPEST, Does, Going, Keeper, Search
 from oomlint.model import names
+from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class KeptCalls(KeptNames):
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._passes: dict[tuple[Scope, str], frozenset[int | None]] = {}
+        self._passes: Memory[tuple[Scope, str], frozenset[int | None]] = Memory(project.readings)
 
     def follow_argument(self, search: Search, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow the value into what is called; what holds for the result of the call, or ``None`` where the value ends there."""
@@ -109,7 +110,7 @@ class KeptCalls(KeptNames):
         key = (function.scope, name)
         known = self._passes.get(key)
         if known is None:
-            self._passes[key] = frozenset({None})  # a function that calls itself
+            self._passes.assume(key, frozenset({None}))  # a function that calls itself
             search = Search(inside=function.scope, parts=True)
             self.follow_name(search, function.module, function.scope, name, None, Going())
             self.run(search)

@@ -13,6 +13,7 @@ from oomlint.memory.lazy_classes import Family
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.rewrites import wrap
 from oomlint.model import names
+from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Const
 from oomlint.syntax.edits import Text
 from oomlint.syntax.walk import descend
@@ -76,10 +77,7 @@ def _read_outside(family: Family, name: str) -> bool:
     """Whether any code but the class and its kin mentions such an attribute."""
     inside = {cls.scope.node for cls in family.members}
     homes = {cls.module.path: cls.module for cls in family.members}
-    pattern = re.compile(rb"\.\s*" + name.encode() + rb"\b|[\"']" + name.encode() + rb"[\"']")
-    for path in family.project.files():
-        if not pattern.search(family.project.raw(path)):
-            continue
+    for path in family.project.search(_has_attribute, (name,), family.module.path):
         module = homes.get(path) or family.project.find(path)
         if module is None:
             return True
@@ -178,3 +176,10 @@ def _is_element(node: cst.BaseExpression | None, name: str) -> bool:
         and len(node.slice) == 1
         and isinstance(node.slice[0].slice, cst.Index)
     )
+
+
+@finder
+def _has_attribute(path: str, data: bytes, name: str) -> str:
+    """Whether the text of a file has such an attribute, or its name in quotes."""
+    del path
+    return FOUND if re.search(rb"\.\s*" + re.escape(name.encode()) + rb"\b|[\"']" + re.escape(name.encode()) + rb"[\"']", data) else ""

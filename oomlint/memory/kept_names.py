@@ -10,6 +10,7 @@ import libcst as cst
 
 from oomlint.memory.kept_state import DEEPEST, STEPS, Going, Keeper, Keeping, Search, names_of
 from oomlint.model import names
+from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import ClassRef
 from oomlint.syntax.walk import descend
 
@@ -30,7 +31,6 @@ class KeptNames(Keeping):
         super().__init__(project)
         self._uses: dict[Scope, dict[str, list[tuple[int, cst.Name]]]] = {}
         self._order: dict[Scope, dict[cst.CSTNode, int]] = {}
-        self._spoken: dict[str, bool] = {}
 
     def follow_target(self, search: Search, module: Module, statement: cst.CSTNode, target: cst.CSTNode, going: Going) -> None:
         """The value is put into ``target``."""
@@ -193,12 +193,8 @@ class KeptNames(Keeping):
     def _used_for_data(self, module: Module, scope: Scope) -> bool:
         """Whether some file that names the function speaks of data sets or loaders: a look at the text, before anything is parsed."""
         name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
-        known = self._spoken.get(name)
-        if known is None:
-            project, word = self.project, name.encode()
-            paths = {*project.files(), module.path}
-            known = self._spoken[name] = any(word in project.raw(path) and _DATA_WORDS.search(project.raw(path)) for path in paths)
-        return known
+        project = self.project
+        return bool(project.search(_speaks_of_data, (name,), module.path) or _speaks_of_data(module.path, project.raw(module.path), name))
 
 
 def _shadowed(module: Module, use: cst.Name) -> bool:
@@ -213,3 +209,10 @@ def _shadowed(module: Module, use: cst.Name) -> bool:
         elif isinstance(here, cst.BaseStatement):
             return False
     return False
+
+
+@finder
+def _speaks_of_data(path: str, data: bytes, name: str) -> str:
+    """Whether a file has the name and speaks of data sets or loaders."""
+    del path
+    return FOUND if name.encode() in data and _DATA_WORDS.search(data) else ""

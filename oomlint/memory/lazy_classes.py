@@ -13,6 +13,7 @@ from oomlint.memory.datasets import DATASET_BASES, datasets_of
 from oomlint.memory.lazy_values import keeps_a_part
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
+from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import ClassRef, External
 from oomlint.syntax.walk import descend
 
@@ -58,7 +59,7 @@ class Family:
         self.project = module.project
         self.evaluator = evaluator_of(module.project)
         own = ClassRef(module, owner)
-        self._heirs = self.evaluator.calls.subclasses(owner)
+        self._heirs = self.evaluator.calls.subclasses(own)
         found: dict[Scope, ClassRef] = {}
         self._bases: list[External] = []
         for cls in (own, *self._heirs):
@@ -149,20 +150,9 @@ class Family:
 
     def set_outside(self, name: str) -> bool:
         """Whether any code of the project sets or deletes such an attribute of something that is not called like the object in its own methods."""
-        own = {this.encode() for cls in self.members for scope in cls.scope.children if (this := names.self_name(scope)) is not None}
-        word = name.encode()
-        attribute = rb"(\w+)[\])]*\." + re.escape(word) + rb"\b"
-        single = attribute + rb"\s*(?:=(?!=)|:[^=\n]+=(?!=))|\bdel\s[^\n]*\." + re.escape(word) + rb"\b"
-        several = rb"^[ \t]*[(\[]?[\w.\[\], *\"']*?" + attribute + rb"\s*[,)\]][\w.\[\], *\"')]*=(?!=)"
-        bound = rb"\bas\s+" + attribute + rb"|\bfor\s+(?:[\w.]+,\s*)*" + attribute + rb"[\w., )]*\bin\b"
-        pattern = re.compile(rb"|".join((single, several, bound)), re.MULTILINE)
-        named = re.compile(rb"\b(?:setattr|delattr|patch(?:\.\w+)*)\s*\([^\n]*[\"'.]" + re.escape(word) + rb"[\"']")
-        for path in self.project.files():
-            data = self.project.raw(path)
-            if word not in data:
-                continue
-            if any(not own & {group for group in match.groups() if group} for match in pattern.finditer(data)) or named.search(data):
-                return True
+        own = sorted({this for cls in self.members for scope in cls.scope.children if (this := names.self_name(scope)) is not None})
+        if self.project.search(_sets, (name, *own), self.module.path):
+            return True
         return any(_reaches_in(node) for module in self.makers() for node, _ in module.walk.calls)
 
     def free(self, wanted: Iterable[str]) -> bool:
@@ -254,3 +244,21 @@ def _has_slots(cls: ClassRef) -> bool:
     decorators = cls.scope.node.decorators if isinstance(cls.scope.node, cst.ClassDef) else ()
     written = [cls.module.code(one.decorator) for one in decorators]
     return any("slots" in code or code.partition("(")[0].rpartition(".")[2] in _SLOTTED or code.startswith(("attr.", "attrs.")) for code in written)
+
+
+@finder
+def _sets(path: str, data: bytes, name: str, *own: str) -> str:
+    """Whether a file sets or deletes such an attribute of something that is called otherwise than ``own``."""
+    del path
+    word = name.encode()
+    if word not in data:
+        return ""
+    attribute = rb"(\w+)[\])]*\." + re.escape(word) + rb"\b"
+    single = attribute + rb"\s*(?:=(?!=)|:[^=\n]+=(?!=))|\bdel\s[^\n]*\." + re.escape(word) + rb"\b"
+    several = rb"^[ \t]*[(\[]?[\w.\[\], *\"']*?" + attribute + rb"\s*[,)\]][\w.\[\], *\"')]*=(?!=)"
+    bound = rb"\bas\s+" + attribute + rb"|\bfor\s+(?:[\w.]+,\s*)*" + attribute + rb"[\w., )]*\bin\b"
+    pattern = re.compile(rb"|".join((single, several, bound)), re.MULTILINE)
+    named = re.compile(rb"\b(?:setattr|delattr|patch(?:\.\w+)*)\s*\([^\n]*[\"'.]" + re.escape(word) + rb"[\"']")
+    ours = set(map(str.encode, own))
+    found = any(ours.isdisjoint(group for group in match.groups() if group) for match in pattern.finditer(data)) or named.search(data)
+    return FOUND if found else ""

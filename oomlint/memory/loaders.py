@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.finding import Confidence, Place
 from oomlint.model import names
 from oomlint.model.evaluate import Evaluator
+from oomlint.model.readings import Memory
 from oomlint.model.values import (
     ABSENT,
     Absent,
@@ -113,8 +114,8 @@ class Loaders:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.evaluator = evaluator_of(project)
-        self._found: dict[str, list[Loader]] = {}
-        self._arguments: dict[object, list[Alternative]] = {}
+        self._found: Memory[str, list[Loader]] = Memory(project.readings)
+        self._arguments: Memory[object, list[Alternative]] = Memory(project.readings)
 
     # -- finding -------------------------------------------------------------------------------------------------------
 
@@ -123,11 +124,12 @@ class Loaders:
         known = self._found.get(module.path)
         if known is None:
             known = []
-            self._found[module.path] = known
+            self._found.assume(module.path, known)
             for call, scope in module.walk.calls:
                 loader = self._loader(module, call, scope)
                 if loader is not None:
                     known.append(loader)
+            self._found[module.path] = known
         return known
 
     def _loader(self, module: Module, call: cst.Call, scope: Scope) -> Loader | None:

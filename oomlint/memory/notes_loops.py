@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.memory.iteration import is_epoch_loop, loader_like, loops_around
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
+from oomlint.model.readings import finder
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.walk import children_of, descend
 
@@ -129,7 +130,7 @@ def _may_be_asked_for(project: Project, node: cst.BaseExpression, module: Module
     if not isinstance(node, cst.Attribute):
         return True
     word = node.attr.value
-    if word in _ASKED or word[:1].isupper() or word in _other_names(project):
+    if word in _ASKED or word[:1].isupper() or word in _other_names(project, module):
         return True
     # The class of an optimizer has any name: `self.kind(model.parameters())`.
     call = module.walk.parents.get(node)
@@ -138,18 +139,24 @@ def _may_be_asked_for(project: Project, node: cst.BaseExpression, module: Module
     )
 
 
-def _other_names(project: Project) -> frozenset[str]:
+def _other_names(project: Project, module: Module) -> frozenset[str]:
     """Names that the files of the project give to such functions."""
+    found = project.search(_aliases, (), module.path)
     known = project.memo.get("other names of functions")
     if known is None:
-        found: set[str] = set()
-        for path in project.files():
-            data = project.raw(path)
-            for match in _ALIAS.finditer(data):
-                line = data[data.rfind(b"\n", 0, match.start()) + 1 : match.end()]
-                found.update(word.decode() for word in _BOUND.findall(line))
-        known = project.memo["other names of functions"] = frozenset(found)
+        known = project.memo["other names of functions"] = frozenset(word for words in found.values() for word in words.split())
     return known  # type: ignore[return-value]
+
+
+@finder
+def _aliases(path: str, data: bytes) -> str:
+    """Names that a file gives to such functions."""
+    del path
+    found: set[str] = set()
+    for match in _ALIAS.finditer(data):
+        line = data[data.rfind(b"\n", 0, match.start()) + 1 : match.end()]
+        found.update(word.decode() for word in _BOUND.findall(line))
+    return " ".join(sorted(found))
 
 
 def project_function(project: Project, node: cst.BaseExpression, module: Module, scope: Scope) -> FunctionRef | None:

@@ -10,6 +10,7 @@ import libcst as cst
 
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
+from oomlint.model.readings import Memory
 from oomlint.model.values import Const, Each, External
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Openings:
 
     def __init__(self, project: Project) -> None:
         self.evaluator: Evaluator = evaluator_of(project)
-        self._memo: dict[Module, tuple[Opening, ...]] = {}
+        self._memo: Memory[Module, tuple[Opening, ...]] = Memory(project.readings)
         self._by_call: dict[cst.Call, Opening] = {}
 
     def of(self, module: Module) -> tuple[Opening, ...]:

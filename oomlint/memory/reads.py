@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +13,7 @@ import libcst as cst
 from oomlint.memory.kept import kept_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
+from oomlint.model.readings import Memory, finder
 from oomlint.model.values import External, ExternalCall, FunctionRef
 from oomlint.scout.telling import MAPS, is_reader
 from oomlint.syntax.walk import descend
@@ -112,8 +114,8 @@ class ReadCalls:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.evaluator = evaluator_of(project)
-        self._scopes: dict[Scope, tuple[Read, ...]] = {}
-        self._readers: dict[Scope, Reader | None] = {}
+        self._scopes: Memory[Scope, tuple[Read, ...]] = Memory(project.readings)
+        self._readers: Memory[Scope, Reader | None] = Memory(project.readings)
         self._names: frozenset[bytes] | None = None
 
     def of(self, module: Module) -> Iterator[Read]:
@@ -125,7 +127,7 @@ class ReadCalls:
         """Reading calls that stand in the code of a scope."""
         known = self._scopes.get(scope)
         if known is None:
-            self._scopes[scope] = ()  # a function that calls itself
+            self._scopes.assume(scope, ())  # a function that calls itself
             found = [one for call in scope.calls if (one := self._library(module, scope, call) or self._own(module, scope, call)) is not None]
             known = self._scopes[scope] = tuple(found)
         return known
@@ -196,7 +198,7 @@ class ReadCalls:
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
         if not isinstance(call.func, cst.Name | cst.Attribute) or not call.args or not is_reader(names.last_name(call.func)):
             return None
-        if names.last_name(call.func).encode() not in self._candidates():
+        if names.last_name(call.func).encode() not in self._candidates(module):
             return None
         frame = self.evaluator.calls.plain_frame(module, scope)
         for alt in self.evaluator.values(call.func, frame)[:2]:
@@ -206,12 +208,13 @@ class ReadCalls:
                     return Read(reader.kind, alt.value.scope.name, module, scope, call, call.args[0].value, reader.places)
         return None
 
-    def _candidates(self) -> frozenset[bytes]:
+    def _candidates(self, module: Module) -> frozenset[bytes]:
         """Names of functions of the project that may read a file, by the words of their text."""
+        self.project.search(_functions, (), module.path)  # what follows rests on no more
         if self._names is None:
             found: set[bytes] = set()
             for path in self.project.files():
-                text = self.project.raw(path)
+                text = self.project.text(path)
                 if not _READING.search(text):
                     continue
                 for part in _DEFS.split(text)[1:]:
@@ -224,7 +227,7 @@ class ReadCalls:
     def reader(self, module: Module, scope: Scope) -> Reader | None:
         """What a function returns, where it reads that from a file that is one of its parameters; ``None`` for other functions."""
         if scope not in self._readers:
-            self._readers[scope] = None
+            self._readers.assume(scope, None)
             self._readers[scope] = self._judge(module, scope)
         return self._readers[scope]
 
@@ -339,3 +342,19 @@ def read_calls_of(project: Project) -> ReadCalls:
     if known is None:
         known = project.memo["read_calls"] = ReadCalls(project)
     return known  # type: ignore[return-value]
+
+
+@finder
+def _functions(path: str, data: bytes) -> str:
+    """The functions of a file that may read others, and what they call that may."""
+    del path
+    if not _READING.search(data):
+        return ""
+    found = []
+    for part in _DEFS.split(data)[1:]:
+        name = _WORD_BYTES.match(part)
+        if name is not None:
+            called = sorted({word for word in _CALLED.findall(part) if is_reader(word.decode())})
+            if called or _READING.search(part):
+                found.append(repr((name.group(), _READING.search(part) is not None, called)))
+    return hashlib.blake2b("\n".join(found).encode(), digest_size=16).hexdigest()

@@ -13,6 +13,7 @@ from oomlint.model.flow import Flow
 from oomlint.model.flow_state import Known
 from oomlint.model.gradients import Gradients
 from oomlint.model.held import Graph
+from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External
 from oomlint.scout.telling import NO_ROOTS, is_table, words_of
 from oomlint.syntax.walk import descend
@@ -38,11 +39,11 @@ class Runs:
         self.project = project
         self.evaluator: Evaluator = evaluator_of(project)
         self.gradients = Gradients(self.evaluator)
-        self._known = Known()
-        self._steps: dict[object, Record] = {}
-        self._records: dict[Scope, list[Record]] = {}
-        self._roots: dict[str, list[Scope]] = {}
-        self._speaking: dict[str, bool] = {}
+        self._known = Known(project.readings)
+        self._steps: Memory[object, Record] = Memory(project.readings)
+        self._records: Memory[Scope, list[Record]] = Memory(project.readings)
+        self._roots: Memory[str, list[Scope]] = Memory(project.readings)
+        self._speaking: Memory[str, bool] = Memory(project.readings)
 
     def of(self, module: Module) -> list[Record]:
         """Records of all functions of a module that may go through batches."""
@@ -64,10 +65,12 @@ class Runs:
         """Records of one function, one for each way of calling it that matters."""
         known = self._records.get(scope)
         if known is None:
-            known = self._records[scope] = []
+            known = []
+            self._records.assume(scope, known)
             for frame in self._frames(module, scope):
                 entry = self.gradients.entry(frame)
                 known.append(self._flow().run(frame, entry, self._evaluating(frame)))
+            self._records[scope] = known
         return known
 
     def step(self, module: Module, scope: Scope) -> Record:

@@ -128,7 +128,7 @@ def _read_elsewhere(found: StepList, hook: str, project: Project) -> bool:
     """Whether something reads the list after the hook: another method, another file."""
     allowed = {hook, found.step.name, "__init__", "setup", "on_fit_start"}
     evaluator = runs_of(project).evaluator
-    line = [base for base in evaluator.lineage(found.cls) if isinstance(base, ClassRef)] + evaluator.calls.subclasses(found.cls.scope)
+    line = [base for base in evaluator.lineage(found.cls) if isinstance(base, ClassRef)] + evaluator.calls.subclasses(found.cls)
     for cls in line:
         for method in cls.scope.children:
             if method.is_function and any(names.last_name(call.func) in {"getattr", "vars", "__getattribute__"} for call in method.calls):

@@ -140,7 +140,7 @@ def _emptied(project: Project, cls: ClassRef, name: str) -> bool:
     """Whether some method of the class, or of one above or below it, makes the attribute anew or empties it."""
     evaluator = runs_of(project).evaluator
     line: list[ClassRef] = [base for base in evaluator.lineage(cls) if isinstance(base, ClassRef)]
-    line += evaluator.calls.subclasses(cls.scope)
+    line += evaluator.calls.subclasses(cls)
     for one in line:
         for method in one.scope.children:
             if not method.is_function or method.name in _ONCE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ import libcst as cst
 
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
+from oomlint.model.readings import Memory, finder
 from oomlint.model.values import Bound, Const, Display, Each, Element, ExternalCall, FunctionRef, Unknown, Written
 from oomlint.syntax.walk import UNKNOWN_KEY, path_of
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative, Frame
     from oomlint.syntax.walk import Accessor, Scope
+
+
+_IMPORTS: Final = re.compile(rb"\b(?:import|from)\b[^\n]*")
 
 
 class Store(Enum):
@@ -113,9 +118,9 @@ class Stored:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.evaluator: Evaluator = evaluator_of(project)
-        self._objects: dict[tuple[cst.CSTNode, Frame], H5Object | None] = {}
+        self._objects: Memory[tuple[cst.CSTNode, Frame], H5Object | None] = Memory(project.readings)
         self._signed: dict[str, frozenset[Store]] | None = None
-        self._around: dict[Module, frozenset[Store]] = {}
+        self._around: Memory[Module, frozenset[Store]] = Memory(project.readings)
         self._active: set[tuple[str, cst.CSTNode, Frame]] = set()
         self._spent = 0  # questions since the outermost one
         self._cuts = 0  # questions that were not answered
@@ -136,6 +141,7 @@ class Stored:
         self._spent += 1
         if mark in self._active or len(self._active) > _DEEPEST or self._spent > _BUDGET:
             self._cuts += 1
+            self._objects.give_up()
             return None
         self._active.add(mark)
         cuts = self._cuts
@@ -385,9 +391,9 @@ class Stored:
 
     def _signs(self, module: Module) -> frozenset[Store]:
         """What kinds of files a module's text speaks of, or that of a file that imports it or is imported by it: nobody else can hand it an array."""
+        told = self.project.search(_signs_and_imports, (), module.path)
         if self._signed is None:
-            texts = ((path, self.project.raw(path)) for path in self.project.files())
-            self._signed = {path: found for path, text in texts if (found := _spoken_of(text))}
+            self._signed = {path: _spoken_of(self.project.text(path)) for path in told}
         known = self._around.get(module)
         if known is None:
             own = _spoken_of(self.project.raw(module.path))
@@ -395,7 +401,7 @@ class Stored:
             near = (
                 found
                 for path, found in self._signed.items()
-                if not found <= own and path != module.path and (_imports(path).search(text) or pattern.search(self.project.raw(path)))
+                if not found <= own and path != module.path and (_imports(path).search(text) or pattern.search(self.project.text(path)))
             )
             known = self._around[module] = own.union(*near)
         return known
@@ -413,3 +419,12 @@ def _imports(path: str) -> re.Pattern[bytes]:
     if stem == "__init__":
         stem = os.path.basename(folder)
     return re.compile(rb"\b(?:import|from)\b[^\n]*\b" + re.escape(stem.encode()) + rb"\b")
+
+
+@finder
+def _signs_and_imports(path: str, data: bytes) -> str:
+    """What files a text speaks of, and what it imports."""
+    del path
+    stores = sorted(store.value for store in _spoken_of(data))
+    imports = hashlib.blake2b(b"\n".join(_IMPORTS.findall(data)), digest_size=16).hexdigest()
+    return " ".join((*stores, imports)) if stores else ""

@@ -11,6 +11,7 @@ import libcst as cst
 
 from oomlint.memory.stored import H5Object, Store, Stored, is_full
 from oomlint.model import names
+from oomlint.model.readings import Memory
 from oomlint.model.values import Display, Element, External, ExternalCall, Unknown, Written
 from oomlint.syntax.walk import children_of
 
@@ -76,8 +77,8 @@ class WholeReads(Stored):
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._reads: dict[tuple[cst.CSTNode, Frame], WholeRead | None] = {}
-        self._scopes: dict[Scope, list[WholeRead]] = {}
+        self._reads: Memory[tuple[cst.CSTNode, Frame], WholeRead | None] = Memory(project.readings)
+        self._scopes: Memory[Scope, list[WholeRead]] = Memory(project.readings)
 
     def whole(self, node: cst.BaseExpression, frame: Frame) -> WholeRead | None:
         """The read of a whole array that an expression is, or that a name or attribute holds."""
@@ -86,6 +87,7 @@ class WholeReads(Stored):
             return self._reads[key]
         mark = ("read", node, frame)
         if mark in self._active or len(self._active) > _DEEPEST:
+            self._reads.give_up()
             return None
         self._active.add(mark)
         try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import names
+from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import Bound, ClassRef, Frame, FunctionRef, Instance, Partial
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ class Calls:
     def __init__(self, project: Project, evaluator: Questions) -> None:
         self.project = project
         self.evaluator = evaluator
-        self._sites: dict[Scope, list[Site]] = {}
-        self._frames: dict[Scope, list[Frame]] = {}
-        self._subclasses: dict[Scope, list[ClassRef]] = {}
+        self._sites: Memory[Scope, list[Site]] = Memory(project.readings)
+        self._frames: Memory[Scope, list[Frame]] = Memory(project.readings)
+        self._subclasses: Memory[Scope, list[ClassRef]] = Memory(project.readings)
         self._active: set[Scope] = set()
         self._asking: set[Scope] = set()
         self._circles = 0  # answers that were given in the middle of the same question: what rests on one is not kept
@@ -51,6 +52,7 @@ class Calls:
         if known is not None:
             return known
         if scope in self._asking:
+            self._sites.give_up()
             self._circles += 1
             return []
         self._asking.add(scope)
@@ -132,6 +134,7 @@ class Calls:
         if known is not None:
             return known
         if scope in self._active or depth >= _DEEPEST:
+            self._frames.give_up()
             self._circles += 1
             return [self.plain_frame(module, scope)]
         circles = self._circles
@@ -207,7 +210,8 @@ class Calls:
     def instances(self, module: Module, cls: Scope, depth: int = 0) -> list[Instance]:
         """Objects of the class, or of a class derived from it, that the project makes."""
         found: list[Instance] = []
-        for ref in [ClassRef(module, cls), *self.subclasses(cls)]:
+        own = ClassRef(module, cls)
+        for ref in [own, *self.subclasses(own)]:
             init = self.evaluator.method(Instance(ref, None), "__init__")
             for caller in self.project.callers(ref.scope.name, module.path):
                 for call, scope in caller.walk.calls:
@@ -224,17 +228,15 @@ class Calls:
                             return found
         return found
 
-    def subclasses(self, cls: Scope) -> list[ClassRef]:
+    def subclasses(self, own: ClassRef) -> list[ClassRef]:
         """Classes of the project that derive from this one."""
+        cls = own.scope
         known = self._subclasses.get(cls)
         if known is not None:
             return known
-        found = self._subclasses[cls] = list[ClassRef]()
-        pattern = re.compile(rb"\bclass\s+\w+\s*\([^)]*\b" + re.escape(cls.name.encode()) + rb"\b")
-        for path in self.project.files():
-            data = self.project.raw(path)
-            if cls.name.encode() not in data or not pattern.search(data):
-                continue
+        found: list[ClassRef] = []
+        self._subclasses.assume(cls, found)
+        for path in self.project.search(_derives, (cls.name,), own.module.path):
             other = self.project.find(path)
             if other is None:
                 continue
@@ -245,4 +247,13 @@ class Calls:
                         found.append(ref)
             if len(found) >= _MOST_FRAMES:
                 break
+        self._subclasses[cls] = found
         return found
+
+
+@finder
+def _derives(path: str, data: bytes, name: str) -> str:
+    """Whether the text of a file has a class that derives from one of that name."""
+    del path
+    word = name.encode()
+    return FOUND if word in data and re.search(rb"\bclass\s+\w+\s*\([^)]*\b" + re.escape(word) + rb"\b", data) else ""

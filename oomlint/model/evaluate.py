@@ -16,6 +16,7 @@ from oomlint.model.outside import Outside
 from oomlint.model.parameters import Parameters
 from oomlint.model.questions import BUDGET, CPU_COUNTS, DEEPEST, MOST, UNKNOWN, trim
 from oomlint.model.reach import path_conditions
+from oomlint.model.readings import Memory
 from oomlint.model.results import Results
 from oomlint.model.values import (
     FREE,
@@ -44,7 +45,7 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._memo: dict[tuple[cst.CSTNode, Frame], Alternatives] = {}
+        self._memo: Memory[tuple[cst.CSTNode, Frame], Alternatives] = Memory(project.readings)
         # What follows from answers that are the very same objects is the same again.
         self._verdicts: dict[tuple[cst.CSTNode, Frame], tuple[Alternatives, Verdicts]] = {}
         self._denied: dict[int, tuple[Verdicts, Verdicts]] = {}
@@ -62,6 +63,7 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
         if self.depth == 0:
             self.spent = 0  # an outermost question: what earlier ones cost is over
         if key in self.active or self.depth > DEEPEST or self.spent > BUDGET:
+            self._memo.give_up()
             return [Alternative(UNKNOWN)]
         self.active.add(key)
         self.depth += 1

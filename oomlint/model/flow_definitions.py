@@ -55,7 +55,7 @@ class FlowDefinitions(Flowing):
         known = self.known.statics.get(key)
         if known is not None:
             return known
-        self.known.statics[key] = UNKNOWN
+        self.known.statics.assume(key, UNKNOWN)
         found = _likeliest(self._classified(alt.value, None, self.act.frame, 0) for alt in self.members(value, name)[:4])
         self.known.statics[key] = found
         return found

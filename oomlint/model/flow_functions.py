@@ -83,7 +83,7 @@ class FlowFunctions(FlowLibraries):
         key = (method.scope, cls, mode, shape)
         if key in self.known.outputs:
             return self.known.outputs[key]
-        self.known.outputs[key] = None  # a module that calls itself
+        self.known.outputs.assume(key, None)  # a module that calls itself
         if len(self.stack) > DEEPEST or method.scope in self.stack:
             return None
         inner = type(self)(self.evaluator, self.gradients, self.loader_of, self.known)

@@ -25,7 +25,7 @@ class FlowLayers(FlowFunctions):
         known = self.known.trainable.get(cls.scope)
         if known is not None:
             return known
-        self.known.trainable[cls.scope] = False
+        self.known.trainable.assume(cls.scope, answer=False)
         found = depth > _DEEPEST_PARTS
         for base in self.evaluator.lineage(cls):
             if not isinstance(base, ClassRef):
@@ -66,7 +66,7 @@ class FlowLayers(FlowFunctions):
         known = self.known.fast.get(cls.scope)
         if known is not None:
             return not known
-        self.known.fast[cls.scope] = False
+        self.known.fast.assume(cls.scope, answer=False)
         fast = depth > _DEEPEST_PARTS
         for base in self.evaluator.lineage(cls):
             if not isinstance(base, ClassRef):

@@ -12,6 +12,7 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
 from oomlint.model.held import UNKNOWN, Held, Kind, Mode, Path, meet
+from oomlint.model.readings import Memory
 from oomlint.model.values import Instance
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.gradients import Gradients
     from oomlint.model.project import Module
+    from oomlint.model.readings import Readings
     from oomlint.model.values import Frame, FunctionRef
     from oomlint.syntax.walk import Scope
 
@@ -93,17 +95,17 @@ class Activation:
         return ((self.number, name),)
 
 
-@dataclass(slots=True, eq=False)
 class Known:
     """What all runs of a project share."""
 
-    module_names: dict[str, frozenset[str]] = field(default_factory=dict)  # file -> expressions that it treats as modules
-    outputs: dict[object, Held | None] = field(default_factory=dict)  # what `forward` of a class returns
-    codes: dict[cst.CSTNode, str] = field(default_factory=dict)
-    statics: dict[object, Held] = field(default_factory=dict)
-    trainable: dict[Scope, bool] = field(default_factory=dict)  # classes that may have parameters
-    fast: dict[Scope, bool] = field(default_factory=dict)  # classes that hold layers with another path for inference
-    asking: set[Scope] = field(default_factory=set)  # `forward` methods that ask for gradients themselves
+    def __init__(self, readings: Readings) -> None:
+        self.module_names: dict[str, frozenset[str]] = {}  # file -> expressions that it treats as modules
+        self.outputs: Memory[object, Held | None] = Memory(readings)  # what `forward` of a class returns
+        self.codes: dict[cst.CSTNode, str] = {}
+        self.statics: Memory[object, Held] = Memory(readings)
+        self.trainable: Memory[Scope, bool] = Memory(readings)  # classes that may have parameters
+        self.fast: Memory[Scope, bool] = Memory(readings)  # classes that hold layers with another path for inference
+        self.asking: set[Scope] = set()  # `forward` methods that ask for gradients themselves
 
 
 class Flowing(ABC):

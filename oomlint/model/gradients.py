@@ -9,6 +9,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.held import Mode
+from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef, Instance, Partial, Unknown, Written
 from oomlint.syntax.walk import block_of, descend
 
@@ -38,9 +39,9 @@ class Gradients:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
-        self._bodies: dict[Scope, Mode | None] = {}
-        self._entries: dict[Scope, Mode] = {}
-        self._global: dict[str, Mode | None] = {}
+        self._bodies: Memory[Scope, Mode | None] = Memory(evaluator.project.readings)
+        self._entries: Memory[Scope, Mode] = Memory(evaluator.project.readings)
+        self._global: Memory[str, Mode | None] = Memory(evaluator.project.readings)
 
     # -- expressions that set a mode -----------------------------------------------------------------------------------
 
@@ -170,7 +171,7 @@ class Gradients:
             return self.at(layer.call, layer.frame, depth + 1)
         known = self._entries.get(scope)
         if known is None:
-            self._entries[scope] = Mode.UNKNOWN  # whoever asks again runs in a circle
+            self._entries.assume(scope, Mode.UNKNOWN)  # whoever asks again runs in a circle
             known = self._entries[scope] = self._entry(scope, module, depth)
         return known
 

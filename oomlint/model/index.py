@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-_INNER: Final = re.compile(r"[\r\n][ \t]+(?:from|import)[ \t]")  # an import that may stand in a function
+_INNER: Final = re.compile(rb"[\r\n][ \t]+(?:from|import)[ \t]")  # an import that may stand in a function
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Index:
     imported: frozenset[str]  # names that are imported anywhere, the parts of dotted ones too, and what they are called from then on
 
 
-def index_of(text: str) -> Index | None:
+def index_of(text: bytes) -> Index | None:
     """The index of a program. ``None`` where CPython cannot parse it."""
     try:
         with warnings.catch_warnings():

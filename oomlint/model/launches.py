@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Place
+from oomlint.model.readings import Memory, finder
 from oomlint.model.values import Alternative, Const, Step, picked
 from oomlint.syntax.walk import descend
 
@@ -32,7 +34,7 @@ class Launches:
     def __init__(self, project: Project, evaluator: Questions) -> None:
         self.project = project
         self.evaluator = evaluator
-        self._lines: list[tuple[Place, list[str]]] | None = None
+        self._lines: Memory[str, list[tuple[Place, list[str]]]] = Memory(project.readings)
 
     def values(self, flags: list[str], script: Module, key: object, step: Step) -> list[Alternative]:
         """Values that shell scripts and notebooks of the project give to the option of this script."""
@@ -40,7 +42,7 @@ class Launches:
         base = os.path.basename(script.path)
         spelt = {f for f in flags if f.startswith("-")}
         spelt |= {f.replace("_", "-") for f in spelt} | {f.replace("-", "_").replace("__", "--", 1) for f in spelt if f.startswith("--")}
-        for place, words in self.shell_lines():
+        for place, words in self.shell_lines(script):
             if not any(w == base or w.endswith("/" + base) for w in words) and not _runs_module(words, script, self.project):
                 continue
             for number, word in enumerate(words):
@@ -85,22 +87,24 @@ class Launches:
                 found.append(picked(Alternative(Const(int(text)), (at, *alt.story, step), reach=True), *picks))
         return found
 
-    def shell_lines(self) -> list[tuple[Place, list[str]]]:
+    def shell_lines(self, script: Module) -> list[tuple[Place, list[str]]]:
         """Command lines of shell scripts and notebooks, as words, with their places."""
-        if self._lines is None:
-            self._lines = []
+        notebooks = self.project.search(_notebooks, (), script.path)
+        known = self._lines.get("")
+        if known is None:
+            known = []
             for path in self._shell_files():
                 text = self.project.raw(path).decode("utf-8", "replace")
                 if "python" in text or "torchrun" in text or "accelerate" in text:
-                    self._lines.extend(_commands(path, text))
-            for path in self.project.files():
-                if path.endswith(".ipynb") and b".py" in self.project.raw(path):
-                    module = self.project.find(path)
-                    if module is None:
-                        continue
-                    for line in module.source.shell:
-                        self._lines.append((Place(path, line.cell, line.row, 1, line.row, len(line.text) + 2), _words(line.text)))
-        return self._lines
+                    known.extend(_commands(path, text))
+            for path in notebooks:
+                module = self.project.find(path)
+                if module is None:
+                    continue
+                for line in module.source.shell:
+                    known.append((Place(path, line.cell, line.row, 1, line.row, len(line.text) + 2), _words(line.text)))
+            self._lines[""] = known
+        return known
 
     def _shell_files(self) -> list[str]:
         found: list[str] = []
@@ -112,6 +116,12 @@ class Launches:
             if len(found) > _MOST_SHELL_FILES or seen > _MOST_ENTRIES:
                 break
         return found
+
+
+@finder
+def _notebooks(path: str, data: bytes) -> str:
+    """A notebook that may run a script, by its content."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest() if path.endswith(".ipynb") and b".py" in data else ""
 
 
 def _words(text: str) -> list[str]:

@@ -5,23 +5,25 @@ from __future__ import annotations
 import gc
 import os
 import re
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from oomlint.discovery import discover
 from oomlint.model.index import Index, index_of
+from oomlint.model.readings import FOUND, Memory, Readings, finder, search_by
 from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     import libcst as cst
 
     from oomlint.config import Settings
     from oomlint.finding import Place
+    from oomlint.model.readings import Search
     from oomlint.source import Source
     from oomlint.syntax.walk import Scope, Walk
 
@@ -36,6 +38,38 @@ _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is 
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
 _MOST_PARSED = 2_500_000  # characters whose trees are kept; each takes about a hundred bytes in a tree, and in what is learnt from it
+
+
+@finder
+def _calls(path: str, data: bytes, name: str, owner: str, *ways: str) -> str:
+    """Whether a file calls something of that name, which it can have come by."""
+    word = name.encode()
+    if word not in data or word not in _called(data):
+        return ""
+    return FOUND if (owner and owner.encode() in data) or _imports(_index(path, data), ways) else ""
+
+
+@lru_cache(maxsize=256)
+def _index(path: str, data: bytes) -> Index | None:
+    """What a file binds at its top level. ``None`` for what is no plain Python."""
+    return None if path.endswith(".ipynb") else index_of(data)
+
+
+def _imports(index: Index | None, names: Iterable[str]) -> bool:
+    """Whether a file may import one of the names, or everything that some module has."""
+    return index is None or bool(index.stars) or not index.imported.isdisjoint(names)
+
+
+@lru_cache(maxsize=256)
+def _called(data: bytes) -> frozenset[bytes]:
+    """Names that are called, or handed to ``partial``."""
+    return frozenset((*_CALLED.findall(data), *_PARTIAL.findall(data)))
+
+
+@finder
+def _mentions(path: str, data: bytes, *words: str) -> str:
+    del path
+    return FOUND if all(word.encode(errors="surrogateescape") in data for word in words) else ""
 
 
 @dataclass(eq=False)
@@ -84,7 +118,23 @@ class Project:
         self._parsed = 0  # characters
         self._called: dict[str, frozenset[bytes]] = {}
         self._mentioned: dict[tuple[bytes, ...], list[str]] = {}
-        self.memo: dict[object, object] = {}  # what the rooms above learn once for a run
+        self._searched: dict[Search, dict[str, str]] = {}
+        self.readings = Readings()
+        self.memo: Memory[object, object] = Memory(self.readings)  # what the rooms above learn once for a run
+
+    def over(self, overlay: Mapping[str, bytes]) -> Project:
+        """The same project with other contents in place of files. What is known of the files that stay as they are need not be learnt again."""
+        other = Project(self.root, self.settings, overlay)
+        changed = {path for path in (*self.overlay, *overlay) if self.overlay.get(path) != overlay.get(path)}
+        if self._files is not None and changed <= self.listed:
+            other._files = self._files
+            other._exists.update(self._exists)
+        other._parsed = self._parsed
+        kept = ((path, known) for path, known in self._modules.items() if path not in changed)
+        other._modules.update({path: replace(known, project=other) if isinstance(known, Module) else known for path, known in kept})
+        other._bytes.update({path: data for path, data in self._bytes.items() if path not in changed})
+        other._called.update({path: names for path, names in self._called.items() if path not in changed})
+        return other
 
     # -- files ---------------------------------------------------------------------------------------------------
 
@@ -94,6 +144,7 @@ class Project:
         Raises SourceError where it cannot be read or parsed.
         """
         path = os.path.abspath(path)
+        self.readings.read(path)
         known = self._modules.get(path)
         if known is None:
             try:
@@ -111,7 +162,7 @@ class Project:
         """Let go of all trees, and of what was learnt from them, where they are many. Not while a question is open: nodes are told apart by identity."""
         if self._parsed > _MOST_PARSED:
             self._modules.clear()
-            self.memo.clear()
+            self.memo = Memory(self.readings)
             self._parsed = 0
             gc.collect()
 
@@ -140,6 +191,11 @@ class Project:
 
     def raw(self, path: str) -> bytes:
         """Bytes of a file; empty where it cannot be read."""
+        self.readings.read(path)
+        return self.text(path)
+
+    def text(self, path: str) -> bytes:
+        """The same for a search over many files, which notes what it rests on itself."""
         known = self._bytes.get(path)
         if known is None:
             known = self.overlay.get(path)
@@ -156,8 +212,7 @@ class Project:
         """Names that a file calls, or hands to ``partial``."""
         known = self._called.get(path)
         if known is None:
-            data = self.raw(path)
-            known = self._called[path] = frozenset((*_CALLED.findall(data), *_PARTIAL.findall(data)))
+            known = self._called[path] = _called(self.text(path))
         return known
 
     def callers(self, name: str, near: str, owner: str = "") -> Iterator[Module]:
@@ -168,13 +223,14 @@ class Project:
         word = name.encode()
         listed = self.files()
         searched = listed if near in self.listed else (*listed, near)
-        hits = [path for path in searched if (path in self._called or word in self.raw(path)) and word in self._called_in(path)]
         # What a file calls has to come from somewhere: it is imported by name, with its module or a package of that, or with everything that there is.
         folders, stem = os.path.split(near.removesuffix(".py"))
-        ways = {name, stem, *os.path.relpath(folders, self.root).split(os.sep)}
-        if owner:
-            ways.add(owner)
-        hits = [path for path in hits if path == near or self._imports(path, ways) or (owner and owner.encode() in self.raw(path))]
+        ways = sorted({name, stem, *os.path.relpath(folders, self.root).split(os.sep), *([owner] if owner else [])})
+        calling = [path for path in searched if (path in self._called or word in self.text(path)) and word in self._called_in(path)]
+        hits = [path for path in calling if self._reaches(path, owner, ways)]
+        self.readings.search(near, search_by(_calls, (name, owner, *ways)), dict.fromkeys(hits, FOUND))
+        if near in calling and near not in hits:
+            hits.append(near)
         hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
         for path in hits[:_MAX_CALLER_FILES]:
             module = self.find(path)
@@ -186,7 +242,8 @@ class Project:
         wanted = tuple(words)
         known = self._mentioned.get(wanted)
         if known is None:
-            known = self._mentioned[wanted] = [path for path in self.files() if all(word in self.raw(path) for word in wanted)]
+            known = self._mentioned[wanted] = [path for path in self.files() if all(word in self.text(path) for word in wanted)]
+        self.readings.search(near, search_by(_mentions, [word.decode(errors="surrogateescape") for word in wanted]), dict.fromkeys(known, FOUND))
         hits = list(known)
         hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
         for path in hits[:_MAX_CALLER_FILES]:
@@ -197,10 +254,7 @@ class Project:
     def index(self, path: str) -> Index | None:
         """What a file binds at its top level. ``None`` where it cannot be read, or CPython cannot parse it."""
         if path not in self._indexes:
-            try:
-                self._indexes[path] = index_of(read_source(path, self.overlay.get(path)).text)
-            except SourceError:
-                self._indexes[path] = None
+            self._indexes[path] = _index(path, self.text(path))
         return self._indexes[path]
 
     def may_bind(self, path: str, name: str) -> bool:
@@ -212,6 +266,7 @@ class Project:
             if here in asked or here.endswith(os.sep):
                 continue
             asked.add(here)
+            self.readings.read(here)
             index = self.index(here)
             if index is None or name in index.names:
                 return True
@@ -223,10 +278,18 @@ class Project:
                     waiting.append(found)
         return False
 
-    def _imports(self, path: str, names: set[str]) -> bool:
-        """Whether a file imports one of the names, or everything that some module has."""
-        index = self.index(path)
-        return index is None or bool(index.stars) or not index.imported.isdisjoint(names)
+    def _reaches(self, path: str, owner: str, ways: Iterable[str]) -> bool:
+        return (owner != "" and owner.encode() in self.text(path)) or _imports(self.index(path), ways)
+
+    def search(self, function: Callable[..., str], words: Iterable[str], near: str) -> dict[str, str]:
+        """What a function finds in the files of the project, by file, those where it finds nothing left out. ``near`` is the file on whose behalf it looks."""
+        what = search_by(function, words)
+        known = self._searched.get(what)
+        if known is None:
+            told = ((path, function(path, self.text(path), *what.words)) for path in self.files())
+            known = self._searched[what] = {path: found for path, found in told if found}
+        self.readings.search(near, what, known)
+        return known
 
     # -- imports -------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.model.calls import Calls
 from oomlint.model.options import OptionSource
+from oomlint.model.readings import Memory
 from oomlint.model.settings_files import SettingsReader
 from oomlint.model.values import FREE, Absent, Alternative, Const, External, ExternalCall, Frame, Step, Unknown, Written
 
@@ -39,9 +40,9 @@ class Questions(ABC):
         self.active: set[object] = set()  # questions that are being answered: whoever asks one of them again runs in a circle
         self.spent = 0  # questions since the outermost one
         self.depth = 0
-        self.resolved: dict[tuple[str, tuple[Accessor, ...], Frame, cst.CSTNode | None], Alternatives] = {}
+        self.resolved: Memory[tuple[str, tuple[Accessor, ...], Frame, cst.CSTNode | None], Alternatives] = Memory(project.readings)
         self.rows: dict[tuple[Scope, cst.CSTNode], tuple[cst.BaseComp, ...]] = {}  # comprehensions around a name, the innermost first
-        self.lines: dict[ClassRef, list[ClassRef | External]] = {}  # lineages by class
+        self.lines: Memory[ClassRef, list[ClassRef | External]] = Memory(project.readings)  # lineages by class
         self.calls = Calls(project, self)
         self.options = OptionSource(project, self)
         self.settings = SettingsReader(project, self)

@@ -9,6 +9,7 @@ import libcst as cst
 
 from oomlint.finding import Place
 from oomlint.model import names
+from oomlint.model.readings import Memory
 from oomlint.model.values import ABSENT, Alternative, Const, External, ExternalCall, Frame, Merged, Settings, SettingsFile, Step, Unknown, Value
 from oomlint.syntax.walk import Accessor, constant_key
 
@@ -32,7 +33,7 @@ class SettingsReader:
     def __init__(self, project: Project, evaluator: Questions) -> None:
         self.project = project
         self.evaluator = evaluator
-        self._files: dict[str, Settings | None] = {}
+        self._files: Memory[str, Settings | None] = Memory(project.readings)
 
     # -- paths -------------------------------------------------------------------------------------------------------
 
@@ -105,7 +106,7 @@ class SettingsReader:
         """The root node of a settings file, or ``None`` where it cannot be read as one."""
         if path in self._files:
             return self._files[path]
-        self._files[path] = None
+        self._files.assume(path, None)
         if not path.endswith((".yaml", ".yml", ".json")):
             return None
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from oomlint.engine import Foreseen
+from oomlint.foreseeing import Foreseen
 from oomlint.output.urls import page_of
 
 if TYPE_CHECKING:

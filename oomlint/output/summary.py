@@ -11,8 +11,8 @@ from oomlint.output.view import visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from oomlint.engine import Foreseen
     from oomlint.finding import Finding
+    from oomlint.foreseeing import Foreseen
     from oomlint.output.view import Line, View
 
 _CAUSES: Final = 2  # that are told

@@ -15,7 +15,8 @@ from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.cache import NOT_ENTERED, WRONG, project_key, read_kept, refusal, typed
+from oomlint.basis import NOT_ENTERED
+from oomlint.cache import WRONG, project_key, read_kept, refusal, typed
 from oomlint.verify.bench import nearest
 from oomlint.verify.case import Fidelity, Outcome, Reading, Timeline, Verdict
 from oomlint.verify.folders import walk

@@ -1,0 +1,167 @@
+"""What findings rest on, and what of them still holds when files have changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from oomlint.model.readings import Search
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from oomlint.model.readings import Searched
+
+MANY_ENTRIES: Final = 200_000  # a project with more, data sets included, is not looked over
+FRESH: Final = 2 * 10**9  # nanoseconds; a file written within them may be written again under the same time stamp
+READ_BY_RULES: Final = (".py", ".pyi", ".ipynb", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".sh", ".gitignore")
+CODE: Final = (".py", ".pyi", ".ipynb")  # what is told apart file by file: any other one may tell on all findings
+NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+_WORD: Final = re.compile(r"\w+")
+
+
+@dataclass(slots=True)
+class Basis:
+    """What findings rest on."""
+
+    reads: dict[str, frozenset[str]] = field(default_factory=dict)  # the files that were read, by the file that was checked; not there: nobody knows
+    searches: dict[str, dict[Search, Mapping[str, str]]] = field(default_factory=dict)  # what was looked for in all files, by the file on whose behalf
+    _groups: dict[Search, tuple[Mapping[str, str], list[str]]] | None = None
+
+    def note(self, path: str, reads: Iterable[str] | None, searches: Iterable[Searched]) -> None:
+        """Remember what the findings of a file rest on, and what was looked for meanwhile."""
+        self._groups = None
+        if reads is not None:
+            self.reads[path] = frozenset((path, *reads))
+        for near, what, found in searches:
+            self.searches.setdefault(near, {})[what] = found
+
+    def kept(self, paths: Iterable[str]) -> Basis:
+        """The part of it that the findings of these files rest on."""
+        reads = {path: self.reads[path] for path in paths if path in self.reads}
+        near = set().union(*reads.values())
+        return Basis(reads, {path: found for path, found in self.searches.items() if path in near})
+
+    def fallen(self, before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
+        """The files whose findings may be others now, by the marks of all files then and now."""
+        changed = {path for path in (*before, *after) if before.get(path) != after.get(path)}
+        if not changed:
+            return set()
+        moved = {path for path in changed if path not in before or path not in after}
+        if any(os.path.basename(path).startswith("__init__.") for path in moved):
+            return set(self.reads)  # what is a package decides where imports begin
+        words = {word.encode() for path in moved for word in _WORD.findall(os.path.splitext(path)[0])}
+        doubtful = set().union(*(self.otherwise(path, _content(path)) for path in changed))
+        if words:
+            doubtful |= {near for near in set().union(*self.reads.values()) if _names_one(near, words)}
+        return {path for path, reads in self.reads.items() if not reads.isdisjoint(changed) or not reads.isdisjoint(doubtful)}
+
+    def otherwise(self, path: str, data: bytes) -> set[str]:
+        """The files on whose behalf a search finds something else in that one, now that this is its content."""
+        return set().union(*(nears for what, (found, nears) in self._grouped().items() if found.get(path, "") != what.of(path, data)))
+
+    def _grouped(self) -> dict[Search, tuple[Mapping[str, str], list[str]]]:
+        """Each search once: what it has found, and on whose behalf it was made."""
+        if self._groups is None:
+            self._groups = {}
+            for near, table in self.searches.items():
+                for what, found in table.items():
+                    self._groups.setdefault(what, (found, []))[1].append(near)
+        return self._groups
+
+    def plain(self) -> dict[str, Any]:
+        """The same for a file."""
+        numbers: dict[str, int] = {}
+
+        def number(path: str) -> int:
+            return numbers.setdefault(path, len(numbers))
+
+        reads = [[number(path), sorted(map(number, files))] for path, files in self.reads.items()]
+        searches = [
+            [number(near), what.finder, what.words, [[number(path), said] for path, said in found.items()]]
+            for near, table in self.searches.items()
+            for what, found in table.items()
+        ]
+        return {"files": list(numbers), "reads": reads, "searches": searches}
+
+    @classmethod
+    def from_plain(cls, known: Mapping[str, Any]) -> Basis:
+        """The basis in a file. Raises ValueError, TypeError, LookupError or AttributeError where it has another shape."""
+        files: list[str] = [str(path) for path in known["files"]]
+        basis = cls({files[path]: frozenset(files[number] for number in reads) for path, reads in known["reads"]})
+        for near, finder, words, found in known["searches"]:
+            what = Search(str(finder), tuple(map(str, words)))
+            basis.searches.setdefault(files[near], {})[what] = {files[path]: str(said) for path, said in found}
+        return basis
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError:
+        return b""
+
+
+def _names_one(path: str, words: set[bytes]) -> bool:
+    """Whether a file has one of the words: only then can it import what is called so."""
+    data = _content(path)
+    return any(word in data for word in words)
+
+
+class State(NamedTuple):
+    """The state of a project on the disk."""
+
+    key: str  # stands for the tool, its settings and all that is not code
+    files: dict[str, str]  # marks of the files of code, which change when they do
+
+
+def state_of(root: str, tool: str, settings: object, codes: Iterable[str]) -> State | None:
+    """The state of the files that a rule may read. ``None`` where it cannot be told."""
+    rest = hashlib.blake2b(json.dumps([tool, root, settings, list(codes)], sort_keys=True).encode(), digest_size=16)
+    files: dict[str, str] = {}
+    newest = number = 0
+    now = time.time_ns()
+    pending = [root]
+    linked: set[str] = set()  # folders that a link leads to
+    behind: set[str] = set()  # the same and those in them: rules know their files by other names
+    while pending:
+        folder = pending.pop()
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        number += len(entries)
+        if number > MANY_ENTRIES:
+            return None
+        if folder in linked and not any(entry.name.endswith(".py") for entry in entries):
+            continue  # a data set, most likely
+        for entry in entries:
+            try:
+                if entry.is_dir():
+                    target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                    if entry.name.startswith(".") or entry.name in NOT_ENTERED or target in linked:
+                        continue
+                    pending.append(target)
+                    if entry.is_symlink():
+                        linked.add(target)
+                    if entry.is_symlink() or folder in behind:
+                        behind.add(target)
+                elif entry.name.endswith(READ_BY_RULES):
+                    status = entry.stat()
+                    mark = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+                    if entry.name.endswith(CODE) and folder not in behind:
+                        # What was written just now may be written again unseen: it is not the same in any later run.
+                        files[entry.path] = mark if status.st_mtime_ns < now - FRESH else f"{mark} {now}"
+                    else:
+                        rest.update(f"{entry.path}\0{mark}\n".encode(errors="surrogateescape"))
+                        newest = max(newest, status.st_mtime_ns)
+            except OSError:
+                continue
+    return None if newest > now - FRESH else State(rest.hexdigest(), files)

@@ -1,0 +1,184 @@
+"""Checks files one by one: a first look, the rules, and the comments that silence them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from oomlint import registry
+from oomlint.discovery import PerFileIgnores
+from oomlint.finding import Confidence, Finding, Place, Severity
+from oomlint.scout.look import triage
+from oomlint.source import Kind, SourceError, content_digest, read_source
+from oomlint.suppress import Suppressions, apply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from oomlint.cache import Verdict
+    from oomlint.config import Settings
+    from oomlint.model.project import Project
+    from oomlint.model.readings import Searched
+    from oomlint.rule import Rule
+    from oomlint.source import Source
+
+CANNOT_CHECK: Final = "cannot-check"  # stands in place of a rule's name where a file cannot be read or parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A rule that raised: a bug of oomlint, not of the file."""
+
+    code: str
+    path: str
+    cause: str
+    trace: str = field(compare=False)
+
+
+def cannot_check(path: str, cause: str, cell: int = 0, row: int = 1, column: int = 1) -> Finding:
+    """What is said of a file that cannot be read or parsed."""
+    return Finding(None, CANNOT_CHECK, cause, Severity.ERROR, Confidence.HIGH, Place(path, cell, row, column, row, column))
+
+
+def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Sorted, and what says the same of the same place said once."""
+    unique: dict[tuple[object, ...], Finding] = {}
+    for item in sorted(findings, key=lambda item: item.sort_key):
+        unique.setdefault((item.code, item.place, item.message), item)
+    return tuple(unique.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a process must know to check a file."""
+
+    settings: Settings
+    root: str
+    codes: tuple[str, ...]
+    scout: bool
+    overlay: Mapping[str, bytes]
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # what is known of contents
+    suppress: bool = True
+
+
+class Looked(NamedTuple):
+    """What a first look at a file says."""
+
+    path: str
+    digest: str = ""
+    size: int = 0
+    verdict: Verdict | None = None  # the scout's, where it had to be asked
+    parse: bool = False  # a rule may have something to say
+    comments: bool = False  # a suppression may be unused
+    broken: Finding | None = None
+
+
+class Linted(NamedTuple):
+    """What the rules say of a file."""
+
+    findings: tuple[Finding, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    reads: tuple[str, ...] | None = None  # the files that this rests on, beside its own; None where that is not known
+    searches: tuple[Searched, ...] = ()  # what was looked for in all files since the file before
+
+
+class Checker:
+    """Checks files one by one. Every process has its own."""
+
+    def __init__(self, job: Job, project: Project | None = None) -> None:
+        self.job = job
+        self._ignores = PerFileIgnores(job.settings, job.root)
+        self._project = project
+
+    @property
+    def project(self) -> Project:
+        """What the rules see of the other files."""
+        if self._project is None:
+            from oomlint.model.project import Project  # noqa: PLC0415 - brings libcst
+
+            self._project = Project(self.job.root, self.job.settings, self.job.overlay)
+        return self._project
+
+    @property
+    def project_so_far(self) -> Project | None:
+        """The same where a rule has been asked already."""
+        return self._project
+
+    def look(self, path: str) -> Looked:
+        """Read a file and ask the scout."""
+        try:
+            source = read_source(path, self.job.overlay.get(path))
+        except SourceError as error:
+            return Looked(path, broken=_broken(error))
+        digest = content_digest(path, source.data)
+        comments = Suppressions.from_source(source).reportable
+        if not self.job.scout:
+            return Looked(path, digest, len(source.data), None, parse=True, comments=comments)
+        fresh: Verdict | None = None
+        known = self.job.verdicts.get(digest)
+        if known is None:
+            seen = triage(source.text, notebook=source.kind is Kind.NOTEBOOK)
+            known = fresh = (seen.parse, seen.error)
+        parse, mistake = known
+        broken = None
+        if mistake is not None:
+            row, column, cause = mistake
+            place = source.place(row, column, row, column)
+            broken = cannot_check(path, cause, place.cell, place.row, place.column)
+        return Looked(path, digest, len(source.data), fresh, parse, comments, broken)
+
+    def lint(self, looked: Looked) -> Linted:
+        """Ask the rules about a file, silence what its comments silence, and leave out what is not to be shown."""
+        settings = self.job.settings
+        ignored = tuple("" if code == "ALL" else code for code in self._ignores.codes(looked.path))
+        codes = [code for code in self.job.codes if not code.startswith(ignored)] if ignored else self.job.codes
+        reads: tuple[str, ...] | None = ()
+        try:
+            said, failures, source = self._said(looked, codes)
+            if looked.parse:
+                reads = None if failures else self.project.readings.end()
+            known = [code for code, _ in registry.catalogue()]
+            findings = apply(said, Suppressions.from_source(source), codes, known) if self.job.suppress else tuple(said)
+        except SourceError as error:
+            return Linted((_broken(error),))
+        except RecursionError:
+            return Linted((cannot_check(looked.path, "nested too deeply to be checked"),))
+        shown = (item for item in findings if item.severity.rank <= settings.severity.rank and item.confidence.rank <= settings.min_confidence.rank)
+        return Linted(ordered(shown), tuple(failures), reads, self.project.readings.news() if looked.parse else ())
+
+    def _said(self, looked: Looked, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
+        """What the rules say, what failed, and the content that they have seen. Raises SourceError where it is not the one that was looked at."""
+        if looked.parse:
+            said, failures, source = self._ask(looked.path, codes)
+        else:
+            said, failures, source = [], [], read_source(looked.path, self.job.overlay.get(looked.path))
+        if content_digest(looked.path, source.data) != looked.digest:
+            raise SourceError(looked.path, "it has changed while it was checked")
+        return said, failures, source
+
+    def _ask(self, path: str, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
+        project = self.project
+        project.relieve()
+        project.readings.begin()
+        module = project.module(path)
+        findings: list[Finding] = []
+        failures: list[Failure] = []
+        for rule in map(registry.load, codes):
+            try:
+                findings += rule.check(module, project)
+            except (RecursionError, SourceError):  # of the file, not of the rule
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a rule does wrong, the other rules and files are checked
+                failures.append(_failure(rule, path, error))
+        return findings, failures, module.source
+
+
+def _broken(error: SourceError) -> Finding:
+    return cannot_check(error.path, error.message, error.cell, error.row, error.column)
+
+
+def _failure(rule: Rule, path: str, error: Exception) -> Failure:
+    import traceback  # noqa: PLC0415 - never needed, one hopes
+
+    cause = " ".join(f"{type(error).__name__}: {error}".split())
+    return Failure(rule.code, path, cause, "".join(traceback.format_exception(error)))

@@ -1,0 +1,157 @@
+"""What is known from earlier runs is used where it holds, and what comes out is what a run without it finds."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from oomlint import checking, engine
+from oomlint.checking import Checker, Linted, Looked
+from oomlint.config import Settings
+from oomlint.finding import Severity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOADER: Final = "from torch.utils.data import DataLoader, Dataset\n"
+NOTES: Final = Settings(severity=Severity.NOTE)
+
+BASE: Final = LOADER + "import h5py\nclass Base(Dataset):\n    def __init__(self, path):\n        self.{} = {}\n    def __len__(self):\n        return 9\n"
+LOOP: Final = (
+    LOADER + "def train(model, loader):\n    total = 0\n    for batch in loader:\n        loss = model(batch)\n        loss.backward()\n        total += {}\n"
+)
+DERIVED: Final = LOADER + "from base import Base\nclass Derived(Base):\n    def __getitem__(self, index):\n        return self.file['x'][index]\n"
+READS: Final = LOADER + "import yaml\nwith open('train.yaml') as stream:\n    config = yaml.safe_load(stream)\n"
+
+# What each file of the project may hold; None: it is not there.
+FILES: Final[dict[str, tuple[str | None, ...]]] = {
+    "options.py": ("WORKERS = 0\n", "WORKERS = 4\n", None),
+    "lib/options.py": (None, "WORKERS = 4\n", "WORKERS = 0\n"),
+    "lib/__init__.py": (None, ""),
+    "loaders.py": (
+        LOADER + "from options import WORKERS\ndef build(data):\n    return DataLoader(data, num_workers=WORKERS, persistent_workers=True)\n",
+        LOADER + "from lib.options import WORKERS\ndef build(data):\n    return DataLoader(data, num_workers=WORKERS, prefetch_factor=2)\n",
+    ),
+    "factory.py": (LOADER + "def make(data, workers):\n    return DataLoader(data, num_workers=workers, prefetch_factor=4)\n",),
+    "caller.py": (
+        "from factory import make\nmake(range(9), 0)\n",
+        "from factory import make\nmake(range(9), 2)\n",
+        "import factory\nfactory.make([], 0)\n",
+        None,
+    ),
+    "other.py": (None, "from factory import make\nmake([], workers=0)\n", "print('make it')\n"),
+    "base.py": (BASE.format("file", "h5py.File(path)"), BASE.format("path", "path")),
+    "derived.py": (DERIVED + "loader = DataLoader(Derived('a'), num_workers=4)\n", "class Derived:\n    pass\n", None),
+    "train.py": (READS + "loader = DataLoader(range(9), num_workers=config['workers'], persistent_workers=True)\n",),
+    "train.yaml": ("workers: 0\n", "workers: 4\n", None),
+    ".gitignore": (None, "other.py\n", "caller.py\nderived.py\n"),
+    "loop.py": (LOOP.format("loss"), LOOP.format("loss.item()")),
+    "run.py": (None, "from loop import train\nfrom loaders import build\nimport torch\ntrain(torch.nn.Linear(1, 1), build([]))\n"),
+}
+
+
+class Tree:
+    """The files of the project in a folder, all of them written some time ago."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.now = 1_700_000_000
+        (folder / "pyproject.toml").write_text("")
+        for name, (first, *_) in FILES.items():
+            self.put(name, first)
+
+    def put(self, name: str, content: str | None) -> None:
+        path = self.folder / name
+        if content is None:
+            path.unlink(missing_ok=True)
+            return
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content)
+        self.now += 10
+        os.utime(path, (self.now, self.now))
+
+    def check(self, *, cache: bool, **options: bool) -> engine.Report:
+        return engine.run([str(self.folder)], NOTES, self.folder, engine.Options(cache=cache, processes=1, **options))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    os.utime(tmp_path, (1_700_000_000, 1_700_000_000))
+    made = Tree(tmp_path)
+    os.utime(tmp_path / "pyproject.toml", (made.now, made.now))
+    return made
+
+
+@pytest.fixture
+def linted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that the rules are asked about, as it happens."""
+    seen: list[str] = []
+    real = Checker.lint
+
+    def lint(self: Checker, looked: Looked) -> Linted:
+        seen.append(os.path.basename(looked.path))
+        return real(self, looked)
+
+    monkeypatch.setattr(checking.Checker, "lint", lint)
+    return seen
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_warm_run_finds_what_a_cold_one_finds(tree: Tree, seed: int) -> None:
+    chance = random.Random(seed)
+    assert tree.check(cache=True) == tree.check(cache=False)
+    for _ in range(15):
+        names = chance.sample([name for name, contents in FILES.items() if len(contents) > 1], chance.choice([1, 1, 2]))
+        for name in names:
+            tree.put(name, chance.choice(FILES[name]))
+        assert tree.check(cache=True) == tree.check(cache=False), names
+
+
+@pytest.mark.parametrize(
+    ("name", "again", "spared"),
+    [
+        ("options.py", "loaders.py", {"factory.py", "train.py", "loop.py"}),
+        ("loop.py", "loop.py", {"factory.py", "train.py", "loaders.py"}),
+        ("base.py", "derived.py", {"factory.py", "train.py", "loop.py"}),
+        ("caller.py", "factory.py", {"train.py", "loop.py", "loaders.py"}),
+    ],
+)
+def test_an_edit_is_checked_with_what_has_read_it(tree: Tree, linted: list[str], name: str, again: str, spared: set[str]) -> None:
+    expected = tree.check(cache=True)
+    linted.clear()
+    assert tree.check(cache=True) == expected
+    assert linted == []
+    tree.put(name, f"{FILES[name][0]}# one more row\n")
+    assert tree.check(cache=True).findings == expected.findings
+    assert again in linted
+    assert spared.isdisjoint(linted)
+
+
+def test_a_file_that_is_renamed_is_another_one(tree: Tree) -> None:
+    tree.check(cache=True)
+    (tree.folder / "options.py").rename(tree.folder / "settings.py")
+    assert tree.check(cache=True) == tree.check(cache=False)
+    (tree.folder / "settings.py").rename(tree.folder / "options.py")
+    assert tree.check(cache=True) == tree.check(cache=False)
+
+
+def test_what_was_written_just_now_tells_on_no_more_than_has_read_it(tree: Tree, linted: list[str]) -> None:
+    tree.check(cache=True)
+    (tree.folder / "loop.py").write_text(FILES["loop.py"][1] or "")
+    linted.clear()
+    for _ in range(2):
+        report = tree.check(cache=True)
+        assert report == tree.check(cache=False)
+    assert linted.count("loop.py") == 4
+    assert linted.count("train.py") == 2, "only without a cache"
+
+
+def test_fixes_after_a_warm_run_are_those_after_a_cold_one(tree: Tree) -> None:
+    tree.check(cache=True)
+    tree.put("options.py", FILES["options.py"][1])
+    warm, cold = (tree.check(cache=cache, fix=True, write=False, unsafe_fixes=True) for cache in (True, False))
+    assert warm == cold
+    assert warm.changes
