@@ -168,11 +168,14 @@ def read_kept(path: str) -> bytes:
         return stream.read()
 
 
-def project_key(root: str, settings: object, codes: Iterable[str]) -> str | None:
-    """What stands for the tool, its settings and the state of every file that a rule may read. ``None`` where that cannot be told."""
-    state = hashlib.blake2b(json.dumps([_tool(), root, settings, list(codes)], sort_keys=True).encode(), digest_size=16)
+def project_key(root: str, settings: object, codes: Iterable[str], folders: Sequence[str] = ()) -> str | None:
+    """What stands for the tool, its settings and the state of every file that a rule may read. ``None`` where that cannot be told.
+
+    ``folders`` are further ones that belong to the project. Where they lie in one that is not entered, all of it is looked at: imports search it, too.
+    """
+    state = hashlib.blake2b(json.dumps([_tool(), root, settings, list(codes), list(folders)], sort_keys=True).encode(), digest_size=16)
     newest = number = 0
-    pending = [root]
+    pending = [root, *sorted({_hidden_above(folder, root) for folder in folders} - {root})]
     linked: set[str] = set()  # folders that a link leads to
     while pending:
         folder = pending.pop()
@@ -190,7 +193,7 @@ def project_key(root: str, settings: object, codes: Iterable[str]) -> str | None
             try:
                 if entry.is_dir():
                     target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-                    if entry.name.startswith(".") or entry.name in NOT_ENTERED or target in linked:
+                    if _is_passed_by(entry.name) or target in linked:
                         continue
                     pending.append(target)
                     if entry.is_symlink():
@@ -202,6 +205,22 @@ def project_key(root: str, settings: object, codes: Iterable[str]) -> str | None
             except OSError:
                 continue
     return None if newest > time.time_ns() - FRESH else state.hexdigest()
+
+
+def _is_passed_by(name: str) -> bool:
+    return name.startswith(".") or name in NOT_ENTERED
+
+
+def _hidden_above(folder: str, root: str) -> str:
+    """The outermost folder that a look over the root passes by on its way to ``folder``; the root where there is none, ``folder`` where it lies elsewhere."""
+    if not folder.startswith(os.path.join(root, "")):
+        return folder
+    here = root
+    for part in os.path.relpath(folder, root).split(os.sep):
+        here = os.path.join(here, part)
+        if _is_passed_by(part):
+            return here
+    return root
 
 
 @cache

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from oomlint import registry
 from oomlint.cache import Cache, project_key, refusal
-from oomlint.discovery import PerFileIgnores, discover
+from oomlint.discovery import PerFileIgnores, discover, tops_of, unreached
 from oomlint.finding import Confidence, Finding, Place, Safety, Severity
 from oomlint.fixing import Notice, WriteRefusedError, key, mend, write
 from oomlint.scout.look import triage
@@ -113,7 +113,7 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     found = discover(given, settings, root, options.force_exclude)
     named = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
     files = tuple(sorted({*found.files, *(named & options.overlay.keys())}))
-    job = _Job(settings, root, codes, options.scout, options.overlay, suppress=options.suppress)
+    job = _Job(settings, root, codes, options.scout, options.overlay, unreached(tops_of(paths), settings, root), suppress=options.suppress)
     folder = os.path.join(root, settings.cache_dir) if options.cache and options.suppress and not options.overlay else None
     refused = refusal(folder, root) if folder else None
     notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
@@ -165,6 +165,7 @@ class _Job:
     codes: tuple[str, ...]
     scout: bool
     overlay: Mapping[str, bytes]
+    folders: tuple[str, ...] = ()  # of the project, though a walk over its root passes them by
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # what is known of contents
     suppress: bool = True
 
@@ -257,7 +258,7 @@ class _Checker:
         if self._project is None:
             from oomlint.model.project import Project  # noqa: PLC0415 - brings libcst
 
-            self._project = Project(self._job.root, self._job.settings, self._job.overlay)
+            self._project = Project(self._job.root, self._job.settings, self._job.overlay, self._job.folders)
         module = self._project.module(path)
         findings: list[Finding] = []
         failures: list[Failure] = []
@@ -297,7 +298,7 @@ def _check(job: _Job, files: Sequence[str], options: Options, cache: Cache) -> t
         if looked.broken is None and (looked.parse or looked.comments):
             waiting.append(looked)
     if waiting and cache.in_use:
-        cache.open_findings(project_key(job.root, job.settings.as_table(), job.codes))
+        cache.open_findings(project_key(job.root, job.settings.as_table(), job.codes, job.folders))
     fresh: list[_Looked] = []
     for looked in waiting:
         known = cache.findings(looked.path, looked.digest)
@@ -308,7 +309,7 @@ def _check(job: _Job, files: Sequence[str], options: Options, cache: Cache) -> t
     results = _lint(job, fresh, options)
     for looked, linted in zip(fresh, results, strict=True):
         by_file[looked.path] = linted.findings
-        # A rule sees nothing outside of the root but the file itself: only below it the key tells that nothing has changed.
+        # Of what lies outside of the root the key tells less than a rule may see.
         if not linted.failures and looked.path.startswith(os.path.join(job.root, "")):
             cache.keep_findings(looked.path, looked.digest, linted.findings)
     cache.save()
