@@ -22,6 +22,7 @@ from oomlint.discovery import PerFileIgnores, discover, tops_of, unreached
 from oomlint.finding import Confidence, Finding, Place, Safety, Severity
 from oomlint.fixing import Notice, WriteRefusedError, key, mend, write
 from oomlint.scout.look import triage
+from oomlint.scout.mistakes import is_old, mistake_of, parsed
 from oomlint.source import Kind, SourceError, content_digest, read_source
 from oomlint.suppress import Suppressions, apply
 from oomlint.writing import sweep
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from oomlint.source import Source
 
 CANNOT_CHECK: Final = "cannot-check"  # stands in place of a rule's name where a file cannot be read or parsed
+PYTHON_2: Final = "python-2"  # the same where it is of that language
 
 # Work that is worth one more process, whose start costs about as much as a tenth of it.
 _TRIAGE_BYTES: Final = 8_000_000
@@ -101,6 +103,7 @@ class Report:
     notices: tuple[Notice, ...] = ()
     failures: tuple[Failure, ...] = ()
     foreseen: Foreseen | None = None
+    old: tuple[str, ...] = ()  # files of Python 2 that were found in folders: they are not checked
 
 
 def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], options: Options | None = None) -> Report:
@@ -124,13 +127,24 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     if not options.fix:
         foreseen = _foresee(job, by_file, looks, options, cache) if options.foresee else None
         left = _ordered([*problems, *(item for items in by_file.values() for item in items)])
-        return Report(left, len(files), notices=notices, failures=failures, foreseen=foreseen)
+        return _told_apart(Report(left, len(files), notices=notices, failures=failures, foreseen=foreseen), paths)
     if options.write:
         for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
             sweep(place)
     report = _mend(job, by_file, looks, options)
     shown = _ordered([*problems, *report.findings])
-    return Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures, report.foreseen)
+    return _told_apart(Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures, report.foreseen), paths)
+
+
+def _told_apart(report: Report, paths: Iterable[str]) -> Report:
+    """The report, with what is said of files of Python 2 taken together. One that is named is a mistake like any other."""
+    old = [item.place.path for item in report.findings if item.name == PYTHON_2]
+    if not old:
+        return report
+    named = {os.path.abspath(path) for path in paths}
+    findings = (replace(item, name=CANNOT_CHECK) if item.name == PYTHON_2 else item for item in report.findings if item.place.path not in {*old} - named)
+    left = tuple(path for path in old if path not in named)
+    return replace(report, findings=tuple(findings), files=report.files - len(left), old=left)
 
 
 def _foreign(files: Iterable[str], given: Iterable[str], root: str) -> frozenset[str]:
@@ -226,6 +240,8 @@ class _Checker:
             row, column, cause = mistake
             place = source.place(row, column, row, column)
             broken = cannot_check(path, cause, place.cell, place.row, place.column)
+            if is_old(source.text):
+                broken = replace(broken, name=PYTHON_2)
         return _Looked(path, digest, len(source.data), fresh, parse, comments, broken)
 
     def lint(self, looked: _Looked) -> _Linted:
@@ -238,11 +254,26 @@ class _Checker:
             known = [code for code, _ in registry.catalogue()]
             findings = apply(said, Suppressions.from_source(source), codes, known) if self._job.suppress else tuple(said)
         except SourceError as error:
-            return _Linted((_broken(error),))
+            return _Linted((self._mistake(error),))
         except RecursionError:
             return _Linted((cannot_check(looked.path, "nested too deeply to be checked"),))
         shown = (item for item in findings if item.severity.rank <= settings.severity.rank and item.confidence.rank <= settings.min_confidence.rank)
         return _Linted(_ordered(shown), tuple(failures))
+
+    def _mistake(self, error: SourceError) -> Finding:
+        """What is said of a file that libcst does not read: what the interpreter says, which is plainer, unless libcst has got further."""
+        with suppress(SourceError, ValueError, RecursionError, MemoryError):
+            source = read_source(error.path, self._job.overlay.get(error.path))
+            try:
+                parsed(source.text)
+            except SyntaxError as mistake:
+                row, column, cause = mistake_of(mistake)
+                old = is_old(source.text)
+                place = source.place(row, column, row, column)
+                if old or "never closed" in cause or (place.cell, place.row + 1) >= (error.cell, error.row):  # libcst names the row below what is missing
+                    said = cannot_check(error.path, cause, place.cell, place.row, place.column)
+                    return replace(said, name=PYTHON_2) if old else said
+        return _broken(error)
 
     def _said(self, looked: _Looked, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
         """What the rules say, what failed, and the content that they have seen. Raises SourceError where it is not the one that was looked at."""
