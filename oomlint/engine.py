@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 CANNOT_CHECK: Final = "cannot-check"  # stands in place of a rule's name where a file cannot be read or parsed
 PYTHON_2: Final = "python-2"  # the same where it is of that language
+UNFINISHED: Final = "unfinished"  # the same where its analysis takes more steps than any
 
 # Work that is worth one more process, whose start costs about as much as a tenth of it.
 _TRIAGE_BYTES: Final = 8_000_000
@@ -137,14 +138,18 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
 
 
 def _told_apart(report: Report, paths: Iterable[str]) -> Report:
-    """The report, with what is said of files of Python 2 taken together. One that is named is a mistake like any other."""
+    """The report, with what is no finding taken out: that a file is not checked to its end, and those of Python 2. One that is named is a mistake."""
+    unfinished = tuple(Notice(item.place.path, item.message) for item in report.findings if item.name == UNFINISHED)
+    if unfinished:
+        findings = tuple(item for item in report.findings if item.name != UNFINISHED)
+        report = replace(report, findings=findings, notices=(*report.notices, *unfinished))
     old = [item.place.path for item in report.findings if item.name == PYTHON_2]
     if not old:
         return report
     named = {os.path.abspath(path) for path in paths}
-    findings = (replace(item, name=CANNOT_CHECK) if item.name == PYTHON_2 else item for item in report.findings if item.place.path not in {*old} - named)
+    told = (replace(item, name=CANNOT_CHECK) if item.name == PYTHON_2 else item for item in report.findings if item.place.path not in {*old} - named)
     left = tuple(path for path in old if path not in named)
-    return replace(report, findings=tuple(findings), files=report.files - len(left), old=left)
+    return replace(report, findings=tuple(told), files=report.files - len(left), old=left)
 
 
 def _foreign(files: Iterable[str], given: Iterable[str], root: str) -> frozenset[str]:
@@ -286,16 +291,38 @@ class _Checker:
         return said, failures, source
 
     def _ask(self, path: str, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
-        if self._project is None:
-            from oomlint.model.project import Project  # noqa: PLC0415 - brings libcst
+        from oomlint.model import budget  # noqa: PLC0415 - brings libcst, as the next one does
+        from oomlint.model.project import Project  # noqa: PLC0415
 
+        if self._project is None:
             self._project = Project(self._job.root, self._job.settings, self._job.overlay, self._job.folders)
-        module = self._project.module(path)
+        codes = tuple(codes)
+        self._project.steps.left = budget.STEPS // 2
+        found = self._answers(path, codes, self._project)
+        if self._project.steps.left >= 0:
+            return found
+        # It goes on from nothing, so that where it ends does not depend on the files before it; what was half learnt is no use to those behind it.
+        self._project = None
+        alone = Project(self._job.root, self._job.settings, self._job.overlay, self._job.folders)
+        alone.steps.left = budget.STEPS
+        findings, failures, source = self._answers(path, codes, alone)
+        if alone.steps.left < 0:
+            findings.append(replace(cannot_check(path, "it is not checked to its end: that would take too many steps"), name=UNFINISHED))
+        return findings, failures, source
+
+    @staticmethod
+    def _answers(path: str, codes: Iterable[str], project: Project) -> tuple[list[Finding], list[Failure], Source]:
+        """What the rules say of a file, as far as its budget goes."""
+        from oomlint.model.budget import OutOfStepsError  # noqa: PLC0415
+
+        module = project.module(path)
         findings: list[Finding] = []
         failures: list[Failure] = []
         for rule in map(registry.load, codes):
             try:
-                findings += rule.check(module, self._project)
+                findings += list(rule.check(module, project))
+            except OutOfStepsError:
+                break
             except (RecursionError, SourceError):  # of the file, not of the rule
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a rule does wrong, the other rules and files are checked

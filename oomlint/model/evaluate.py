@@ -63,6 +63,7 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
             self.spent = 0  # an outermost question: what earlier ones cost is over
         if key in self.active or self.depth > DEEPEST or self.spent > BUDGET:
             return [Alternative(UNKNOWN)]
+        self.project.steps.take()
         self.active.add(key)
         self.depth += 1
         self.spent += 1

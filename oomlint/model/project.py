@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from oomlint.discovery import discover
+from oomlint.model.budget import Steps
 from oomlint.model.search_paths import SPEAKS, added, laid_out
 from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
@@ -90,6 +91,7 @@ class Project:
         self._located: dict[tuple[str, str], str | None] = {}
         self._called: dict[str, frozenset[bytes]] = {}
         self._mentioned: dict[tuple[bytes, ...], list[str]] = {}
+        self.steps = Steps()
         self.memo: dict[object, object] = {}  # what the rooms above learn once for a run
 
     # -- files ---------------------------------------------------------------------------------------------------
