@@ -8,7 +8,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from shapes import variants
@@ -546,7 +546,7 @@ def asking(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("asking")
 @pytest.mark.parametrize("options", [{}, {"processes": 2}, {"cache": True}, {"fix": True}])
-def test_the_budget_of_a_file_is_its_own_and_its_end_is_a_notice(folder: Path, options: dict[str, object]) -> None:
+def test_the_budget_of_a_file_is_its_own_and_its_end_is_a_notice(folder: Path, options: dict[str, Any]) -> None:
     for name, steps in {"a": 40, "b": 60, "c": 100, "d": 101, "e": 10**6, "f": 40}.items():
         (folder / f"{name}.py").write_text(program("say: error high words") + f"# ask: {steps}\n")
     aged(folder)
