@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oomlint.model.readings import Search
+from oomlint.model.search_paths import SPEAKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from oomlint.model.readings import Searched
 
@@ -53,8 +54,8 @@ class Basis:
         if not changed:
             return set()
         moved = {path for path in changed if path not in before or path not in after}
-        if any(os.path.basename(path).startswith("__init__.") for path in moved):
-            return set(self.reads)  # what is a package decides where imports begin
+        if any(os.path.basename(path).startswith("__init__.") or any(word in _content(path) for word in SPEAKS) for path in moved):
+            return set(self.reads)  # what is a package, and what is put into the search path, decides where imports begin
         words = {word.encode() for path in moved for word in _WORD.findall(os.path.splitext(path)[0])}
         doubtful = set().union(*(self.otherwise(path, _content(path)) for path in changed))
         if words:
@@ -121,13 +122,16 @@ class State(NamedTuple):
     files: dict[str, str]  # marks of the files of code, which change when they do
 
 
-def state_of(root: str, tool: str, settings: object, codes: Iterable[str]) -> State | None:
-    """The state of the files that a rule may read. ``None`` where it cannot be told."""
-    rest = hashlib.blake2b(json.dumps([tool, root, settings, list(codes)], sort_keys=True).encode(), digest_size=16)
+def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folders: Sequence[str] = ()) -> State | None:
+    """The state of the files that a rule may read. ``None`` where it cannot be told.
+
+    ``folders`` are further ones that belong to the project. Where they lie in one that is not entered, all of it is looked at: imports search it, too.
+    """
+    rest = hashlib.blake2b(json.dumps([tool, root, settings, list(codes), list(folders)], sort_keys=True).encode(), digest_size=16)
     files: dict[str, str] = {}
     newest = number = 0
     now = time.time_ns()
-    pending = [root]
+    pending = [root, *sorted({_hidden_above(folder, root) for folder in folders} - {root})]
     linked: set[str] = set()  # folders that a link leads to
     behind: set[str] = set()  # the same and those in them: rules know their files by other names
     while pending:
@@ -146,7 +150,7 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str]) -> St
             try:
                 if entry.is_dir():
                     target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-                    if entry.name.startswith(".") or entry.name in NOT_ENTERED or target in linked:
+                    if _is_passed_by(entry.name) or target in linked:
                         continue
                     pending.append(target)
                     if entry.is_symlink():
@@ -165,3 +169,19 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str]) -> St
             except OSError:
                 continue
     return None if newest > now - FRESH else State(rest.hexdigest(), files)
+
+
+def _is_passed_by(name: str) -> bool:
+    return name.startswith(".") or name in NOT_ENTERED
+
+
+def _hidden_above(folder: str, root: str) -> str:
+    """The outermost folder that a look over the root passes by on its way to ``folder``; the root where there is none, ``folder`` where it lies elsewhere."""
+    if not folder.startswith(os.path.join(root, "")):
+        return folder
+    here = root
+    for part in os.path.relpath(folder, root).split(os.sep):
+        here = os.path.join(here, part)
+        if _is_passed_by(part):
+            return here
+    return root

@@ -201,14 +201,14 @@ def read_kept(path: str) -> bytes:
         return stream.read()
 
 
-def project_state(root: str, settings: object, codes: Iterable[str]) -> State | None:
+def project_state(root: str, settings: object, codes: Iterable[str], folders: Sequence[str] = ()) -> State | None:
     """The state of a project for this version of oomlint. ``None`` where it cannot be told."""
-    return state_of(root, _tool(), settings, codes)
+    return state_of(root, _tool(), settings, codes, folders)
 
 
-def project_key(root: str, settings: object, codes: Iterable[str]) -> str | None:
+def project_key(root: str, settings: object, codes: Iterable[str], folders: Sequence[str] = ()) -> str | None:
     """What stands for that state as a whole."""
-    state = project_state(root, settings, codes)
+    state = project_state(root, settings, codes, folders)
     return None if state is None else _basis_key(state.key, state.files)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint import registry
 from oomlint.discovery import PerFileIgnores
 from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.scout.look import triage
+from oomlint.scout.mistakes import is_old, mistake_of, parsed
 from oomlint.source import Kind, SourceError, content_digest, read_source
 from oomlint.suppress import Suppressions, apply
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from oomlint.source import Source
 
 CANNOT_CHECK: Final = "cannot-check"  # stands in place of a rule's name where a file cannot be read or parsed
+PYTHON_2: Final = "python-2"  # the same where it is of that language
+UNFINISHED: Final = "unfinished"  # the same where its analysis takes more steps than any
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class Job:
     codes: tuple[str, ...]
     scout: bool
     overlay: Mapping[str, bytes]
+    folders: tuple[str, ...] = ()  # of the project, though a walk over its root passes them by
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # what is known of contents
     suppress: bool = True
 
@@ -89,15 +94,19 @@ class Checker:
         self.job = job
         self._ignores = PerFileIgnores(job.settings, job.root)
         self._project = project
+        self._finished = True  # whether the last file was checked within half its budget; else nobody has noted what was read for it
 
     @property
     def project(self) -> Project:
         """What the rules see of the other files."""
         if self._project is None:
-            from oomlint.model.project import Project  # noqa: PLC0415 - brings libcst
-
-            self._project = Project(self.job.root, self.job.settings, self.job.overlay)
+            self._project = self._new_project()
         return self._project
+
+    def _new_project(self) -> Project:
+        from oomlint.model.project import Project  # noqa: PLC0415 - brings libcst
+
+        return Project(self.job.root, self.job.settings, self.job.overlay, self.job.folders)
 
     @property
     def project_so_far(self) -> Project | None:
@@ -125,6 +134,8 @@ class Checker:
             row, column, cause = mistake
             place = source.place(row, column, row, column)
             broken = cannot_check(path, cause, place.cell, place.row, place.column)
+            if is_old(source.text):
+                broken = replace(broken, name=PYTHON_2)
         return Looked(path, digest, len(source.data), fresh, parse, comments, broken)
 
     def lint(self, looked: Looked) -> Linted:
@@ -136,15 +147,30 @@ class Checker:
         try:
             said, failures, source = self._said(looked, codes)
             if looked.parse:
-                reads = None if failures else self.project.readings.end()
+                reads = None if failures or not self._finished else self.project.readings.end()
             known = [code for code, _ in registry.catalogue()]
             findings = apply(said, Suppressions.from_source(source), codes, known) if self.job.suppress else tuple(said)
         except SourceError as error:
-            return Linted((_broken(error),))
+            return Linted((self._mistake(error),))
         except RecursionError:
             return Linted((cannot_check(looked.path, "nested too deeply to be checked"),))
         shown = (item for item in findings if item.severity.rank <= settings.severity.rank and item.confidence.rank <= settings.min_confidence.rank)
         return Linted(ordered(shown), tuple(failures), reads, self.project.readings.news() if looked.parse else ())
+
+    def _mistake(self, error: SourceError) -> Finding:
+        """What is said of a file that libcst does not read: what the interpreter says, which is plainer, unless libcst has got further."""
+        with suppress(SourceError, ValueError, RecursionError, MemoryError):
+            source = read_source(error.path, self.job.overlay.get(error.path))
+            try:
+                parsed(source.text)
+            except SyntaxError as mistake:
+                row, column, cause = mistake_of(mistake)
+                old = is_old(source.text)
+                place = source.place(row, column, row, column)
+                if old or "never closed" in cause or (place.cell, place.row + 1) >= (error.cell, error.row):  # libcst names the row below what is missing
+                    said = cannot_check(error.path, cause, place.cell, place.row, place.column)
+                    return replace(said, name=PYTHON_2) if old else said
+        return _broken(error)
 
     def _said(self, looked: Looked, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
         """What the rules say, what failed, and the content that they have seen. Raises SourceError where it is not the one that was looked at."""
@@ -157,15 +183,39 @@ class Checker:
         return said, failures, source
 
     def _ask(self, path: str, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
+        from oomlint.model import budget  # noqa: PLC0415 - brings libcst
+
+        codes = tuple(codes)
         project = self.project
         project.relieve()
         project.readings.begin()
+        project.steps.left = budget.STEPS // 2
+        found = self._answers(path, codes, project)
+        self._finished = project.steps.left >= 0
+        if self._finished:
+            return found
+        # It goes on from nothing, so that where it ends does not depend on the files before it; what was half learnt is no use to those behind it.
+        self._project = None
+        alone = self._new_project()
+        alone.steps.left = budget.STEPS
+        findings, failures, source = self._answers(path, codes, alone)
+        if alone.steps.left < 0:
+            findings.append(replace(cannot_check(path, "it is not checked to its end: that would take too many steps"), name=UNFINISHED))
+        return findings, failures, source
+
+    @staticmethod
+    def _answers(path: str, codes: Iterable[str], project: Project) -> tuple[list[Finding], list[Failure], Source]:
+        """What the rules say of a file, as far as its budget goes."""
+        from oomlint.model.budget import OutOfStepsError  # noqa: PLC0415
+
         module = project.module(path)
         findings: list[Finding] = []
         failures: list[Failure] = []
         for rule in map(registry.load, codes):
             try:
-                findings += rule.check(module, project)
+                findings += list(rule.check(module, project))
+            except OutOfStepsError:
+                break
             except (RecursionError, SourceError):  # of the file, not of the rule
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a rule does wrong, the other rules and files are checked

@@ -55,8 +55,8 @@ def discover(
 
     A file is taken whatever its suffix, a folder for the Python files and notebooks below it. Excludes and .gitignore files filter what is found in
     folders; with ``force_exclude``, the excludes also filter ``paths``. Virtual environments are not entered. Symbolic links to files are taken (reading
-    a dead or circular one tells its cause), links to folders are not followed: data sets hang on them, and loops. With ``most_entries``, the search goes
-    from near folders to deep ones and ends once it has seen so many files and folders.
+    a dead or circular one tells its cause), links to folders are not followed: data sets hang on them, and loops. With ``most_entries``, the search of
+    each path goes from near folders to deep ones and ends once it has seen so many files and folders.
     """
     walk = _Walk(settings, os.path.abspath(root), most_entries)
     for path in paths:
@@ -65,6 +65,23 @@ def discover(
         else:  # a variable of a shell that is not set; made absolute, it would be the current folder
             walk.problems.add(Problem("", "No such file or directory: the path is empty"))
     return Discovery(tuple(sorted(walk.files)), tuple(sorted(walk.problems)))
+
+
+def tops_of(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """The folders that what the user names belongs to: a folder itself, and for a file the one that it would be imported from."""
+    found = set()
+    for path in map(os.path.abspath, paths):
+        folder = path if os.path.isdir(path) else os.path.dirname(path)
+        while folder != path and os.path.isfile(os.path.join(folder, "__init__.py")):
+            folder = os.path.dirname(folder)
+        found.add(folder)
+    return tuple(sorted(found))
+
+
+def unreached(folders: Iterable[str], settings: Settings, root: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The folders that a walk over the root does not enter: they are ignored, excluded, linked or in an environment, or lie elsewhere."""
+    walk = _Walk(settings, os.path.abspath(root))
+    return tuple(folder for folder in folders if not walk.enters(folder))
 
 
 class Patterns:
@@ -164,7 +181,8 @@ class _Walk:
     """One run's search. Files of patterns are read once."""
 
     def __init__(self, settings: Settings, root: str, most_entries: int | None = None) -> None:
-        self._left = most_entries
+        self._most = self._left = most_entries
+        self._entered: set[str] = set()  # folders that were walked
         self.files: set[str] = set()
         self.problems: set[Problem] = set()
         self._root = root
@@ -191,9 +209,27 @@ class _Walk:
         above = _chain(os.path.dirname(path), self._root)
         return bool(self._excludes.verdict(path, folder=folder)) or any(self._excludes.verdict(each, folder=True) for each in above)
 
+    def enters(self, folder: str) -> bool:
+        """Whether a walk over the root comes to the folder."""
+        chain = [*_chain(folder, self._root)][::-1]
+        if not chain:
+            return folder == self._root
+        ignores = self._ignores_in(self._root, self._ignores_above(self._root), start=True)
+        excludes = self._excludes.without_covering(self._root)
+        for each in chain:
+            if os.path.islink(each) or _is_left_out(each, (excludes, *ignores), folder=True):
+                return False
+            if any(os.path.lexists(os.path.join(each, mark)) for mark in ENVIRONMENT_MARKS):
+                return False
+            ignores = self._ignores_in(each, ignores)
+        return True
+
     def _walk(self, start: str) -> None:
+        if start in self._entered:  # what is left out below it was left out by patterns that do not cover it: they would do so again
+            return
+        self._left = self._most
         excludes = self._excludes.without_covering(start)
-        pending = [(start, self._ignores_above(start) if self._respect_gitignore else ())]
+        pending = [(start, self._ignores_above(start))]
         while pending:
             if self._left is not None and self._left <= 0:
                 return
@@ -206,11 +242,9 @@ class _Walk:
                     entries = dict(sorted(entries.items()))
                 if folder != start and not ENVIRONMENT_MARKS.isdisjoint(entries):
                     continue
-                if self._respect_gitignore:
-                    if ".git" in entries and folder != start:
-                        ignores = _repository_excludes(folder)  # a repository of its own: the one around it has no say
-                    if ".gitignore" in entries:
-                        ignores = (_read_patterns(folder, entries[".gitignore"].path), *ignores)
+                self._entered.add(folder)
+                if ".git" in entries or ".gitignore" in entries:
+                    ignores = self._ignores_in(folder, ignores, start=folder == start)
                 for entry in entries.values():
                     if entry.is_dir(follow_symlinks=False):
                         if not _is_left_out(entry.path, (excludes, *ignores), folder=True):
@@ -220,8 +254,19 @@ class _Walk:
             except OSError as error:
                 self.problems.add(Problem(folder, f"{cause_of(folder, error)}: the folder cannot be listed"))
 
+    def _ignores_in(self, folder: str, above: tuple[Patterns, ...], *, start: bool = False) -> tuple[Patterns, ...]:
+        """The patterns that hold in a folder: its own, and those from above."""
+        if not self._respect_gitignore:
+            return ()
+        if not start and os.path.lexists(os.path.join(folder, ".git")):
+            above = _repository_excludes(folder)  # a repository of its own: the one around it has no say
+        own = _read_patterns(folder, os.path.join(folder, ".gitignore"))
+        return (own, *above) if own.lines else above
+
     def _ignores_above(self, start: str) -> tuple[Patterns, ...]:
         """Patterns from the folders above ``start`` (nearest first), up to its repository's top; without a repository, up to the project's root."""
+        if not self._respect_gitignore:
+            return ()
         if os.path.lexists(os.path.join(start, ".git")):
             return tuple(patterns.without_covering(start) for patterns in _repository_excludes(start))
         above = [start]

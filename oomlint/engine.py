@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from oomlint import registry
 from oomlint.basis import Basis
 from oomlint.cache import Cache, project_state, refusal
-from oomlint.checking import Checker, Job, cannot_check, ordered
-from oomlint.discovery import discover
+from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, Checker, Job, cannot_check, ordered
+from oomlint.discovery import discover, tops_of, unreached
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
 from oomlint.foreseeing import Looks, foresee
 from oomlint.processes import each
@@ -38,6 +38,7 @@ _TRIAGE_BYTES: Final = 8_000_000
 _LINT_BYTES: Final = 400_000
 
 _PATIENT: Final = (200_000, 20, 50)  # objects, then how often the older ones are looked at
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -67,6 +68,7 @@ class Report:
     notices: tuple[Notice, ...] = ()
     failures: tuple[Failure, ...] = ()
     foreseen: Foreseen | None = None
+    old: tuple[str, ...] = ()  # files of Python 2 that were found in folders: they are not checked
 
 
 def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], options: Options | None = None) -> Report:
@@ -79,7 +81,7 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     found = discover(given, settings, root, options.force_exclude)
     named = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
     files = tuple(sorted({*found.files, *(named & options.overlay.keys())}))
-    job = Job(settings, root, codes, options.scout, options.overlay, suppress=options.suppress)
+    job = Job(settings, root, codes, options.scout, options.overlay, unreached(tops_of(paths), settings, root), suppress=options.suppress)
     folder = os.path.join(root, settings.cache_dir) if options.cache and options.suppress and not options.overlay else None
     refused = refusal(folder, root) if folder else None
     notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
@@ -92,13 +94,28 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     if not options.fix:
         foreseen = foresee(lint, by_file, looks, options.overlay, cache) if options.foresee else None
         left = ordered([*problems, *(item for items in by_file.values() for item in items)])
-        return Report(left, len(files), notices=notices, failures=failures, foreseen=foreseen)
+        return _told_apart(Report(left, len(files), notices=notices, failures=failures, foreseen=foreseen), paths)
     if options.write:
         for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
             sweep(place)
     report = _mend(lint, by_file, looks, options)
     shown = ordered([*problems, *report.findings])
-    return Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures, report.foreseen)
+    return _told_apart(Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures, report.foreseen), paths)
+
+
+def _told_apart(report: Report, paths: Iterable[str]) -> Report:
+    """The report, with what is no finding taken out: that a file is not checked to its end, and those of Python 2. One that is named is a mistake."""
+    unfinished = tuple(Notice(item.place.path, item.message) for item in report.findings if item.name == UNFINISHED)
+    if unfinished:
+        findings = tuple(item for item in report.findings if item.name != UNFINISHED)
+        report = replace(report, findings=findings, notices=(*report.notices, *unfinished))
+    old = [item.place.path for item in report.findings if item.name == PYTHON_2]
+    if not old:
+        return report
+    named = {os.path.abspath(path) for path in paths}
+    told = (replace(item, name=CANNOT_CHECK) if item.name == PYTHON_2 else item for item in report.findings if item.place.path not in {*old} - named)
+    left = tuple(path for path in old if path not in named)
+    return replace(report, findings=tuple(told), files=report.files - len(left), old=left)
 
 
 def _foreign(files: Iterable[str], given: Iterable[str], root: str) -> frozenset[str]:
@@ -124,7 +141,7 @@ def _check(checker: Checker, files: Sequence[str], options: Options, cache: Cach
         if looked.broken is None and (looked.parse or looked.comments):
             waiting.append(looked)
     if waiting and cache.in_use:
-        cache.open_findings(project_state(job.root, job.settings.as_table(), job.codes))
+        cache.open_findings(project_state(job.root, job.settings.as_table(), job.codes, job.folders))
     fresh: list[Looked] = []
     for looked in waiting:
         known = cache.findings(looked.path, looked.digest)
@@ -137,7 +154,7 @@ def _check(checker: Checker, files: Sequence[str], options: Options, cache: Cach
     for looked, linted in zip(fresh, results, strict=True):
         by_file[looked.path] = linted.findings
         basis.note(looked.path, linted.reads, linted.searches)
-        # A rule sees nothing outside of the root but the file itself: only below it the key tells that nothing has changed.
+        # Of what lies outside of the root the key tells less than a rule may see.
         if not linted.failures and looked.path.startswith(os.path.join(job.root, "")):
             cache.keep_findings(looked.path, looked.digest, linted.findings)
     if fresh:
@@ -152,8 +169,19 @@ def _lint(checker: Checker, items: Sequence[Looked], options: Options) -> list[L
         importlib.import_module("oomlint.model.project")  # before any fork, so that it is paid for once
         for code in checker.job.codes:
             registry.load(code)
-_PATIENT: Final = (200_000, 20, 50)  # objects, then how often the older ones are looked at
-    return each(checker, Checker.lint, items, sum(item.size for item in items if item.parse) / _LINT_BYTES, options.processes)
+    with _patience():
+        return each(checker, Checker.lint, items, sum(item.size for item in items if item.parse) / _LINT_BYTES, options.processes)
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """While files are checked, the garbage collector runs seldom: trees are many objects and no garbage. ``Project.relieve`` bounds what they take."""
+    known = gc.get_threshold()
+    gc.set_threshold(*_PATIENT)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*known)
 
 
 def _weigh(files: Iterable[str]) -> float:

@@ -481,7 +481,6 @@ def test_the_diff_of_standard_input_goes_to_standard_output() -> None:
 
 BROKEN: dict[str, bytes] = {
     "syntax": b"loader = DataLoader(num_workers=\n",
-    "python2": b"print 'num_workers', num_workers\n",
     "encoding": b"# -*- coding: klingon -*-\nnum_workers = 1\n",
     "latin": b"# num_workers \xe9\n",
     "declared": b"# coding: ascii\n# num_workers \xc3\xa9\n",

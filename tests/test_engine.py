@@ -545,3 +545,35 @@ def test_the_scout_hides_nothing(monkeypatch: pytest.MonkeyPatch, corpus: str) -
     for root in roots:
         with_scout, without = (engine.run([str(root)], settings, root, Options(cache=False, processes=1, scout=scout)) for scout in (True, False))
         assert with_scout.findings == without.findings
+
+
+# -- budgets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asking(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule asks as many questions of the evaluator as a file says, before it says anything."""
+    plain = Fake.check
+
+    def check(self: Fake, module: Module, project: Project) -> Iterator[Finding]:
+        for match in re.findall(r"# ask: (\d+)", module.source.text):
+            for _ in range(int(match)):
+                project.steps.take()
+        yield from plain(self, module, project)
+
+    monkeypatch.setattr(type(fake), "check", check)
+    monkeypatch.setattr("oomlint.model.budget.STEPS", 100)
+
+
+@pytest.mark.usefixtures("asking")
+@pytest.mark.parametrize("options", [{}, {"processes": 2}, {"cache": True}, {"fix": True}])
+def test_the_budget_of_a_file_is_its_own_and_its_end_is_a_notice(folder: Path, options: dict[str, Any]) -> None:
+    for name, steps in {"a": 40, "b": 60, "c": 100, "d": 101, "e": 10**6, "f": 40}.items():
+        (folder / f"{name}.py").write_text(program("say: error high words") + f"# ask: {steps}\n")
+    aged(folder)
+    for _ in range(2):
+        report = check(folder, **options)
+        assert sorted(os.path.basename(item.place.path) for item in report.findings) == ["a.py", "b.py", "c.py", "f.py"]
+        cause = "it is not checked to its end: that would take too many steps"
+        assert [(os.path.basename(notice.path), notice.message) for notice in report.notices] == [("d.py", cause), ("e.py", cause)]
+        assert not report.failures

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
 
 
+_SHOWN = 2  # files that a line names which is about several
 _FIXES, _RULES, _OUTPUT, _FILES = "Fixes", "Rules", "Output", "Files and settings"
 
 
@@ -219,8 +220,18 @@ def _tell(report: Report, arguments: Arguments, view: View, approved: Approval |
         return
     for refused in approved.notices(view) if approved else ():
         say(refused)
-    if not report.files and not report.findings:
+    if report.old:
+        say(_of_python_2([view.name(path) for path in report.old]))
+    elif not report.files and not report.findings:
         say(f"warning: no Python files under {', '.join(arguments.paths or ('.',))}")
+
+
+def _of_python_2(files: Sequence[str]) -> str:
+    if len(files) == 1:
+        return f"{files[0]} is Python 2 and was not checked"
+    shown, rest = files[:_SHOWN], len(files) - _SHOWN
+    listed = f"{', '.join(shown)} and {summary.count(rest, 'other')}" if rest > 0 else " and ".join(shown)
+    return f"{len(files)} files are Python 2 and were not checked: {listed}"
 
 
 def say(message: str) -> None:

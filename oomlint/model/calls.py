@@ -20,6 +20,9 @@ _MOST_FRAMES = 16
 _DEEPEST = 6
 
 
+_ANY = ""  # no name of a function: what `partial` has made may be any
+
+
 class Site:
     """One call of a function: the call, its arguments for the function, and the scope it stands in."""
 
@@ -42,6 +45,7 @@ class Calls:
         self._sites: Memory[Scope, list[Site]] = Memory(project.readings)
         self._frames: Memory[Scope, list[Frame]] = Memory(project.readings)
         self._subclasses: Memory[Scope, list[ClassRef]] = Memory(project.readings)
+        self._written: dict[Module, tuple[dict[str, list[int]], dict[str, set[str]]]] = {}  # calls by the name that they are written with
         self._active: set[Scope] = set()
         self._asking: set[Scope] = set()
         self._circles = 0  # answers that were given in the middle of the same question: what rests on one is not kept
@@ -79,12 +83,9 @@ class Calls:
 
     def _in(self, caller: Module, name: str, target: Scope) -> list[Site]:
         found: list[Site] = []
-        for call, scope in caller.walk.calls:
-            written = names.last_name(call.func)
-            if written == "partial" and call.args and names.last_name(call.args[0].value) == name:
+        for call, scope in self._calls_of(caller, name):
+            if names.last_name(call.func) == "partial" and call.args and names.last_name(call.args[0].value) == name:
                 continue  # the call of the partial is what counts
-            if written != name and not self._aliased(caller, written, name):
-                continue
             if scope is target:
                 continue
             frame = self.plain_frame(caller, scope)
@@ -103,15 +104,24 @@ class Calls:
                     break
         return found
 
-    @staticmethod
-    def _aliased(caller: Module, written: str, name: str) -> bool:
-        """Whether the module imports ``name`` as ``written``, or binds it by ``partial``."""
-        for effect in caller.root.effects.get(written, ()):
-            if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias) and names.dotted(effect.node.name) == name:
-                return True
-            if effect.kind == "assign" and isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "partial":
-                return True
-        return False
+    def _calls_of(self, caller: Module, name: str) -> list[tuple[cst.Call, Scope]]:
+        """The calls in a module that may be of ``name``: as it is, as the module imports it, or as something that ``partial`` has made."""
+        known = self._written.get(caller)
+        if known is None:
+            numbers: dict[str, list[int]] = {}
+            for number, (call, _) in enumerate(caller.walk.calls):
+                numbers.setdefault(names.last_name(call.func), []).append(number)
+            aliases: dict[str, set[str]] = {}
+            for written in numbers:
+                for effect in caller.root.effects.get(written, ()):
+                    if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
+                        aliases.setdefault(names.dotted(effect.node.name), set()).add(written)
+                    if effect.kind == "assign" and isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "partial":
+                        aliases.setdefault(_ANY, set()).add(written)
+            known = self._written[caller] = (numbers, aliases)
+        numbers, aliases = known
+        found = {number for written in {name, *aliases.get(name, ()), *aliases.get(_ANY, ())} for number in numbers.get(written, ())}
+        return [caller.walk.calls[number] for number in sorted(found)]
 
     def plain_frame(self, module: Module, scope: Scope) -> Frame:
         """A frame of the scope with nothing known of its callers."""
@@ -214,9 +224,7 @@ class Calls:
         for ref in [own, *self.subclasses(own)]:
             init = self.evaluator.method(Instance(ref, None), "__init__")
             for caller in self.project.callers(ref.scope.name, module.path):
-                for call, scope in caller.walk.calls:
-                    if names.last_name(call.func) != ref.scope.name and not self._aliased(caller, names.last_name(call.func), ref.scope.name):
-                        continue
+                for call, scope in self._calls_of(caller, ref.scope.name):
                     plain = self.plain_frame(caller, scope)
                     if not any(isinstance(a.value, ClassRef) and a.value.scope is ref.scope for a in self.evaluator.values(call.func, plain)):
                         continue

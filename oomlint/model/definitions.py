@@ -52,6 +52,7 @@ class Definitions(Questions):
         known = self.resolved.get(key)
         if known is not None:
             return known
+        self.project.steps.take()
         self.active.add(key)
         self.spent += 1
         self.depth += 1

@@ -65,6 +65,7 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
         if key in self.active or self.depth > DEEPEST or self.spent > BUDGET:
             self._memo.give_up()
             return [Alternative(UNKNOWN)]
+        self.project.steps.take()
         self.active.add(key)
         self.depth += 1
         self.spent += 1

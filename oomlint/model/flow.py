@@ -63,6 +63,7 @@ class Flow(FlowBindings):
             if state is None or self.spent > self.limit:
                 return None if state is None else state
             self.spent += 1
+            self.evaluator.project.steps.take()
             state = self.statement(statement, state)
         return state
 

@@ -121,7 +121,9 @@ class OptionSource:
                     if path is None:
                         continue
                     if isinstance(effect.node, cst.ImportAlias):
-                        deeper = self.project.submodule(path, names.dotted(effect.node.name))
+                        name = names.dotted(effect.node.name)
+                        spread = path.endswith(os.sep) and not statement.relative
+                        deeper = self.project.locate(module.path, f"{source}.{name}") if spread else self.project.submodule(path, name)
                         if deeper is not None and not deeper.endswith(os.sep):
                             found.append(deeper)
                     if not path.endswith(os.sep):

@@ -100,6 +100,12 @@ class Outside(Questions):
         full = names.dotted(alias.name)
         name = full if alias.asname is not None else full.split(".")[0]  # `import a.b` binds `a`
         path = self.project.locate(frame.module.path, name)
+        while path is not None and path.endswith("/") and rest and rest[0][0] == "attr":
+            # A package without `__init__.py` may lie in several folders: only what is asked for tells which one is meant.
+            deeper = self.project.locate(frame.module.path, f"{name}.{rest[0][1]}")
+            if deeper is None:
+                break
+            path, name, rest = deeper, f"{name}.{rest[0][1]}", rest[1:]
         value: Value = self._module(path) if path is not None else External(names.canonical(name))
         return self.reach_into(Alternative(value), rest)
 
@@ -115,6 +121,9 @@ class Outside(Questions):
             if statement.relative:
                 return [Alternative(UNKNOWN)]
             return self.reach_into(Alternative(External(names.canonical(f"{source}.{name}"))), rest)
+        if path.endswith("/") and not statement.relative:
+            path = self.project.locate(frame.module.path, f"{source}.{name}")
+            return self.reach_into(Alternative(self._module(path) if path is not None else UNKNOWN), rest)
         if not self.project.may_bind(path, name):
             return self._submodule(path, name, rest)
         value = self._module(path)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import gc
 import os
 import re
+import sys
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from oomlint.discovery import discover
+from oomlint.model.budget import Steps
 from oomlint.model.index import Index, index_of
 from oomlint.model.readings import FOUND, Memory, Readings, finder, search_by
+from oomlint.model.search_paths import SPEAKS, added, laid_out
 from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
 
@@ -37,6 +42,7 @@ _PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
+_MAX_BESIDE = 500  # names in a folder that are looked at for the sake of an import
 _MOST_PARSED = 2_500_000  # characters whose trees are kept; each takes about a hundred bytes in a tree, and in what is learnt from it
 
 
@@ -103,11 +109,13 @@ class Module:
 class Project:
     """A folder of training code, read on demand.
 
-    ``root`` is the folder that bounds every search. ``overlay`` maps absolute paths to bytes that stand in for the files.
+    ``root`` is the folder that bounds every search. ``overlay`` maps absolute paths to bytes that stand in for the files. ``folders`` are those of
+    what is checked: their files belong to the project, also where a walk over the root passes them by.
     """
 
-    def __init__(self, root: Path | str, settings: Settings, overlay: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, root: Path | str, settings: Settings, overlay: Mapping[str, bytes] | None = None, folders: Iterable[str] = ()) -> None:
         self.root = os.path.abspath(root)
+        self._folders = tuple(folders)
         self.settings = settings
         self.overlay = dict(overlay or {})
         self._modules: dict[str, Module | SourceError] = {}
@@ -116,15 +124,20 @@ class Project:
         self._exists: dict[str, bool] = {}
         self._indexes: dict[str, Index | None] = {}
         self._parsed = 0  # characters
+        self._additions: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._laid_out: dict[str, tuple[tuple[str, str], ...]] = {}
+        self.steps = Steps()
         self._called: dict[str, frozenset[bytes]] = {}
         self._mentioned: dict[tuple[bytes, ...], list[str]] = {}
         self._searched: dict[Search, dict[str, str]] = {}
         self.readings = Readings()
+        self._additions_beside: Memory[str, tuple[str, ...]] = Memory(self.readings)
+        self._located: Memory[tuple[str, str], str | None] = Memory(self.readings)
         self.memo: Memory[object, object] = Memory(self.readings)  # what the rooms above learn once for a run
 
     def over(self, overlay: Mapping[str, bytes]) -> Project:
         """The same project with other contents in place of files. What is known of the files that stay as they are need not be learnt again."""
-        other = Project(self.root, self.settings, overlay)
+        other = Project(self.root, self.settings, overlay, self._folders)
         changed = {path for path in (*self.overlay, *overlay) if self.overlay.get(path) != overlay.get(path)}
         if self._files is not None and changed <= self.listed:
             other._files = self._files
@@ -180,7 +193,7 @@ class Project:
     def files(self) -> tuple[str, ...]:
         """Python files and notebooks of the project, in order."""
         if self._files is None:
-            found = discover([self.root], self.settings, self.root, most_entries=_MAX_ENTRIES).files
+            found = discover([self.root, *self._folders], self.settings, self.root, most_entries=_MAX_ENTRIES).files
             self._files = tuple(sorted({*found, *self.overlay}))[:_MAX_PROJECT_FILES]
         return self._files
 
@@ -307,26 +320,60 @@ class Project:
             self._exists[path + os.sep] = known
         return known
 
-    def _roots(self, path: str) -> Iterator[str]:
-        """Folders from which an absolute import of the file may start, likeliest first."""
-        folder = os.path.dirname(path)
-        own = folder
-        packaged = self._is_file(os.path.join(folder, "__init__.py"))
-        chain: list[str] = []
-        while True:
-            chain.append(folder)
-            parent = os.path.dirname(folder)
-            if folder in {self.root, parent} or not folder.startswith(self.root):
-                break
-            folder = parent
+    def _chain(self, path: str) -> list[str]:
+        """The folder of a file and those above it, up to the root."""
+        found = [os.path.dirname(path)]
+        while found[-1] != self.root and self._is_inside(found[-1]):
+            found.append(os.path.dirname(found[-1]))
+        return found
+
+    def _roots(self, path: str) -> Iterator[tuple[str, str]]:
+        """Folders from which an absolute import of the file may start, likeliest first, each with the package that it stands for, mostly none."""
+        first, last = self._added(path)
+        yield from (("", folder) for folder in first)
+        above = self._chain(path)
+        own = above[0]
         # A script sees its own folder first; a module of a package sees what its package lies in.
-        if packaged:
-            yield from (f for f in chain if f != own)
-            yield own
+        if self._is_file(os.path.join(own, "__init__.py")):
+            yield from (("", folder) for folder in above[1:])
+            yield "", own
         else:
-            yield from chain
-        for name in ("src", "lib", "python"):
-            yield os.path.join(self.root, name)
+            yield from (("", folder) for folder in above)
+        yield from (("", folder) for folder in last)
+        for folder in above:
+            self.readings.read(os.path.join(folder, "setup.py"))
+            known = self._laid_out.get(folder)
+            if known is None:
+                known = self._laid_out[folder] = tuple(place for place in laid_out(folder) if self._is_inside(place[1]) and self._is_folder(place[1]))
+            yield from known
+
+    def _is_inside(self, path: str) -> bool:
+        return path == self.root or path.startswith(os.path.join(self.root, ""))
+
+    def _added(self, path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Folders that a file puts at the beginning and at the end of Python's search path."""
+        data = self.raw(path)
+        known = self._additions.get(path)
+        if known is None:
+            known = (), ()
+            if any(word in data for word in SPEAKS):
+                with suppress(SourceError):
+                    known = added(read_source(path, self.overlay.get(path)).text, path, self.root)
+            self._additions[path] = known
+        return known
+
+    def _added_beside(self, folder: str) -> tuple[str, ...]:
+        """Folders that the scripts in a folder put into the search path, and the packages above it."""
+        known = self._additions_beside.get(folder)
+        if known is None:
+            names: list[str] = []
+            with suppress(OSError):
+                names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))[:_MAX_BESIDE]
+            around = [os.path.join(each, "__init__.py") for each in self._chain(os.path.join(folder, ""))[1:]]
+            files = filter(self._is_file, [*(os.path.join(folder, name) for name in names), *around])
+            known = tuple(dict.fromkeys(place for path in files for places in self._added(path) for place in places))
+            self._additions_beside[folder] = known
+        return known
 
     def _descend(self, folder: str, parts: list[str]) -> str | None:
         here = folder
@@ -343,7 +390,9 @@ class Project:
     def locate(self, importer: str, dotted: str, level: int = 0) -> str | None:
         """The file that ``import dotted`` (or ``from ...dotted import``) in ``importer`` means.
 
-        A package without ``__init__.py`` comes back as its folder with a separator at the end; ``None`` is outside the project.
+        A package without ``__init__.py`` comes back as its folder with a separator at the end; ``None`` is outside the project. Searched are the folder of
+        the importer and those above it, up to the root; what the metadata of a project in one of them names, or its ``src``; and what the importer, a script
+        beside it or a package around it adds to ``sys.path``, as far as it lies below the root.
         """
         parts = dotted.split(".") if dotted else []
         if level:
@@ -354,17 +403,47 @@ class Project:
                 init = os.path.join(folder, "__init__.py")
                 return init if self._is_file(init) else folder + os.sep
             return self._descend(folder, parts)
+        key = (importer, dotted)
+        if key not in self._located:
+            self._located[key] = self._locate(importer, parts)
+        return self._located[key]
+
+    def _locate(self, importer: str, parts: list[str]) -> str | None:
         own = os.path.dirname(importer)
+        installed = parts[0] in _INSTALLED
+        beside = () if installed or parts[0] in sys.stdlib_module_names else (own,)
         packaged = self._is_file(os.path.join(own, "__init__.py"))
-        for root in self._roots(importer):
-            if parts[0] in _INSTALLED and (packaged and root == own):
+        spare: str | None = None
+        for package, root in chain(self._roots(importer), (("", place) for folder in beside for place in self._added_beside(folder))):
+            if (package and package != parts[0]) or (installed and packaged and root == own):
                 continue
-            found = self._descend(root, parts)
-            if found is not None and found != importer:
-                if parts[0] in _INSTALLED and found.endswith(os.sep):
-                    continue  # a folder of data called `datasets` is not the package
+            found = self._descend(root, parts[1:] if package else parts)
+            if found is None or found == importer:
+                continue
+            if not found.endswith(os.sep):
                 return found
-        return None
+            if installed:
+                continue  # a folder of data called `datasets` is not the package
+            if self._holds_python(found):
+                return found
+            spare = spare or found
+        return spare
+
+    def _holds_python(self, folder: str) -> bool:
+        """Whether a folder without ``__init__.py`` is a package, rather than one of data that has its name."""
+        known = self._exists.get(folder + "*.py")
+        if known is None:
+            try:
+                entries = sorted(os.listdir(folder))[:_MAX_BESIDE]
+                known = any(name.endswith(".py") for name in entries) or any(
+                    name.isidentifier() and any(inner.endswith(".py") for inner in os.listdir(os.path.join(folder, name)))
+                    for name in entries
+                    if self._is_folder(os.path.join(folder, name))
+                )
+            except OSError:
+                known = False
+            self._exists[folder + "*.py"] = known
+        return known
 
     def submodule(self, package: str, name: str) -> str | None:
         """The file of ``name`` inside a package's file or folder."""

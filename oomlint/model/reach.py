@@ -6,6 +6,7 @@ assignment hides an earlier one. Conditions are kept as the tests themselves; th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -14,7 +15,7 @@ from oomlint.model import names
 from oomlint.syntax.walk import block_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from oomlint.model.values import Alternatives
     from oomlint.syntax.walk import Effect, Scope, Walk
@@ -72,16 +73,14 @@ class Reach:
         self.scope = scope
         self.holders = scope.containing.get(root, set())
         self.judge = judge
-        self.by_statement: dict[cst.CSTNode, list[Effect]] = {}
-        for effect in scope.effects.get(root, ()):
-            self.by_statement.setdefault(effect.statement, []).append(effect)
+        self.by_statement, self.by_block = walk.held(scope, root)
 
     def search(self, use: cst.CSTNode | None) -> tuple[list[Found], list[Conditions]]:
         """Definitions that reach ``use`` (``None``: the end of the scope), and the conditions under which none does."""
         if not self.holders:
             return [], [()]
         if use is None:
-            return self._block(self.walk.body(self.scope))
+            return self._block() if isinstance(self.scope.node, cst.Lambda) else self._block(self.scope.suite)
         return self._before(self.walk.statement_of(use))
 
     # -- backward from a statement ----------------------------------------------------------------------------------
@@ -98,9 +97,7 @@ class Reach:
             if holder is None:
                 break
             if isinstance(holder, cst.IndentedBlock | cst.SimpleStatementSuite | cst.Module):
-                statements = block_of(holder)
-                index = next((n for n, s in enumerate(statements) if s is here), len(statements))
-                self._extend(found, falls, self._block(statements[:index]))
+                self._extend(found, falls, self._block(holder, before=here))
                 if holder is self.scope.node:
                     break
                 here = holder
@@ -113,7 +110,7 @@ class Reach:
             elif isinstance(holder, cst.With):
                 self._own(holder, found, falls)
             elif isinstance(holder, cst.Try | cst.TryStar) and here is not holder.body:
-                outs, _ = self._block(block_of(holder.body))
+                outs, _ = self._block(holder.body)
                 found.extend(outs)
             here = holder
         return found, falls
@@ -123,7 +120,7 @@ class Reach:
             return
         # What an earlier round of the loop left behind may reach the use, too.
         if loop in self.holders:
-            outs, _ = self._block(block_of(loop.body))
+            outs, _ = self._block(loop.body)
             known = {id(f[0]) for f in found}
             found.extend(o for o in outs if id(o[0]) not in known)
         self._own(loop, found, falls)
@@ -139,15 +136,20 @@ class Reach:
 
     # -- through blocks and statements ---------------------------------------------------------------------------------
 
-    def _block(self, statements: Sequence[cst.CSTNode]) -> tuple[list[Found], list[Conditions]]:
+    def _block(self, *bodies: cst.CSTNode, before: cst.CSTNode | None = None) -> tuple[list[Found], list[Conditions]]:
+        """Through the statements of blocks that follow each other, as far as they have to do with the name; in the last one, those before a statement."""
         found: list[Found] = []
         falls: list[Conditions] = [()]
-        for statement in reversed(statements):
-            if statement not in self.holders:
+        for body in reversed(bodies):
+            numbers = self.by_block.get(body)
+            if not numbers:
                 continue
-            self._extend(found, falls, self._statement(statement))
-            if not falls:
-                break
+            statements, places = self.walk.block(body)
+            last = bisect_left(numbers, places.get(before, len(statements))) if before is not None else len(numbers)
+            for index in range(last - 1, -1, -1):
+                self._extend(found, falls, self._statement(statements[numbers[index]]))
+                if not falls:
+                    return found, falls
         return found, falls
 
     def _effects(self, statement: cst.CSTNode) -> tuple[list[Found], list[Conditions]]:
@@ -168,11 +170,11 @@ class Reach:
         if isinstance(node, cst.If):
             return self._if(node)
         if isinstance(node, cst.For | cst.While):
-            outs, _ = self._block(block_of(node.body))
+            outs, _ = self._block(node.body)
             own, _ = self._effects(node)
             return [*outs, *own], [()]
         if isinstance(node, cst.With):
-            found, falls = self._block(block_of(node.body))
+            found, falls = self._block(node.body)
             self._own(node, found, falls)
             return found, falls
         if isinstance(node, cst.Try | cst.TryStar):
@@ -180,20 +182,20 @@ class Reach:
         if isinstance(node, cst.Match):
             found = []
             for case in node.cases:
-                found.extend(self._block(block_of(case.body))[0])
+                found.extend(self._block(case.body)[0])
             return found, [()]
         return self._effects(node)
 
     def _if(self, node: cst.If) -> tuple[list[Found], list[Conditions]]:
         own, own_falls = self._effects(node)  # a walrus in the test
-        then = ([], []) if terminates(node.body) else self._block(block_of(node.body))
+        then = ([], []) if terminates(node.body) else self._block(node.body)
         rest = node.orelse
         if rest is None:
             other: tuple[list[Found], list[Conditions]] = ([], [()])
         elif isinstance(rest, cst.If):
             other = self._if(rest)
         else:
-            other = ([], []) if terminates(rest.body) else self._block(block_of(rest.body))
+            other = ([], []) if terminates(rest.body) else self._block(rest.body)
         if not then[0] and not other[0] and then[1] and other[1]:
             return own, own_falls
         yes, no = ((node.test, True),), ((node.test, False),)
@@ -202,16 +204,15 @@ class Reach:
         return [*found, *own], falls if own_falls else []
 
     def _try(self, node: cst.Try | cst.TryStar) -> tuple[list[Found], list[Conditions]]:
-        statements = [*block_of(node.body), *(block_of(node.orelse.body) if node.orelse else ())]
-        found, falls = self._block(statements)
+        found, falls = self._block(node.body, *((node.orelse.body,) if node.orelse else ()))
         for handler in node.handlers:
             if terminates(handler.body):
                 continue
-            outs, more = self._block(block_of(handler.body))
+            outs, more = self._block(handler.body)
             found = [*found, *outs]
             falls = [*falls, *(m for m in more if m not in falls)]
         if node.finalbody is not None:
-            last, through = self._block(block_of(node.finalbody.body))
+            last, through = self._block(node.finalbody.body)
             if not through:
                 return last, []
             found = [*last, *found]
@@ -246,12 +247,22 @@ def path_conditions(walk: Walk, scope: Scope, use: cst.CSTNode) -> Conditions:
         elif isinstance(holder, cst.While) and here is holder.body:
             conditions.append((holder.test, True))
         elif isinstance(holder, cst.IndentedBlock | cst.SimpleStatementSuite | cst.Module):
-            for statement in block_of(holder):
-                if statement is here or (isinstance(here, cst.SimpleStatementLine) and any(statement is s for s in here.body)):
+            number = walk.block(holder)[1].get(here)
+            for place, test, wanted in _left_behind_in(holder, walk):
+                if number is not None and place >= number:
                     break
-                conditions.extend(_left_behind(statement))
+                conditions.append((test, wanted))
         here = holder
     return tuple(conditions)
+
+
+def _left_behind_in(holder: cst.CSTNode, walk: Walk) -> list[tuple[int, cst.BaseExpression, bool]]:
+    """What holds behind the statements of a block, each with the number of its statement."""
+    known = walk.left_behind.get(holder)
+    if known is None:
+        statements = walk.block(holder)[0]
+        known = walk.left_behind[holder] = [(number, *passed) for number, statement in enumerate(statements) for passed in _left_behind(statement)]
+    return known
 
 
 def _left_behind(statement: cst.CSTNode) -> list[Condition]:

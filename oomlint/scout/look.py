@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
-import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +27,7 @@ from oomlint.scout.forms import (
     sets_on_first,
     unbounded,
 )
+from oomlint.scout.mistakes import is_mistake_for_ever, mistake_of, parsed
 from oomlint.scout.telling import BUILDERS, FEEDS_ITSELF, LARGE_NUMBER, MAKERS, MAPS, NO_ROOTS, is_data_class, is_reader, is_worker_word, makes_data, words_of
 
 if TYPE_CHECKING:
@@ -81,12 +80,11 @@ def triage(text: str, *, notebook: bool = False) -> Triage:
     if not _WORDS.search(text) and not _TORCH_WORD.search(text) and not _FILE_WORD.search(text) and not words_of(text).loaders:
         return Triage(parse=False)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+        tree = parsed(text)
     except SyntaxError as error:
-        # Notebooks may await at the top level, and newer syntax than ours may be libcst's to read.
-        return Triage(parse=False, error=(error.lineno or 1, error.offset or 1, f"not valid Python {sys.version_info[0]}.{sys.version_info[1]}: {error.msg}"))
+        if is_mistake_for_ever(error):
+            return Triage(parse=False, error=mistake_of(error))
+        return Triage(parse=True)  # the program may be newer than the interpreter: libcst says
     except (RecursionError, MemoryError):
         return Triage(parse=False, error=(1, 1, "nested too deeply to be parsed"))
     except ValueError as error:

@@ -216,7 +216,7 @@ _MUTATORS: Final = {
 class Walk:
     """The result of the walk: parents, scopes, effects, calls."""
 
-    __slots__ = ("calls", "module", "parents", "root", "scope_of", "scopes", "shared")
+    __slots__ = ("_blocks", "_held", "calls", "left_behind", "module", "parents", "root", "scope_of", "scopes", "shared")
 
     def __init__(self, module: cst.Module) -> None:
         self.module = module
@@ -225,6 +225,10 @@ class Walk:
         self.scopes: list[Scope] = []
         self.calls: list[tuple[cst.Call, Scope]] = []
         self.shared: set[str] = set()  # names that some function declares global or nonlocal
+        # What is asked of long blocks once for every statement is found out once for all.
+        self.left_behind: dict[cst.CSTNode, list[tuple[int, cst.BaseExpression, bool]]] = {}
+        self._blocks: dict[cst.CSTNode, tuple[Block, dict[cst.CSTNode, int]]] = {}
+        self._held: dict[tuple[Scope, str], tuple[dict[cst.CSTNode, list[Effect]], dict[cst.CSTNode, list[int]]]] = {}
         self.root = self._open(module, None, "")
         self._run()
 
@@ -461,6 +465,38 @@ class Walk:
         while here is not None:
             yield here
             here = self.parents.get(here)
+
+    def block(self, holder: cst.CSTNode) -> tuple[Block, dict[cst.CSTNode, int]]:
+        """The statements of a suite or module, and the number of each; a line's is that of its first statement."""
+        known = self._blocks.get(holder)
+        if known is None:
+            statements = block_of(holder)
+            places = {statement: number for number, statement in enumerate(statements)}
+            for statement, number in [*places.items()][::-1]:
+                line = self.parents.get(statement)
+                if line is not holder and line is not None:
+                    places[line] = number
+            known = self._blocks[holder] = (statements, places)
+        return known
+
+    def held(self, scope: Scope, root: str) -> tuple[dict[cst.CSTNode, list[Effect]], dict[cst.CSTNode, list[int]]]:
+        """What happens to a name in a scope, by statement; and by block, the numbers of the statements in which something does, in order."""
+        known = self._held.get((scope, root))
+        if known is None:
+            effects: dict[cst.CSTNode, list[Effect]] = {}
+            for effect in scope.effects.get(root, ()):
+                effects.setdefault(effect.statement, []).append(effect)
+            numbers: dict[cst.CSTNode, set[int]] = {}
+            for statement in scope.containing.get(root, ()):
+                holder = self.parents.get(statement)
+                if holder.__class__ is cst.SimpleStatementLine and holder is not None:
+                    holder = self.parents.get(holder)
+                if isinstance(holder, cst.IndentedBlock | cst.SimpleStatementSuite | cst.Module):
+                    number = self.block(holder)[1].get(statement)
+                    if number is not None and statement.__class__ is not cst.SimpleStatementLine:
+                        numbers.setdefault(holder, set()).add(number)
+            known = self._held[scope, root] = (effects, {holder: sorted(each) for holder, each in numbers.items()})
+        return known
 
     def body(self, scope: Scope) -> Block:
         """Statements of a scope."""

@@ -1,0 +1,64 @@
+"""Long files cost what they are long: calls are counted, no clock is asked."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oomlint import registry
+from oomlint.config import Settings
+from oomlint.model.project import Project
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import FrameType
+
+HEAD = "from torch.utils.data import DataLoader\na0 = DataLoader(range(8), num_workers=0)\n"
+
+
+def chain(number: int) -> str:
+    return HEAD + "".join(f"a{i + 1} = DataLoader(a{i}, num_workers=0)\n" for i in range(number))
+
+
+def chain_of_one_name(number: int) -> str:
+    return HEAD + "a0 = DataLoader(a0, num_workers=0)\n" * number
+
+
+def chain_of_data(number: int) -> str:
+    return HEAD + "".join(f"a{i + 1} = DataLoader(a{i}.dataset, num_workers=0)\n" for i in range(number))
+
+
+def factories(number: int) -> str:
+    made = "".join(f"def make{i}(ds, n=0):\n    return DataLoader(ds, num_workers=n)\n\n" for i in range(number))
+    return HEAD + made + "".join(f"make{i}(range(8))\n" for i in range(number))
+
+
+def calls(path: Path, text: str) -> int:
+    """How many Python functions a rule calls to check a program."""
+    path.write_text(text, encoding="utf-8")
+    project = Project(path.parent, Settings())
+    module = project.module(str(path))
+    rule = registry.load("OOM101")
+    number = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal number
+        del frame
+        number += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        list(rule.check(module, project))
+    finally:
+        sys.setprofile(None)
+    return number
+
+
+@pytest.mark.parametrize("text", [chain, chain_of_one_name, chain_of_data, factories])
+def test_four_times_the_length_is_four_times_the_work(text: Callable[[int], str], tmp_path: Path) -> None:
+    calls(tmp_path / "warm.py", text(10))
+    first, second = (calls(tmp_path / f"{number}.py", text(number)) for number in (60, 240))
+    assert second < 5.5 * first

@@ -1,0 +1,195 @@
+"""What belongs to a project, and which file an import means: told by what is found across files."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from oomlint.config import Settings, load_settings
+from oomlint.engine import Options, run
+from oomlint.model.project import Project
+
+FACTORY = """\
+from torch.utils.data import DataLoader
+
+def get_loaders(ds, num_workers=4):
+    return DataLoader(ds, num_workers=num_workers, persistent_workers=True)
+"""
+CALL = "get_loaders(range(8), num_workers=0)\n"
+
+
+def write(top: Path, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        path = top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+
+
+def found(*paths: Path, cache: bool = False) -> list[str]:
+    """Names of the files with OOM101 in a run as the command line makes it."""
+    start = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in paths]))
+    settings, root = load_settings(None, False, start)  # noqa: FBT003
+    report = run([str(path) for path in paths], settings, root, Options(cache=cache, processes=1))
+    assert not report.failures
+    assert {item.code for item in report.findings} <= {"OOM101"}
+    return [os.path.basename(item.place.path) for item in report.findings]
+
+
+def means(top: Path, importer: str, dotted: str) -> str | None:
+    """What an import in a file means, from the top."""
+    path = Project(top, Settings()).locate(str(top / importer), dotted)
+    return path and os.path.relpath(path, top) + "/" * path.endswith("/")
+
+
+# What belongs to it
+
+
+@pytest.mark.parametrize("ignored", [".cache/x", "data/x", "build", ".venv/lib/site-packages/x"])
+@pytest.mark.parametrize("named", ["", "train.py"], ids=["folder", "file"])
+def test_what_is_checked_belongs_to_the_project_although_it_is_ignored(ignored: str, named: str, tmp_path: Path) -> None:
+    write(tmp_path, {".git/HEAD": "", ".gitignore": ".cache/\ndata\n", ".venv/pyvenv.cfg": ""})
+    write(tmp_path / ignored, {"data.py": FACTORY, "train.py": f"from data import get_loaders\n{CALL}", "more/unrelated.py": ""})
+    assert found(tmp_path / ignored / named) == ["train.py"]
+    assert found(tmp_path, tmp_path / ignored / named) == ["train.py"]
+    assert found(tmp_path) == []
+
+
+def test_the_package_of_a_file_belongs_to_the_project_although_it_is_ignored(tmp_path: Path) -> None:
+    write(tmp_path, {".git/HEAD": "", ".gitignore": "old/\n", "old/pkg/__init__.py": "", "old/pkg/data.py": FACTORY})
+    write(tmp_path, {"old/pkg/sub/__init__.py": "", "old/pkg/sub/more.py": "", "old/train.py": f"from pkg.data import get_loaders\n{CALL}"})
+    assert found(tmp_path / "old/pkg/sub/more.py", tmp_path / "old/train.py") == ["train.py"]
+
+
+def test_the_cache_knows_of_a_change_beside_an_ignored_file(tmp_path: Path) -> None:
+    write(tmp_path, {".git/HEAD": "", ".gitignore": ".cache/\n"})
+    inner = tmp_path / ".cache/x"
+    write(inner, {"data.py": FACTORY, "train.py": f"from data import get_loaders\n{CALL}"})
+
+    def age() -> None:  # what is fresh is not kept
+        for path in inner.iterdir():
+            os.utime(path, (time.time() - 100 - path.stat().st_size,) * 2)
+
+    age()
+    assert found(inner, cache=True) == found(inner, cache=True) == ["train.py"]
+    write(inner, {"data.py": FACTORY.replace("True", "False")})
+    age()
+    assert found(inner, cache=True) == []
+
+
+# sys.path
+
+
+HERE = "os.path.dirname(os.path.abspath(__file__))"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sys.path.append('../lib2')",
+        "sys.path.append('lib2')",  # as it is run from the root
+        f"sys.path.insert(0, os.path.join({HERE}, '..', 'lib2'))",
+        f"sys.path.insert(0, os.path.join(os.path.dirname({HERE}), 'lib2'))",
+        f"sys.path.append({HERE} + '/../lib2')",
+        f"sys.path.append(f'{{{HERE}}}/../lib2')",
+        f"here = {HERE}\nlib = os.path.join(here, os.pardir, 'lib2')\nsys.path.append(lib)",
+        f"here = {HERE}\nhere = os.path.dirname(here)\nsys.path.append(here + '/lib2')",
+        "sys.path.append(str(Path(__file__).resolve().parent.parent / 'lib2'))",
+        "ROOT = Path(__file__).resolve().parents[1]\nif str(ROOT) not in sys.path:\n    sys.path.insert(0, str(ROOT.joinpath('lib2')))",
+        "sys.path.append(os.path.realpath(os.path.join(os.getcwd(), '..', 'lib2')))",
+        "sys.path.append(os.path.join(os.path.split(os.path.realpath(__file__))[0], '../lib2'))",
+        "sys.path.append(os.path.dirname(os.path.abspath(inspect.getfile(inspect.currentframe()))) + '/../lib2')",
+        "site.addsitedir('../lib2')",
+        "sys.path += ['../none', '../lib2']",
+        "sys.path = ['../lib2'] + sys.path",
+        "sys.path[0:0] = ['../lib2']",
+        "sys.path.extend(os.path.join(os.path.dirname(__file__), '..', name) for name in ('none', 'lib2'))",
+        "sys.path.extend(glob.glob('../lib?'))",
+        "sys.path.append(glob.glob('l*b2')[0])",
+        "sys.path.extend(glob.glob(os.path.join(os.path.dirname(__file__), '..', 'l*2')))",
+        "for each in ('../none', '../lib2'):\n    sys.path.append(each)",
+        "def add(path):\n    if path not in sys.path:\n        sys.path.insert(0, path)\n\nadd(os.path.join(os.path.dirname(__file__), '..', 'lib2'))",
+    ],
+)
+def test_what_is_added_to_the_search_path_is_followed(line: str, tmp_path: Path) -> None:
+    imports = "import glob, inspect, os, site, sys\nfrom pathlib import Path\n"
+    write(tmp_path, {".git/HEAD": "", "lib2/loaders.py": FACTORY, "tools/train.py": f"{imports}{line}\nfrom loaders import get_loaders\n{CALL}"})
+    assert found(tmp_path) == ["train.py"]
+
+
+@pytest.mark.parametrize(("beside", "way"), [("tools/_init_paths.py", "../lib2"), ("__init__.py", "lib2")])
+def test_what_a_script_beside_or_a_package_around_adds_is_followed(beside: str, way: str, tmp_path: Path) -> None:
+    adds = f"import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), {way!r}))\n"
+    write(tmp_path, {".git/HEAD": "", "lib2/loaders.py": FACTORY, "tools/train.py": f"from loaders import get_loaders\n{CALL}", beside: adds})
+    assert found(tmp_path) == ["train.py"]
+
+
+def test_what_goes_first_is_searched_first(tmp_path: Path) -> None:
+    write(tmp_path, {"a/x.py": "", "b/x.py": "", "c/one.py": "import sys\nsys.path.insert(0, '../a')\nsys.path.insert(0, '../b')\n", "c/x.py": ""})
+    write(tmp_path, {"c/two.py": "import sys\nsys.path.append('../a')\n"})
+    assert (means(tmp_path, "c/one.py", "x"), means(tmp_path, "c/two.py", "x")) == ("b/x.py", "c/x.py")
+
+
+@pytest.mark.parametrize("line", ["'/usr/lib/python3'", "'../../outside'", "os.environ['HERE']", "__file__ + unknown", "glob.glob('/*/*')", "p", "'['"])
+def test_only_folders_of_the_project_are_followed(line: str, tmp_path: Path) -> None:
+    write(tmp_path, {"outside/x.py": "", "root/a/b.py": f"import sys, os, glob\np = p + '/..'\nsys.path.append({line})\nsys.path.extend({line})\n"})
+    assert means(tmp_path / "root", "a/b.py", "x") is None
+
+
+def test_a_file_that_is_no_program_adds_nothing(tmp_path: Path) -> None:
+    write(tmp_path, {"a/b.py": "", "a/old.py": "print 'sys.path'\n", "a/bad.py": "# coding: nonsense\nsys.path.append('../c')\n", "c/x.py": ""})
+    assert means(tmp_path, "a/b.py", "x") is None
+
+
+# Layouts
+
+
+@pytest.mark.parametrize(
+    ("metadata", "content"),
+    [
+        ("pyproject.toml", '[tool.setuptools]\npackage-dir = {"" = "code"}\n'),
+        ("pyproject.toml", '[tool.setuptools]\npackage-dir = {"pkg" = "code/pkg"}\n'),
+        ("pyproject.toml", '[tool.setuptools.packages.find]\nwhere = ["code"]\n'),
+        ("pyproject.toml", '[[tool.poetry.packages]]\ninclude = "pkg"\nfrom = "code"\n'),
+        ("pyproject.toml", '[tool.hatch.build.targets.wheel]\npackages = ["code/pkg"]\n'),
+        ("pyproject.toml", '[tool.pdm.build]\npackage-dir = "code"\n'),
+        ("setup.cfg", "[options]\npackage_dir =\n    = code\npackages = find:\n"),
+        ("setup.cfg", "[options.packages.find]\nwhere = code\n"),
+        ("setup.py", "from setuptools import setup\nsetup(package_dir={'': 'code'})\n"),
+        ("setup.py", "from setuptools import setup, find_packages\nsetup(packages=find_packages('code'), package_dir={'pkg': 'code/pkg'})\n"),
+    ],
+)
+def test_packages_are_where_the_metadata_says(metadata: str, content: str, tmp_path: Path) -> None:
+    write(tmp_path, {"sub/code/pkg/__init__.py": "", "sub/code/pkg/x.py": "", "sub/scripts/train.py": ""})
+    assert means(tmp_path, "sub/scripts/train.py", "pkg.x") is None
+    write(tmp_path, {f"sub/{metadata}": content})
+    assert means(tmp_path, "sub/scripts/train.py", "pkg.x") == "sub/code/pkg/x.py"
+    write(tmp_path, {f"sub/{metadata}": "[tool.setuptools]\npackage-dir = 3\n[[" if metadata.endswith("toml") else "\0"})
+    assert means(tmp_path, "sub/scripts/train.py", "pkg.x") is None
+
+
+def test_a_package_may_lie_in_a_folder_of_another_name(tmp_path: Path) -> None:
+    write(tmp_path, {"pyproject.toml": '[tool.setuptools.package-dir]\nmine = "code"\n', "code/__init__.py": "", "code/x.py": "", "train.py": ""})
+    assert (means(tmp_path, "train.py", "mine.x"), means(tmp_path, "train.py", "mine")) == ("code/x.py", "code/__init__.py")
+
+
+def test_the_src_folder_of_a_project_within_a_project_is_searched(tmp_path: Path) -> None:
+    write(tmp_path, {".git/HEAD": "", "libs/one/src/pkg/data.py": FACTORY, "libs/one/scripts/train.py": f"from pkg.data import get_loaders\n{CALL}"})
+    assert found(tmp_path) == ["train.py"]
+
+
+@pytest.mark.parametrize("imports", ["from ns.data import get_loaders", "from ns import data\nget_loaders = data.get_loaders", "import ns.data as d"])
+def test_a_package_without_init_may_lie_in_several_folders(imports: str, tmp_path: Path) -> None:
+    call = CALL.replace("get_loaders", "d.get_loaders") if imports.endswith("as d") else CALL
+    write(tmp_path, {".git/HEAD": "", "ns/other.py": "", "src/ns/data.py": FACTORY, "train.py": f"{imports}\n{call}"})
+    assert found(tmp_path) == ["train.py"]
+    write(tmp_path, {"train.py": "import ns.data\n" + CALL.replace("get_loaders", "ns.data.get_loaders")})
+    assert found(tmp_path) == ["train.py"]
+
+
+def test_a_folder_of_data_is_not_the_package_of_its_name(tmp_path: Path) -> None:
+    write(tmp_path, {"tools/models/a.ckpt": "", "models/net.py": "", "tools/train.py": ""})
+    assert means(tmp_path, "tools/train.py", "models") == "models/"
+    assert means(tmp_path, "tools/train.py", "models.net") == "models/net.py"
