@@ -13,7 +13,7 @@ from oomlint.finding import Confidence, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from oomlint.finding import Fix, Place, Safety, Severity
+    from oomlint.finding import Fact, Fix, Place, Safety, Severity
     from oomlint.model.project import Module, Project
 
 HEADINGS: Final = ("What it does", "Why is this bad", "Example", "Use instead", "Fix safety", "References")
@@ -42,9 +42,10 @@ class Rule(ABC):
         confidence: Confidence = Confidence.HIGH,
         related: Iterable[Place] = (),
         fix: Fix | None = None,
+        facts: Iterable[Fact] = (),
     ) -> Finding:
         """A finding of this rule, as grave as the rule unless ``severity`` says otherwise."""
-        return Finding(self.code, self.slug, message, severity or self.severity, confidence, place, tuple(related), fix)
+        return Finding(self.code, self.slug, message, severity or self.severity, confidence, place, tuple(related), fix, tuple(facts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ ROOMS: Final = (
     "writing",
     "config",
     "amounts",
+    "facts",
     "finding",
     "__init__",
 )

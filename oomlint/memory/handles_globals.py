@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.finding import AttributeFact, ContentKind, ReadFact
+from oomlint.memory.facts import loader_fact, opening_fact
 from oomlint.memory.handles import handles_of, in_with
 from oomlint.memory.handles_readers import readers_of
 from oomlint.memory.loaders import confidence_of
@@ -20,7 +22,7 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Confidence, Place
+    from oomlint.finding import Confidence, Fact, Place
     from oomlint.memory.handles_readers import Readers
     from oomlint.memory.openings import Opening
     from oomlint.model.project import Module, Project
@@ -35,6 +37,7 @@ class Shared:
     message: str
     confidence: Confidence
     related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
 
 
 def opened_on_import(module: Module, project: Project) -> Iterator[Shared]:
@@ -64,7 +67,10 @@ def _shared(opening: Opening, project: Project) -> Shared | None:
                 related = (here.place(node, f"`{local}` is read here"), *readers.places())
                 confidence = confidence_of(0 if readers.helped is not None else 1)
                 message = f"`{name}` is opened {_when(opening)}, and {words} reads it: {_harm(opening)}"
-                return Shared(module.place(opening.call), message, confidence, related)
+                loaders = dict.fromkeys(loader_fact(one.loader, methods=one.methods) for one in readers.busy)
+                kept = AttributeFact(name, scope.qualname if scope.is_class else "", ContentKind.H5, place=module.place(opening.call))
+                facts: tuple[Fact, ...] = (opening_fact(opening), kept, ReadFact(here.place(node)), *loaders)
+                return Shared(module.place(opening.call), message, confidence, related, facts)
     return None
 
 

@@ -117,4 +117,4 @@ class PersistentWithoutWorkers(Rule):
         """Yield the loaders that ask for persistent workers and have, or can have, none."""
         for case in told(module, project, GUARD, is_true):
             message = f"{case.given} needs workers: `{case.written}` raises ValueError, {case.origin}"
-            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix)
+            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix, facts=case.facts)

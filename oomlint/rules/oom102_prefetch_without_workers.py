@@ -110,4 +110,4 @@ class PrefetchWithoutWorkers(Rule):
         """Yield the loaders that set a prefetch factor and have, or can have, no workers."""
         for case in told(module, project, GUARD, is_given):
             message = f"{case.given} needs workers: `{case.written}` raises ValueError, {case.origin}"
-            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix)
+            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix, facts=case.facts)

@@ -107,4 +107,4 @@ class TimeoutWithoutWorkers(Rule):
         """Yield the loaders that set a timeout and have, or can have, no workers."""
         for case in told(module, project, GUARD, is_positive):
             message = f"{case.given} needs workers: `{case.written}` raises AssertionError when it is iterated, {case.origin}"
-            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix)
+            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix, facts=case.facts)

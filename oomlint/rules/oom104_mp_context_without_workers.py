@@ -116,4 +116,4 @@ class MpContextWithoutWorkers(Rule):
         """Yield the loaders that name a start method and have, or can have, no workers."""
         for case in told(module, project, GUARD, is_given):
             message = f"{case.given} needs workers: `{case.written}` raises ValueError, {case.origin}"
-            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix)
+            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix, facts=case.facts)

@@ -106,4 +106,5 @@ class WorkerInitIgnored(Rule):
         """Yield the loaders without workers whose dataset is opened by their worker function alone."""
         for case in needs_worker_init(module, project):
             message = f"`{case.attribute}` is set by `worker_init_fn` alone, which is not called without workers: `__getitem__` of {case.dataset} meets None"
-            yield self.finding(case.place, f"{message}; {case.origin}", severity=case.severity, confidence=case.confidence, related=case.related)
+            message = f"{message}; {case.origin}"
+            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, facts=case.facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
-from oomlint.memory.copies import cases
+from oomlint.memory.copies import cases, facts_of
 from oomlint.memory.copy_fixes import as_array
 from oomlint.rule import Rule
 
@@ -140,4 +140,5 @@ class PythonObjectsCopiedByWorkers(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with workers whose dataset indexes a container of Python objects."""
         for case in cases(module, project, self.code):
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=as_array(case))
+            fix, facts = as_array(case), facts_of(case)
+            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
-from oomlint.memory.copies import cases
+from oomlint.memory.copies import cases, facts_of
 from oomlint.memory.copy_fixes import stacked
 from oomlint.rule import Rule
 
@@ -103,4 +103,5 @@ class TensorListFileDescriptors(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose dataset keeps a long list of separate tensors."""
         for case in cases(module, project, self.code):
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=stacked(case))
+            fix, facts = stacked(case), facts_of(case)
+            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
-from oomlint.memory.copies import cases
+from oomlint.memory.copies import cases, facts_of
 from oomlint.memory.copy_fixes import no_workers
 from oomlint.rule import Rule
 
@@ -84,4 +84,5 @@ class WorkersOverInMemoryDataset(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with many workers over a dataset that lies wholly in memory."""
         for case in cases(module, project, self.code):
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=no_workers(case))
+            fix, facts = no_workers(case), facts_of(case)
+            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Fix, Safety, Severity
+from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.start_methods import FORKED_MB, SPAWNED_MB
 from oomlint.model.evaluate import CPU_COUNTS
@@ -116,7 +117,7 @@ class WorkerCountOversized(Rule):
             else:
                 message = "A worker for every processor of the host: a container's quota is not seen, and each costs memory of its own"
                 confidence = confidence_of(max(1, assumptions(found)))
-            yield self.finding(place, message, confidence=confidence, related=story_places(place, found), fix=_ADVICE)
+            yield self.finding(place, message, confidence=confidence, related=story_places(place, found), fix=_ADVICE, facts=[loader_fact(loader, [found])])
 
     @staticmethod
     def _oversized(loaders: Loaders, loader: Loader, limit: int) -> Alternative | None:

@@ -96,4 +96,4 @@ class InflightBatchesTooBig(Rule):
                 f"Up to {case.batches} batches wait between {case.workers} workers and the training, {readable(case.batch_bytes)} each: "
                 f"{readable(case.batches * case.batch_bytes)} in shared memory"
             )
-            yield self.finding(case.place, message, confidence=case.confidence, related=case.related)
+            yield self.finding(case.place, message, confidence=case.confidence, related=case.related, facts=case.facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Severity
+from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import is_true, loaders_of
 from oomlint.model.values import join
 from oomlint.rule import Rule
@@ -110,7 +111,8 @@ class PersistentOnEveryLoader(Rule):
                 if self._exclusive(loaders, first, loader):
                     continue
                 message = "A second loader that keeps its workers: all of them stay alive together, with their copies and batches in flight"
-                yield self.finding(module.place(loader.call), message, related=[module.place(first.call, "the first one")])
+                facts = [loader_fact(one, option="persistent_workers") for one in (first, loader)]
+                yield self.finding(module.place(loader.call), message, related=[module.place(first.call, "the first one")], facts=facts)
 
     @staticmethod
     def _keeps_workers(loaders: Loaders, loader: Loader) -> bool:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Severity
+from oomlint.finding import Confidence, LoopKind, Severity
+from oomlint.memory.facts import like_facts, loop_fact
 from oomlint.memory.iteration import conditional_in, is_step_loop, loader_like, loops_around
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
@@ -91,7 +92,9 @@ class NextIterInLoop(Rule):
             message = f"`next(iter({like.name}))` in a loop starts all workers again for each batch, and sees only the first"
             related = [module.place(like.loader.call, "the loader")] if like.loader is not None and like.loader.module is module else []
             confidence = Confidence.HIGH if like.known and like.workers else Confidence.MEDIUM
-            yield self.finding(module.place(call), message, confidence=confidence, related=related)
+            yield self.finding(
+                module.place(call), message, confidence=confidence, related=related, facts=[*like_facts(like), loop_fact(module, loop, LoopKind.BATCH)]
+            )
 
     @staticmethod
     def _iterator(call: cst.Call) -> cst.BaseExpression | None:

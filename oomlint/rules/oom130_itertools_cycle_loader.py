@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.finding import Confidence, Safety, Severity, StoreFact, StoreKind
+from oomlint.memory.facts import like_facts
 from oomlint.memory.iteration import loader_like
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.rewrites import endless
@@ -17,7 +18,7 @@ from oomlint.rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Finding
+    from oomlint.finding import Fact, Finding
     from oomlint.model.project import Module, Project
 
 
@@ -117,4 +118,5 @@ class ItertoolsCycleLoader(Rule):
             # A zip or an enumeration is over after one pass: the generator would begin again with nothing.
             again = isinstance(argument, cst.Call) and last_name(argument.func) in {"zip", "enumerate"}
             fix = endless(module, call) if written == "cycle" and not again else None
-            yield self.finding(module.place(call), message, confidence=confidence, fix=fix)
+            facts: list[Fact] = [StoreFact(module.place(call), like.name, StoreKind.WHOLE), *like_facts(like)]
+            yield self.finding(module.place(call), message, confidence=confidence, fix=fix, facts=facts)

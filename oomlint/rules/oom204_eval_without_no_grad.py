@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import LoopKind, Safety, Severity
 from oomlint.memory.evaluation_fixes import without_gradients
 from oomlint.memory.evaluations import evaluations_of
+from oomlint.memory.facts import growth_facts, loop_fact
 from oomlint.rule import Rule
 from oomlint.syntax.edits import Text
 
@@ -124,4 +125,6 @@ class EvalWithoutNoGrad(Rule):
             call = found.forwards[0].node
             related = [module.place(call, "the forward pass")] if found.forwards[0].module is module else []
             severity = Severity.ERROR if found.keeps_graph else Severity.WARNING
-            yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=without_gradients(found, module, project))
+            facts = [loop_fact(module, node, LoopKind.BATCH, loop.name), *(fact for growth in found.growths for fact in growth_facts(growth)[1:])]
+            fix = without_gradients(found, module, project)
+            yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=fix, facts=facts)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
 from oomlint.memory.buffers import buffers_of
+from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import copied, fix
 from oomlint.memory.growth_words import loop_of, related, target_of, what_of
 from oomlint.rule import Rule
@@ -95,7 +96,13 @@ class ViewKeepsBase(Rule):
             message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)}: a view, which holds all of the tensor it is a part of"
             mend = fix(growth, module, "keep a copy of the part", copied(module), _never)
             yield self.finding(
-                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
+                module.place(growth.node),
+                message,
+                severity=growth.severity,
+                confidence=growth.confidence,
+                related=related(growth, module),
+                fix=mend,
+                facts=growth_facts(growth),
             )
 
 

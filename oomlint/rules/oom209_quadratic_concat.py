@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence, Safety, Severity
 from oomlint.memory.concat import growths
 from oomlint.memory.concat_fixes import as_list
+from oomlint.memory.facts import concat_facts
 from oomlint.memory.suites import is_test
 from oomlint.rule import Rule
 
@@ -116,4 +117,5 @@ class QuadraticConcat(Rule):
             )
             related = [module.place(one.statement, f"so is `{one.written}`") for one in ordered[1:]]
             confidence = Confidence.HIGH if first.known else Confidence.MEDIUM
-            yield self.finding(module.place(first.statement), message, confidence=confidence, related=related, fix=as_list(ordered, module))
+            fix, facts = as_list(ordered, module), concat_facts(module, ordered)
+            yield self.finding(module.place(first.statement), message, confidence=confidence, related=related, fix=fix, facts=facts)

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.finding import Confidence, LoopKind, Safety, Severity, StoreFact, StoreKind
+from oomlint.memory.facts import loop_fact
 from oomlint.memory.recurrent_loops import carried_in, cut_at_the_end
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Finding
+    from oomlint.finding import Fact, Finding
     from oomlint.model.project import Module, Project
 
 
@@ -113,4 +114,7 @@ class RecurrentStateNotDetached(Rule):
                 head = loop.target if isinstance(loop, cst.For) else loop.test
                 related = [module.place(head, "one batch for each round of this loop")]
             confidence = Confidence.HIGH if step.known and (loop is not None or carried.trains) else Confidence.MEDIUM
-            yield self.finding(module.place(step.statement), message, confidence=confidence, related=related, fix=cut_at_the_end(carried, module))
+            facts: list[Fact] = [StoreFact(module.place(step.statement), name, StoreKind.ASSIGN) for name in step.states]
+            facts += [loop_fact(module, loop, LoopKind.BATCH)] if loop is not None else []
+            fix = cut_at_the_end(carried, module)
+            yield self.finding(module.place(step.statement), message, confidence=confidence, related=related, fix=fix, facts=facts)

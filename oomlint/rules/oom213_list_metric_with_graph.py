@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Safety, Severity, StoreFact, StoreKind
 from oomlint.memory.list_metrics import fed_with_graph
 from oomlint.rule import Rule
 
@@ -97,4 +97,5 @@ class ListMetricWithGraph(Rule):
         """Yield the updates that hand a metric with list states a tensor with its graph."""
         for found in fed_with_graph(project, module):
             message = f"`{found.name}` keeps every tensor that it is given, and here with its graph: {found.kept}"
-            yield self.finding(module.place(found.node), message, confidence=found.confidence, fix=found.fix)
+            facts = [StoreFact(module.place(found.node), found.name, StoreKind.METRIC), *found.facts]
+            yield self.finding(module.place(found.node), message, confidence=found.confidence, fix=found.fix, facts=facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Confidence, Fix, Safety, Severity
-from oomlint.memory.caches import caches
+from oomlint.memory.caches import caches, facts_of
 from oomlint.memory.loaders import story_places
 from oomlint.memory.suites import is_test
 from oomlint.rule import Rule
@@ -126,7 +126,7 @@ class UnboundedCache(Rule):
             return
         for cache in caches(module, project):
             place = module.place(cache.place)
-            yield self.finding(place, _message(cache), confidence=_confidence(cache), related=_related(cache, place), fix=_ADVICE)
+            yield self.finding(place, _message(cache), confidence=_confidence(cache), related=_related(cache, place), fix=_ADVICE, facts=facts_of(cache))
 
 
 def _message(cache: Cache) -> str:

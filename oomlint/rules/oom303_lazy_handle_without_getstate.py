@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.memory.facts import handle_facts
 from oomlint.memory.handle_fixes import dropped_when_pickled
 from oomlint.memory.handles_told import lazy_but_touched
 from oomlint.rule import Rule
@@ -128,4 +129,5 @@ class LazyHandleWithoutGetstate(Rule):
         """Yield the calls that open on first use what the main process uses first."""
         for told in lazy_but_touched(module, project):
             fix = dropped_when_pickled(told.handle)
-            yield self.finding(told.place, told.message, severity=told.severity, confidence=told.confidence, related=told.related, fix=fix)
+            facts = handle_facts(told.handle)
+            yield self.finding(told.place, told.message, severity=told.severity, confidence=told.confidence, related=told.related, fix=fix, facts=facts)

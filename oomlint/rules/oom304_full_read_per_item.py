@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.memory.facts import whole_read_fact
 from oomlint.memory.item_fixes import partial_read
 from oomlint.memory.item_reads import item_reads_of
 from oomlint.memory.loaders import confidence_of
@@ -126,6 +127,7 @@ class FullReadPerItem(Rule):
                 confidence=confidence_of(case.read.doubt) if case.certain else Confidence.MEDIUM,
                 related=_related(case),
                 fix=partial_read(case, project),
+                facts=[whole_read_fact(case.read)],
             )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Severity
 from oomlint.memory.arrays import arrays_of
+from oomlint.memory.facts import load_facts
 from oomlint.memory.load_words import WORKERS, bytes_of, kept_where, proven_small, related
 from oomlint.rule import Rule
 
@@ -121,4 +122,4 @@ class FullReadInInit(Rule):
             size = bytes_of(module, load.node) or ", as many bytes as it has"
             each = " in each round of a loop" if load.many else ""
             message = f"All of {load.words} is read{each} before the first sample{size}, and {kept_where(load)}: {WORKERS}"
-            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load))
+            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), facts=load_facts(load))

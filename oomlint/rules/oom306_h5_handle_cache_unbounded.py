@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Fix, Safety, Severity
+from oomlint.memory.facts import container_facts
 from oomlint.memory.kept_files import kept_files
 from oomlint.memory.loaders import confidence_of
 from oomlint.memory.openings import Opens
@@ -130,7 +131,7 @@ class H5HandleCacheUnbounded(Rule):
             spot = kept.store.module.place(kept.store.node, "kept here")
             related = [] if spot.path == place.path and spot.row == place.row else [spot]
             fix = Fix(Safety.DISPLAY, _advice(kept))
-            yield self.finding(place, _message(kept), confidence=confidence_of(kept.doubt), related=related, fix=fix)
+            yield self.finding(place, _message(kept), confidence=confidence_of(kept.doubt), related=related, fix=fix, facts=container_facts(kept))
 
 
 def _message(kept: Kept) -> str:

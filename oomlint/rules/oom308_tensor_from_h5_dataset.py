@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.memory.facts import whole_read_fact
 from oomlint.memory.loaders import confidence_of
 from oomlint.memory.row_reads import read_at_once, row_reads
 from oomlint.rule import Rule
@@ -112,4 +113,5 @@ class TensorFromH5Dataset(Rule):
                 confidence=confidence_of(case.read.doubt),
                 related=() if opened.path == module.path and opened.row == module.place(case.node).row else (opened,),
                 fix=read_at_once(case),
+                facts=[whole_read_fact(case.read, case.node)],
             )

@@ -125,4 +125,4 @@ class OversizedChunkCache(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open a file with a large cache, or whole into memory, for workers."""
         for cache in held_in_memory(module, project):
-            yield self.finding(cache.place, cache.message, confidence=cache.confidence, related=cache.related)
+            yield self.finding(cache.place, cache.message, confidence=cache.confidence, related=cache.related, facts=cache.facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.memory.facts import handle_facts
 from oomlint.memory.handle_fixes import opened_lazily
 from oomlint.memory.handles_told import opened_in_init
 from oomlint.memory.openings import Opens
@@ -142,4 +143,5 @@ class LmdbEnvInInit(Rule):
         """Yield the calls that open LMDB environments which a data set keeps from the start."""
         for told in opened_in_init(module, project, Opens.LMDB):
             fix = opened_lazily(told.handle)
-            yield self.finding(told.place, told.message, severity=told.severity, confidence=told.confidence, related=told.related, fix=fix)
+            facts = handle_facts(told.handle)
+            yield self.finding(told.place, told.message, severity=told.severity, confidence=told.confidence, related=told.related, fix=fix, facts=facts)

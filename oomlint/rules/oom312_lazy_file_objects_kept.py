@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Fix, Safety, Severity
+from oomlint.memory.facts import container_facts
 from oomlint.memory.kept_files import LAZY_FILES, kept_files
 from oomlint.memory.loaders import confidence_of
 from oomlint.rule import Rule
@@ -108,4 +109,4 @@ class LazyFileObjectsKept(Rule):
             spot = kept.store.module.place(kept.store.node, "kept here")
             related = [] if spot.path == place.path and spot.row == place.row else [spot]
             fix = Fix(Safety.DISPLAY, "keep the paths, and open each file where it is read")
-            yield self.finding(place, message, confidence=confidence_of(kept.doubt), related=related, fix=fix)
+            yield self.finding(place, message, confidence=confidence_of(kept.doubt), related=related, fix=fix, facts=container_facts(kept))

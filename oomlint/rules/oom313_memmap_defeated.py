@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Severity
+from oomlint.memory.facts import keeper_facts, whole_read_fact
 from oomlint.memory.loaders import confidence_of
 from oomlint.memory.map_copies import map_copies
 from oomlint.rule import Rule
@@ -122,4 +123,5 @@ class MemmapDefeated(Rule):
                 f"`{code}` copies the whole memory map into memory, and {keeper.words} keeps the copy",
                 confidence=confidence_of(1 + read.doubt),
                 related=() if (mapped.path, mapped.row) == (here.path, here.row) else (mapped,),
+                facts=[whole_read_fact(read), *keeper_facts(keeper)],
             )

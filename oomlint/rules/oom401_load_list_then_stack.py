@@ -109,4 +109,4 @@ class LoadListThenStack(Rule):
         """Yield the calls that make one array of a list of all that was read."""
         for join in joins(module, project):
             message = f"`{join.name}` copies a list that holds all of the data into one array: until it is done, everything is in memory twice"
-            yield self.finding(module.place(join.node), message, confidence=Confidence.MEDIUM, related=join.related, fix=filled())
+            yield self.finding(module.place(join.node), message, confidence=Confidence.MEDIUM, related=join.related, fix=filled(), facts=join.facts)

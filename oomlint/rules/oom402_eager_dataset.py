@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
 from oomlint.memory.eager import eager_loads
+from oomlint.memory.facts import load_facts
 from oomlint.memory.load_fixes import per_sample
 from oomlint.memory.load_words import bytes_of, kept_where, proven_small, related, workers
 from oomlint.rule import Rule
@@ -123,4 +124,5 @@ class EagerDataset(Rule):
                 continue
             size = bytes_of(module, load.node)
             message = f"{load.words} before the first sample{size}, and {kept_where(load)}: {workers(load)}"
-            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=per_sample(load))
+            fix, facts = per_sample(load), load_facts(load)
+            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts)

@@ -89,4 +89,4 @@ class DtypeInflation(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield large arrays whose elements take more bytes than they need."""
         for one in inflations(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, fix=one.fix)
+            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, fix=one.fix, facts=one.facts)

@@ -102,4 +102,4 @@ class RedundantCopy(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield copies of whole arrays that nothing needs."""
         for one in copies(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, fix=one.fix)
+            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, fix=one.fix, facts=one.facts)

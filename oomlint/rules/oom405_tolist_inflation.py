@@ -97,4 +97,4 @@ class TolistInflation(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield large arrays and tables that a dataset keeps as lists of Python objects."""
         for one in listed(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related)
+            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, facts=one.facts)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
 from oomlint.memory.eager import torch_loads
+from oomlint.memory.facts import load_facts
 from oomlint.memory.load_fixes import torch_mapped
 from oomlint.memory.load_words import bytes_of, kept_where, proven_small, related
 from oomlint.rule import Rule
@@ -107,4 +108,5 @@ class TorchLoadDataset(Rule):
                 continue
             size = bytes_of(module, load.node)
             message = f"All tensors of the file are read before the first sample{size}, and what is read {kept_where(load)}; `mmap=True` reads what is indexed"
-            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=torch_mapped(load, project))
+            fix, facts = torch_mapped(load, project), load_facts(load)
+            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts)

@@ -93,4 +93,4 @@ class LargeArrayInInit(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the large arrays that are made while a dataset, a module or a data module is built."""
         for one in allocations(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=one.confidence, related=one.related)
+            yield self.finding(module.place(one.node), one.message, confidence=one.confidence, related=one.related, facts=one.facts)
