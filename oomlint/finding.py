@@ -267,6 +267,12 @@ class Finding:
         spot = self.place
         return (spot.path, spot.cell, spot.row, spot.column, self.code or "", self.message)
 
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where it stands, and where its facts do."""
+        found = (fact.place for fact in self.facts)
+        return (self.place, *dict.fromkeys(place for place in found if place is not None and place != self.place))
+
     def of_noun(self, noun: type[_Noun]) -> tuple[_Noun, ...]:
         """The facts of one noun, in their order."""
         return tuple(fact for fact in self.facts if isinstance(fact, noun))

@@ -303,6 +303,7 @@ def test_json_holds_everything(finding: Finding, view: View) -> None:
                         }
                     ],
                 },
+                "facts": [],
                 "url": "docs/rules/OOM101.md",
             }
         ]

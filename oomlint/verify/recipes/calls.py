@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.finding import LoaderFact
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.recipes import calls_gap, calls_judge, calls_loops, calls_memory, calls_predict, calls_trainer, calls_values
 from oomlint.verify.recipes.calls_judge import OWN, Judged
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from oomlint.verify.recipes.calls_values import Domain, Target
 
 _PICKLED: Final = "OOM111"
+_FUNCTIONS: Final = frozenset({"collate_fn", "worker_init_fn"})  # arguments of a loader that its workers are sent
 CODES: Final = frozenset({*OWN, _PICKLED, *calls_memory.CODES, *calls_loops.CODES, *calls_predict.CODES, *calls_trainer.CODES})
 _SECONDS: Final = 30.0  # a call with its sweep, two workers at a time
 _SPAWN_SECONDS: Final = 60.0
@@ -47,7 +49,8 @@ def verify(bench: Bench) -> Verdict:
 
 
 def _calls(bench: Bench) -> Judged:
-    if bench.case.code == _PICKLED and not any(f"`{name}` is" in bench.case.finding.message for name in ("collate_fn", "worker_init_fn")):
+    loader = next(iter(bench.case.finding.of_noun(LoaderFact)), None)
+    if bench.case.code == _PICKLED and (loader is None or loader.option not in _FUNCTIONS):
         return Judged(Outcome.INCONCLUSIVE, "what cannot be sent is in the dataset, which a cut-out call stands in for")
     found = targets(bench)
     if not found:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.finding import AttributeFact, HandleFact, LoaderFact
 from oomlint.verify import criteria
 from oomlint.verify.case import Fidelity, Part, Reading, Timeline
 from oomlint.verify.criteria import human
@@ -15,6 +16,7 @@ from oomlint.verify.recipes.dataset_runs import Broken, Stopped, TooSmall
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oomlint.finding import Finding
     from oomlint.verify.recipes.dataset_runs import Runs
 
 LEAST: Final = 2**16  # bytes: less is no sign of anything
@@ -137,7 +139,8 @@ def cache(signs: Signs) -> None:
     answers = [signs.runs.ask(part, "dataset_memory:cached") for part in signs.parts]
     data = float(answers[0]["data"])
     kept = [float(item["kept"]) for item in answers]
-    small = too_small(max(float(answers[0]["read"]), kept[0]), LARGEST_CACHE if "cache" in signs.runs.bench.case.finding.message else CACHE, "the samples")
+    chunks = any(fact.cache_bytes is not None and not fact.in_core for fact in signs.runs.bench.case.finding.of_noun(HandleFact))
+    small = too_small(max(float(answers[0]["read"]), kept[0]), LARGEST_CACHE if chunks else CACHE, "the samples")
     if small:
         raise TooSmall(small)
     signs.quantity(
@@ -274,11 +277,8 @@ def counts(signs: Signs) -> None:
     if used[0] != numbers[0]:
         runs.assumed.append(f"{used[0]} workers instead of {numbers[0] if numbers[0] is not None else 'a number that is not known'}")
     held = float(runs.memory(Part.BEFORE)["held"])
-    told = bench.case.finding.message
     shared = []
-    for method in ("fork", "spawn"):
-        if method not in told and not (method == "fork" and "spawn" not in told):
-            continue
+    for method in _compared_methods(bench.case.finding):
         tree = _tree(runs, Part.BEFORE, used[0], method)
         extra = [float(added - median(tree["empty"])) for added in tree["added"]]
         saving = criteria.worker_memory(extra, [0.0] * len(extra), held, used[0])
@@ -297,6 +297,13 @@ def counts(signs: Signs) -> None:
     after = f" before, {human(max(saving.after, 0))} after" if len(values) > 1 else ""
     words = f"{used[0]} workers themselves take {human(saving.before)}{after}; the data are shared under {' and '.join(shared) or 'fork'}"
     signs.found.insert(0, Sign(saving.enough, saving.enough, words, reading))
+
+
+def _compared_methods(finding: Finding) -> list[str]:
+    """The start methods under which workers are compared with none: spawn where they are said to have copies, fork where it counts as well, or alone."""
+    copied = any("spawn" in fact.copied_under for fact in finding.of_noun(AttributeFact))
+    forked = any("fork" in fact.start_methods for fact in finding.of_noun(LoaderFact))
+    return [*(["fork"] if forked or not copied else []), *(["spawn"] if copied else [])]
 
 
 def _tree_alone(runs: Runs, part: Part, workers: int) -> dict[str, Any]:

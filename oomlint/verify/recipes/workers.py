@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.finding import LoaderFact
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
 from oomlint.verify.criteria import human
 from oomlint.verify.recipes import subjects
@@ -321,7 +322,8 @@ def _flying(bench: Bench, part: Part, target: Target, runs: Runs, told: _Told) -
 
 def _together(bench: Bench, told: _Told) -> Verdict:
     finding = bench.case.finding
-    chosen = [one for place in (*finding.related, finding.place) for one in targets(bench, (place,))[:1]]
+    places = tuple(fact.place for fact in finding.of_noun(LoaderFact)) or (finding.place,)
+    chosen = [one for place in places for one in targets(bench, (place,))[:1]]
     if len({(one.path, one.site.call.lineno, one.site.call.col_offset) for one in chosen}) < 2 or len({one.path for one in chosen}) > 1:  # noqa: PLR2004 -- one alone is no case
         raise _Unknown("the loaders were not found in the program")
     told.assumptions += [_STAND_IN, f"each loader has {WORKERS} workers", "the loaders are used one after the other, and none is dropped in between"]
