@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from jsonschema import Draft202012Validator
 from verify_cases import FILE, MARK, found, marked, told, verify
 
 from oomlint import cache, engine, facts, registry
 from oomlint.cli.workbench import Asked, surroundings
 from oomlint.config import Settings, load_settings
 from oomlint.model.project import Project
+from oomlint.output import json_array
+from oomlint.output.json_schema import schema
+from oomlint.output.view import View
 from oomlint.rule import page
 from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Outcome
@@ -212,14 +216,16 @@ def test_facts_come_back_from_the_cache(tmp_path: Path) -> None:
         assert cache._finding(stored) == finding
 
 
-def test_facts_have_no_words(tmp_path: Path) -> None:
+def test_facts_are_what_the_schema_says_and_have_no_words(tmp_path: Path) -> None:
     def silent(place: Place) -> str:
         assert not place.message
         return place.path
 
+    validator = Draft202012Validator(schema())
     for code in RULES:
         folder = tmp_path / code
         folder.mkdir()
-        for fact in example(code, folder).finding.facts:
+        finding = example(code, folder).finding
+        validator.validate(json.loads(json_array.text([finding], View(str(folder)))))
+        for fact in finding.facts:
             facts.entry(fact, silent)
-            assert all(len(value) < 120 for value in facts.entry(fact, silent).values() if isinstance(value, str))
