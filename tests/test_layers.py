@@ -47,6 +47,7 @@ ROOMS: Final = (
     "config",
     "amounts",
     "facts",
+    "measurement",
     "finding",
     "__init__",
 )

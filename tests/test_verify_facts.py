@@ -11,6 +11,7 @@ import ast
 import codecs
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from oomlint.rule import page
 from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Outcome
 from oomlint.verify.jobs import Done, Ended, Ready, Sandbox
+from oomlint.verify.recipes.loops_signals import plan_for
 from oomlint.verify.run import _said, cases_of, verdicts
 from oomlint.verify.tree import Base, Trees
 
@@ -204,6 +206,20 @@ def test_the_verifier_reads_no_message() -> None:
             if isinstance(node, ast.Attribute) and node.attr in {"message", "related"} and ast.unparse(node.value) != "self":
                 read.add((path.name, ast.unparse(node)))
     assert read == SHOWN
+
+
+def test_the_verifier_knows_no_rule_by_its_code() -> None:
+    named = [path.name for path in sorted(VERIFY.rglob("*.py")) if re.search(r"OOM\d{3}", path.read_text(encoding="utf-8"))]
+    assert not named
+
+
+def test_every_rule_says_how_it_is_measured() -> None:
+    unmeasured = {rule.code for rule in registry.all_rules() if not rule.measured_as.recipes}
+    assert unmeasured == {"OOM001"} | {code for code, item in MEASURED["rules"].items() if "is not measured" in item["reason"]}
+    for rule in registry.all_rules():
+        for loop in filter(None, (rule.measured_as.loop, rule.measured_as.command_loop)):
+            assert plan_for(loop).signals
+        re.compile(rule.measured_as.error)
 
 
 def test_facts_come_back_from_the_cache(tmp_path: Path) -> None:

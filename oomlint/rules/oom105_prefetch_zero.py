@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Fix, Safety, Severity
+from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import confidence_of, literal_site, loaders_of, story_places
 from oomlint.model.values import Const, assumptions
@@ -97,6 +98,9 @@ class PrefetchZero(Rule):
     slug = "prefetch-zero"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(
+        call=CallCheck.OPTION_ZERO, option="prefetch_factor", error="prefetch_factor", traits=frozenset({Trait.RAISES_FIRST, Trait.OF_LOADER})
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with workers whose prefetch factor is 0."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Fix, Safety, Severity
+from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.start_methods import FORKED_MB, SPAWNED_MB
@@ -102,6 +103,7 @@ class WorkerCountOversized(Rule):
     slug = "worker-count-oversized"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(workers=WorkerCheck.OVERSIZED, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with very many workers."""

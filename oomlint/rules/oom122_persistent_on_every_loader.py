@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Severity
+from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import is_true, loaders_of
 from oomlint.model.values import join
@@ -95,6 +96,7 @@ class PersistentOnEveryLoader(Rule):
     slug = "persistent-on-every-loader"
     severity = Severity.NOTE
     fixable = None
+    measured_as = Measurement(workers=WorkerCheck.TOGETHER, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the second and further loaders with persistent workers of one scope."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Fix, LoopKind, Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import loader_fact, loop_fact
 from oomlint.memory.iteration import changes_in, conditional_in, is_epoch_loop, loops_around
 from oomlint.memory.loaders import confidence_of, loaders_of
@@ -84,6 +85,10 @@ class LoaderRebuiltInEpochLoop(Rule):
     slug = "loader-rebuilt-in-epoch-loop"
     severity = Severity.ERROR
     fixable = Safety.DISPLAY
+    measured_as = Measurement(
+        loop=LoopPlan(ends=(Quantity.LOADERS,), also=(Quantity.PROCESSES,), steps=10, workers=2),
+        traits=frozenset({Trait.FEWER_PASSES, Trait.BY_EPOCH, Trait.MEANT, Trait.OF_LOADER}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with workers that are built anew in each epoch."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, LoopKind, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import like_facts, loop_fact
 from oomlint.memory.iteration import conditional_in, is_step_loop, loader_like, loops_around
 from oomlint.model.names import last_name
@@ -76,6 +77,10 @@ class NextIterInLoop(Rule):
     slug = "next-iter-in-loop"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(
+        loop=LoopPlan(ends=(Quantity.PROCESSES,), also=(Quantity.ITERATORS,), steps=10, workers=2),
+        traits=frozenset({Trait.LEARNS, Trait.STARTS_WORKERS, Trait.FEWER_PASSES, Trait.NOT_BY_COMMAND, Trait.OF_LOADER}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loops that make a new iterator over a loader in each step."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Fix, Safety, Severity, StoreFact, StoreKind
+from oomlint.measurement import TENSORS, CallCheck, Measurement, Trait
 from oomlint.memory.facts import like_facts
 from oomlint.memory.iteration import loader_like
 from oomlint.memory.loader_words import may_be_loader
@@ -83,6 +84,7 @@ class LoaderMaterialised(Rule):
     slug = "loader-materialised"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(call=CallCheck.WHOLE, growth=TENSORS, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the places where all batches of a loader are put into one container."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import meter_fix, stays_detached
@@ -125,6 +126,7 @@ class MeterKeepsGraph(Rule):
     slug = "meter-keeps-graph"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.NUMBERS, Trait.RECORDS_GRAPH, Trait.KEEPS_GRAPH}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the updates that hand a meter a tensor with its graph."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import LoopKind, Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.evaluation_fixes import without_gradients
 from oomlint.memory.evaluations import evaluations_of
 from oomlint.memory.facts import growth_facts, loop_fact
@@ -107,6 +108,10 @@ class EvalWithoutNoGrad(Rule):
     slug = "eval-without-no-grad"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(
+        loop=LoopPlan(ends=(Quantity.SAVED_BYTES,), also=(Quantity.NODES, Quantity.STORAGES)),
+        traits=frozenset({Trait.EVALUATES, Trait.OTHER_KERNELS, Trait.SAVES, Trait.RECORDS_GRAPH}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the evaluation loops that record a graph for nothing."""

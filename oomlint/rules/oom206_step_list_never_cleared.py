@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import AttributeFact, Confidence, Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import store_fact
 from oomlint.memory.step_fixes import clearing
 from oomlint.memory.step_lists import step_lists
@@ -101,6 +102,10 @@ class StepListNeverCleared(Rule):
     slug = "step-list-never-cleared"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(
+        loop=LoopPlan(ends=(Quantity.STORAGES, Quantity.PYTHON_BYTES), also=(Quantity.TENSOR_BYTES, Quantity.NODES), steps=2, epochs=9),
+        traits=frozenset({Trait.EMPTIES, Trait.LEARNS, Trait.BY_EPOCH, Trait.MEANT}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that fill a list that no epoch empties."""

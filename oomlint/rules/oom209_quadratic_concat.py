@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.concat import growths
 from oomlint.memory.concat_fixes import as_list
 from oomlint.memory.facts import concat_facts
@@ -100,6 +101,7 @@ class QuadraticConcat(Rule):
     slug = "quadratic-concat"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(loop=LoopPlan(ends=(Quantity.COPIED_BYTES,)), traits=frozenset({Trait.RETYPES, Trait.COPIES_BYTES}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield, for each loop, the first statement that copies what it grows."""

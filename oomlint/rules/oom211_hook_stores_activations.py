@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Fix, Safety, Severity, StoreFact
+from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.hooks import hooks_of, registrations, stored_by
 from oomlint.memory.hooks_lifetime import grows, registered_again, registered_by_calls, removed
@@ -91,6 +92,7 @@ class HookStoresActivations(Rule):
     slug = "hook-stores-activations"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(loop=HELD, traits=frozenset({Trait.BESIDE_LOOP}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the hooks that pile up what they see, and those that pile up themselves."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, LoopKind, Safety, Severity, StoreFact, StoreKind
+from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.recurrent_loops import carried_in, cut_at_the_end
 from oomlint.rule import Rule
@@ -94,6 +95,11 @@ class RecurrentStateNotDetached(Rule):
     slug = "recurrent-state-not-detached"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    measured_as = Measurement(
+        loop=GRAPH,
+        error="backward through the graph a second time",
+        traits=frozenset({Trait.RAISES, Trait.MODEL_HIDES, Trait.LEARNS, Trait.RECORDS_GRAPH, Trait.MEANT}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls whose state goes on into the next batch with its graph."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.measurement import HELD, DatasetSign, Measurement, Trait
 from oomlint.memory.caches import caches, facts_of
 from oomlint.memory.loaders import story_places
 from oomlint.memory.suites import is_test
@@ -119,6 +120,7 @@ class UnboundedCache(Rule):
     slug = "unbounded-cache"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(dataset=(DatasetSign.CACHES,), growth=HELD, scale=8, traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA, Trait.IN_WORKERS}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the caches that reading samples fills without an end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Fix, Safety, Severity, StoreFact, StoreKind
+from oomlint.measurement import HELD, CallCheck, Measurement
 from oomlint.memory.notes_edits import added_argument
 from oomlint.memory.notes_trainers import discarded_predictions, whole_evaluations
 from oomlint.rule import Rule
@@ -79,6 +80,7 @@ class WholeEvalKeptOnDevice(Rule):
     slug = "whole-eval-kept-on-device"
     severity = Severity.WARNING
     fixable = Safety.SAFE
+    measured_as = Measurement(loop=HELD, call=CallCheck.PREDICT)
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the trainers that keep the predictions of a whole evaluation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Fix, Safety, Severity, StoreFact, StoreKind
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.backward_calls_contexts import functions_of, kept_by
 from oomlint.model.questions import short
 from oomlint.rule import Rule
@@ -88,6 +89,7 @@ class CtxAttribute(Rule):
     slug = "ctx-attribute"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(loop=LoopPlan(ends=(Quantity.TENSOR_BYTES,), also=(Quantity.STORAGES, Quantity.NODES)), traits=frozenset({Trait.OF_CONTEXT}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that put a tensor on the context."""

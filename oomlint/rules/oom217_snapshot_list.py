@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, LoopKind, Severity, StoreFact
+from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.snapshots import snapshots
 from oomlint.memory.suites import is_test
@@ -86,6 +87,7 @@ class SnapshotList(Rule):
     slug = "snapshot-list"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(loop=HELD, traits=frozenset({Trait.OF_STATES, Trait.BY_EPOCH}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield, for each loop, the first statement that keeps a copy of a model."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Severity
+from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_words import loop_of, related, target_of, what_of
@@ -81,6 +82,7 @@ class EvalKeepsOutputs(Rule):
     slug = "eval-keeps-outputs"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(loop=HELD, traits=frozenset({Trait.EVALUATES, Trait.NUMBERS}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loops that keep what the model gives until they end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import fix, on_host
@@ -96,6 +97,7 @@ class KeepsOutputsOnDevice(Rule):
     slug = "keeps-outputs-on-device"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(loop=LoopPlan(ends=(Quantity.DEVICE_BYTES,), also=(Quantity.NODES,), simulated=True), traits=frozenset({Trait.ON_DEVICE}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that keep dense outputs on the accelerator."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import PICKLE_ERROR, DatasetSign, Measurement, Trait
 from oomlint.memory.facts import handle_facts
 from oomlint.memory.handle_fixes import dropped_when_pickled
 from oomlint.memory.handles_told import lazy_but_touched
@@ -124,6 +125,7 @@ class LazyHandleWithoutGetstate(Rule):
     slug = "lazy-handle-without-getstate"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(dataset=(DatasetSign.PICKLING,), error=PICKLE_ERROR, traits=frozenset({Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open on first use what the main process uses first."""

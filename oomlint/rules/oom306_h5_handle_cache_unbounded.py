@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Fix, Safety, Severity
+from oomlint.measurement import HANDLES, DatasetSign, Measurement, Trait
 from oomlint.memory.facts import container_facts
 from oomlint.memory.kept_files import kept_files
 from oomlint.memory.loaders import confidence_of
@@ -121,6 +122,12 @@ class H5HandleCacheUnbounded(Rule):
     slug = "h5-handle-cache-unbounded"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(
+        dataset=(DatasetSign.DESCRIPTORS, DatasetSign.KEPT),
+        growth=HANDLES,
+        error="Too many open files|unable to open file",
+        traits=frozenset({Trait.AT_ROW, Trait.IN_WORKERS}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open an HDF5 file for a container which keeps one for each path."""

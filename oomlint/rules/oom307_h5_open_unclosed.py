@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.measurement import HANDLES, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.facts import opening_fact
 from oomlint.memory.handles import handles_of
 from oomlint.memory.kept_files import keeps_many
@@ -109,6 +110,13 @@ class H5OpenUnclosed(Rule):
     slug = "h5-open-unclosed"
     severity = Severity.WARNING
     fixable = Safety.SAFE
+    measured_as = Measurement(
+        dataset=(DatasetSign.DESCRIPTORS, DatasetSign.INTERRUPTED),
+        function=FunctionSign.HANDLES,
+        growth=HANDLES,
+        error="Too many open files|unable to open file|unable to lock file",
+        traits=frozenset({Trait.AT_ROW, Trait.CLOSED_BY_PYTHON, Trait.IN_WORKERS}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open an HDF5 file which nothing closes."""

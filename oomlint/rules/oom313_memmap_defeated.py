@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.facts import keeper_facts, whole_read_fact
 from oomlint.memory.loaders import confidence_of
 from oomlint.memory.map_copies import map_copies
@@ -111,6 +112,12 @@ class MemmapDefeated(Rule):
     slug = "memmap-defeated"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(
+        dataset=(DatasetSign.ITEM_READS, DatasetSign.BUILT),
+        function=FunctionSign.READS,
+        command=(CommandSign.PROCESS_MEMORY, CommandSign.READS),
+        traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the copies of whole memory maps that a dataset keeps."""

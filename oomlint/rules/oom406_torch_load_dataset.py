@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.eager import torch_loads
 from oomlint.memory.facts import load_facts
 from oomlint.memory.load_fixes import torch_mapped
@@ -100,6 +101,12 @@ class TorchLoadDataset(Rule):
     slug = "torch-load-dataset"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(
+        dataset=(DatasetSign.BUILT,),
+        function=FunctionSign.MEMORY,
+        command=(CommandSign.PROCESS_MEMORY,),
+        traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA, Trait.READS_ALL, Trait.IN_NO_FILE, Trait.OF_TENSORS}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the files of tensors that are read whole and kept by a dataset."""

@@ -1,4 +1,4 @@
-"""Worker memory over stand-in data of the kind that a finding names: OOM110, OOM112, OOM113, OOM114."""
+"""Worker memory over stand-in data of the kind that a finding names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import AttributeFact, ContentKind, DatasetFact, LoaderFact
+from oomlint.measurement import CallCheck
 from oomlint.verify.case import Outcome, Part, Reading
 from oomlint.verify.criteria import human, worker_memory
 from oomlint.verify.recipes.calls_judge import Judged, cause
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from oomlint.verify.bench import Bench
     from oomlint.verify.criteria import Saving
 
-CODES: Final = frozenset({"OOM110", "OOM112", "OOM113", "OOM114"})
 SIZE: Final = 8 * 2**20  # bytes of stand-in data; 2 MiB would still be told from noise
 _SECONDS: Final = 60.0
 _MEMORY: Final = 4096 * 2**20  # bytes: spawned workers import torch
@@ -60,9 +60,10 @@ def judge(bench: Bench) -> Judged:
         return Judged(Outcome.INCONCLUSIVE, "the finding does not say what the dataset holds")
     kind = _kind(held)
     said = f"stand-in data: {human(SIZE)} of {kind} for `{held.name}`, {WORKERS} workers, shuffled, two epochs"
-    if bench.case.code == "OOM114":
+    wanted = bench.case.plan.call
+    if wanted is CallCheck.FEWER_WORKERS:
         judged = _fewer(bench, loader, kind)
-    elif bench.case.code == "OOM113":
+    elif wanted is CallCheck.DESCRIPTORS:
         judged = _descriptors(bench, loader)
     else:
         judged = _copies(bench, loader, kind)
@@ -124,12 +125,12 @@ def _methods(loader: LoaderFact) -> list[str]:
     return [method for method in named if method != "forkserver"] or ["fork"]
 
 
-# -- OOM110, OOM112: what is held becomes something that is shared ----------------------------------------------------------
+# -- what is held becomes something that is shared ----------------------------------------------------------
 
 
 def _copies(bench: Bench, loader: LoaderFact, kind: str) -> Judged:
     methods = _methods(loader)
-    if bench.case.code == "OOM112":
+    if bench.case.plan.call is CallCheck.COPIES_SPAWNED:
         methods = [method for method in methods if method != "fork"] or ["spawn"]
     elif "fork" in methods:
         methods = ["fork"]
@@ -210,7 +211,7 @@ def _wrapped(bench: Bench) -> tuple[str, str] | None:
     return None
 
 
-# -- OOM113: too many descriptors ---------------------------------------------------------------------------------------------
+# -- too many descriptors ---------------------------------------------------------------------------------------------
 
 
 def _descriptors(bench: Bench, loader: LoaderFact) -> Judged:
@@ -246,7 +247,7 @@ def _descriptors(bench: Bench, loader: LoaderFact) -> Judged:
     return Judged(Outcome.NO_EFFECT, f"the worker starts with {count} tensors under {method} before as well", (reading,), said)
 
 
-# -- OOM114: no workers ----------------------------------------------------------------------------------------------------------
+# -- no workers ----------------------------------------------------------------------------------------------------------
 
 
 def _fewer(bench: Bench, loader: LoaderFact, kind: str) -> Judged:

@@ -1,4 +1,4 @@
-"""Training arguments that ask for worker options without workers (OOM140): made by the library, where it is installed."""
+"""Training arguments that ask for worker options without workers: made by the library, where it is installed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from oomlint.verify.bench import Bench
     from oomlint.verify.recipes.calls_slice import Site
 
-CODES: Final = frozenset({"OOM140"})
 _PREFIX: Final = "dataloader_"
-_CODES: Final = {option: code for code, option in calls_judge.OWN.items() if code != "OOM105"}
+_OPTIONS: Final = frozenset({"persistent_workers", "prefetch_factor", "multiprocessing_context"})
 _SECONDS: Final = 60.0  # the library imports much
 _WORKERS: Final = "dataloader_num_workers"
 
@@ -37,7 +36,7 @@ def judge(bench: Bench) -> Judged:
     found = next(iter(bench.case.finding.of_noun(LoaderFact)), None)
     own = found.option.removeprefix(_PREFIX) if found is not None else ""
     module = bench.project.find(found.place.path) if found is not None else None
-    if found is None or module is None or own not in _CODES:
+    if found is None or module is None or own not in _OPTIONS:
         return Judged(Outcome.INCONCLUSIVE, "the call of the training arguments was not found in the program")
     row = module.source.program_row(found.place)
     site = next((one for one in sites(ast.parse(module.source.text)) if one.call.lineno == row and _concerns(one.call)), None)
@@ -49,7 +48,7 @@ def judge(bench: Bench) -> Judged:
     after = _measured(bench, Part.AFTER, site, own) if bench.case.mended else None
     if isinstance(after, str):
         return Judged(Outcome.INCONCLUSIVE, f"after the fix: {after}")
-    judged = calls_judge.exceptions(_CODES[own], before.runs, after.runs if after else None)
+    judged = calls_judge.exceptions(own, before.runs, after.runs if after else None)
     other = _changed(bench, site) if bench.case.by_hand and judged.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} else ""
     if other:
         return Judged(Outcome.INCONCLUSIVE, f"the mend changes `{other}` as well, and training was not run", judged.readings)

@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import AttributeFact, HandleFact, LoaderFact
+from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify import criteria
 from oomlint.verify.case import Fidelity, Part, Reading, Timeline
 from oomlint.verify.criteria import human
@@ -106,30 +107,31 @@ def item_reads(signs: Signs) -> None:
 
 def built(signs: Signs) -> None:
     """Bytes that a dataset holds once it is built, and the most while that is done."""
-    code = signs.runs.bench.case.code
+    traits = signs.runs.bench.case.plan.traits
     memories = [signs.runs.memory(part) for part in signs.parts]
     data = float(memories[0]["data"])
-    if code == "OOM406" and signs.runs.fidelity is Fidelity.SYNTHETIC and memories[0]["tensors"] < HALF * memories[0]["held"]:
+    if Trait.OF_TENSORS in traits and signs.runs.fidelity is Fidelity.SYNTHETIC and memories[0]["tensors"] < HALF * memories[0]["held"]:
         raise Stopped("what was made up for the file that it loads holds hardly any tensors")
     reads = float(signs.runs.look(Part.BEFORE)["built"]["bytes_read"])
     helds = [float(item["held"]) for item in memories]
     whole = helds[0] >= max(LEAST, HALF * data) if data else helds[0] >= LEAST
-    if code in {"OOM305", "OOM406", "OOM402"} and data:
+    if Trait.READS_ALL in traits and data:
         whole = whole and reads >= HALF * data
-    shown = {"OOM403": helds[0] >= max(LEAST, 3 * data), "OOM405": helds[0] >= max(LEAST, 3 * data), "OOM401": False, "OOM404": False}.get(code, whole)
+    inflated = helds[0] >= max(LEAST, 3 * data)
+    shown = Trait.PASSING not in traits and (inflated if Trait.INFLATES in traits else whole)
     signs.quantity("memory held once it is built", helds, shown=shown or falls(helds), gone=falls(helds))
     peaks = [float(item["peak"]) for item in memories]
-    passing = code == "OOM305" and data > 0 and min(peaks[0], reads) >= max(LEAST, HALF * data)  # read as a whole, and only a part of it kept
+    passing = Trait.PASSES_THROUGH in traits and data > 0 and min(peaks[0], reads) >= max(LEAST, HALF * data)  # read as a whole, and only a part of it kept
     twice = peaks[0] >= TWICE * max(memories[0]["held"], LEAST)
     # A copy of what stays may be a small part of the most, as where many small arrays are joined.
     less = falls(peaks, PART) or falls(peaks, 0, max(HALF * max(helds), LEAST))
     signs.quantity(
         "most memory while it is built",
         peaks,
-        shown=(twice and code in {"OOM401", "OOM403", "OOM404"}) or passing or less,
+        shown=(twice and Trait.DOUBLES in traits) or passing or less,
         gone=less,
     )
-    if code in {"OOM406", "OOM402"}:
+    if Trait.IN_NO_FILE in traits:
         anonymous = [float(max(item["anonymous"], 0)) for item in memories]
         signs.quantity("memory of the process that is in no file", anonymous, shown=falls(anonymous, least=2**20), gone=falls(anonymous, least=2**20))
 
@@ -212,8 +214,8 @@ def caches(signs: Signs) -> None:
 
 def copies(signs: Signs) -> None:
     """What each worker adds to the memory of the process tree by reading the data: under fork, or as it is sent to it under spawn."""
-    runs, code = signs.runs, signs.runs.bench.case.code
-    method = "spawn" if code == "OOM112" else "fork"
+    runs, spawned = signs.runs, Trait.SPAWNED in signs.runs.bench.case.plan.traits
+    method = "spawn" if spawned else "fork"
     memories = [runs.memory(part, objects=True) for part in signs.parts]
     # Under fork only what is written to is copied: objects whose references are counted. Under spawn all is sent, the map of a file as a whole.
     moved = max(memories[0]["held"], memories[0]["data"]) if method == "spawn" else memories[0]["objects"]
@@ -229,7 +231,7 @@ def copies(signs: Signs) -> None:
     plain = median(trees[0]["empty"])
     extras = [[float(added - plain) for added in tree["added"]] for tree in trees]
     saving = criteria.worker_memory(extras[0], extras[1] if len(extras) > 1 else [0.0] * len(extras[0]), moved * times, WORKERS)
-    if code == "OOM112" and not saving.enough and memories[0]["held"] < ENOUGH:
+    if spawned and not saving.enough and memories[0]["held"] < ENOUGH:
         raise Stopped("it is not known how much of the data that were made up the dataset maps")
     what = f"{human(moved * times)} of {'Python objects' if method == 'fork' else 'data'}"
     under = f"{WORKERS} workers, {method}, 2 shuffled epochs, {what}"
@@ -329,45 +331,17 @@ def sent(signs: Signs) -> None:
         )
 
 
-SIGNS: Final[dict[str, tuple[Callable[[Signs], None], ...]]] = {
-    "OOM110": (copies,),
-    "OOM111": (pickling,),
-    "OOM112": (copies,),
-    "OOM113": (sent,),
-    "OOM114": (counts,),
-    "OOM214": (caches,),
-    "OOM301": (pickling,),
-    "OOM302": (opened_on_import,),
-    "OOM303": (pickling,),
-    "OOM304": (item_reads,),
-    "OOM305": (built,),
-    "OOM306": (descriptors, kept),
-    "OOM307": (descriptors, interrupted),
-    "OOM308": (item_reads,),
-    "OOM309": (cache,),
-    "OOM311": (pickling,),
-    "OOM312": (kept, descriptors, pickling),
-    "OOM313": (item_reads, built),
-    "OOM401": (built,),
-    "OOM402": (built,),
-    "OOM403": (built,),
-    "OOM404": (built,),
-    "OOM405": (built,),
-    "OOM406": (built,),
-    "OOM407": (built,),
+SIGNS: Final[dict[DatasetSign, Callable[[Signs], None]]] = {
+    DatasetSign.COPIES: copies,
+    DatasetSign.PICKLING: pickling,
+    DatasetSign.SENT: sent,
+    DatasetSign.WORKERS: counts,
+    DatasetSign.CACHES: caches,
+    DatasetSign.OPENED_ON_IMPORT: opened_on_import,
+    DatasetSign.ITEM_READS: item_reads,
+    DatasetSign.BUILT: built,
+    DatasetSign.DESCRIPTORS: descriptors,
+    DatasetSign.KEPT: kept,
+    DatasetSign.INTERRUPTED: interrupted,
+    DatasetSign.CHUNK_CACHE: cache,
 }
-OWN_SIZE: Final = frozenset({"OOM110", "OOM112", "OOM114", "OOM309"})  # each says itself when the data are too small
-AT_ROW: Final = frozenset(SIGNS) - {"OOM110", "OOM111", "OOM112", "OOM113", "OOM114", "OOM302"}  # found where it happens, not at a loader
-LARGE: Final = frozenset(SIGNS) - {
-    "OOM111",
-    "OOM308",
-    "OOM309",
-    "OOM113",
-    "OOM301",
-    "OOM302",
-    "OOM303",
-    "OOM306",
-    "OOM307",
-    "OOM311",
-    "OOM312",
-}  # measured with more data
