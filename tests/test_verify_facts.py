@@ -176,7 +176,7 @@ def test_words_let_no_wrong_fix_through(name: str, workshop: Workshop, tmp_path:
     at = marked(path)
     said = engine.run([str(path)], Settings().with_overrides(select=[code], severity="note", min_confidence="low"), tmp_path, engine.Options(cache=False))
     known = next((item for item in said.findings if item.place.row == at.place.row), None)
-    for finding in (at, *([known] if known is not None else [])):
+    for finding in (at, *([replace(known, fix=None)] if known is not None else [])):  # its own fix is another one
         verdict = verify(workshop, Case(garbled(finding), str(tmp_path), {str(path): (before.encode(), after.encode())}))
         assert verdict.outcome in {Outcome.REGRESSED, Outcome.INCONCLUSIVE}, told(verdict)
 

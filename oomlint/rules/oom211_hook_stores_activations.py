@@ -127,4 +127,8 @@ class HookStoresActivations(Rule):
                 yield self.finding(module.place(call), message, related=related, fix=_ONCE, facts=[loop_fact(module, again)])
             elif calls is not None:
                 message = f"Each call of `{scope.name}` registers this hook again and never removes it: all of them run, and keep what they refer to"
-                yield self.finding(module.place(call), message, related=[calls[0].place(calls[1], "called here in a loop")], fix=_ONCE)
+                where, site = calls
+                related = [where.place(site, "called here in a loop")]
+                loops = [node for node in where.walk.ancestors(site) if isinstance(node, cst.For | cst.While)]
+                facts = [loop_fact(where, node) for node in loops[:1]]
+                yield self.finding(module.place(call), message, related=related, fix=_ONCE, facts=facts)
