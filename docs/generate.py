@@ -18,6 +18,7 @@ from oomlint.cli import COMMANDS, check, rule, verify
 from oomlint.cli.options import Kind, Option, options_of, spelling
 from oomlint.cli.rule import fix_of, markdown
 from oomlint.config import json_schema
+from oomlint.output.json_schema import schema as findings_schema
 from oomlint.rule import page
 from oomlint.verify.criteria import amount
 from oomlint.verify.sandbox import report
@@ -54,6 +55,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "incidents.md", _note("docs/measured.json") + _incidents()
     yield "settings.md", _note("oomlint/config.py") + _settings(json_schema())
     yield "settings.schema.json", json.dumps(json_schema(), indent=2) + "\n"
+    yield "findings.schema.json", json.dumps(findings_schema(), indent=2) + "\n"
     yield "verify.md", _with_sandbox((DOCS / "verify.md").read_text(encoding="utf-8"))
     yield "cli.md", _note("oomlint/cli/") + "# Command line\n\n" + "\n".join(_command(name) for name in COMMANDS)
 

@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import oomlint
+from oomlint import facts
 from oomlint.basis import Basis, state_of
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
 from oomlint.writing import LEFTOVER, is_own, sweep, write_whole
@@ -252,11 +253,17 @@ def _mark(folder: str) -> None:
 
 def _plain(item: Finding) -> list[Any]:
     fix = None if item.fix is None else [item.fix.safety, item.fix.message, [[_spot(edit.place), edit.content] for edit in item.fix.edits]]
-    return [item.code, item.name, item.message, item.severity, item.confidence, _spot(item.place), [_spot(place) for place in item.related], fix]
+    told = [facts.row(fact, _bare) for fact in item.facts]
+    return [item.code, item.name, item.message, item.severity, item.confidence, _spot(item.place), [_spot(place) for place in item.related], fix, told]
 
 
 def _spot(place: Place) -> list[Any]:
     return [place.path, place.cell, place.row, place.column, place.end_row, place.end_column, place.message]
+
+
+def _bare(place: Place) -> list[Any]:
+    """A place of a fact, which has no message."""
+    return [place.path, place.cell, place.row, place.column, place.end_row, place.end_column]
 
 
 def typed(value: Any, kind: type[_Kind]) -> _Kind:
@@ -276,14 +283,15 @@ def _verdict(known: Any) -> Verdict:
 
 
 def _finding(known: Any) -> Finding:
-    code, name, message, severity, confidence, spot, related, fix = known
+    code, name, message, severity, confidence, spot, related, fix, told = known
     mended = None
     if fix is not None:
         safety, said, edits = fix
         mended = Fix(Safety(safety), typed(said, str), tuple(Edit(_place(place), typed(content, str)) for place, content in edits))
     code = None if code is None else typed(code, str)
     places = tuple(map(_place, related))
-    return Finding(code, typed(name, str), typed(message, str), Severity(severity), Confidence(confidence), _place(spot), places, mended)
+    known_facts = tuple(facts.of_row(fact, lambda known: _place([*known, ""])) for fact in told)
+    return Finding(code, typed(name, str), typed(message, str), Severity(severity), Confidence(confidence), _place(spot), places, mended, known_facts)
 
 
 def _place(known: Any) -> Place:

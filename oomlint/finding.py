@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import ClassVar, TypeVar
 
 
 class Severity(StrEnum):
@@ -81,12 +82,173 @@ class Fix:
     edits: tuple[Edit, ...] = ()
 
 
+# -- facts -------------------------------------------------------------------------------------------------------------
+
+
+class ContentKind(StrEnum):
+    """What an attribute holds, by how a worker process gets hold of it."""
+
+    UNKNOWN = "unknown"
+    SCALAR = "scalar"
+    TEXT = "text"
+    SMALL = "small"  # a small container
+    PATHS = "paths"  # file names
+    OBJECTS = "objects"  # a container of Python objects
+    BLOB = "blob"  # loaded as a whole, of unknown make
+    ARRAY = "array"
+    OBJECT_ARRAY = "object_array"
+    ARRAYS = "arrays"
+    TENSOR = "tensor"
+    TENSORS = "tensors"
+    MEMMAP = "memmap"
+    FRAME = "frame"
+    SHARED = "shared"
+    HANDLE = "handle"
+    H5 = "h5"
+    LOCK = "lock"
+    GENERATOR = "generator"
+    FUNCTION = "function"
+    DATASET = "dataset"
+
+
+class LoopKind(StrEnum):
+    """What one round of a loop is."""
+
+    BATCH = "batch"
+    EPOCH = "epoch"
+    ROUND = "round"  # anything else, or nobody knows
+
+
+class StoreKind(StrEnum):
+    """How something comes into a container."""
+
+    APPEND = "append"
+    EXTEND = "extend"
+    ITEM = "item"  # under a key
+    AUGMENT = "augment"  # `+=`
+    CONCAT = "concat"
+    METRIC = "metric"  # handed to a metric of a library
+    ASSIGN = "assign"
+    WHOLE = "whole"  # all that an iterable gives, at once
+
+
+@dataclass(frozen=True, slots=True)
+class ByteSize:
+    """Bytes: an exact number, a formula ("N * 3 * 4 B"), or neither where nothing is known."""
+
+    exact: int | None = None
+    formula: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCount:
+    """A number of workers that a loader can have."""
+
+    count: int | None  # None where it is not a constant
+    per_processor: bool = False  # as many as the machine has processors
+    usual: bool = True  # whether a plain run has it; else it takes an option or another caller
+    place: Place | None = None  # where the number comes from
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderFact:
+    """A call that makes a loader, or the arguments that a trainer makes one of."""
+
+    noun: ClassVar[str] = "loader"
+    place: Place  # the call
+    name: str  # what is called, as it is written
+    option: str = ""  # the argument that the finding is about
+    workers: tuple[WorkerCount, ...] = ()  # that the finding is about
+    start_methods: tuple[str, ...] = ()  # that workers may be started by, sorted; empty where the finding does not depend on it
+    start_method_known: bool = False  # whether just one can be meant
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFact:
+    """The class of a dataset, or of what stands in for one."""
+
+    noun: ClassVar[str] = "dataset"
+    place: Place  # the whole class
+    name: str  # dotted: "Outer.Inner"
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeFact:
+    """An attribute or a variable that keeps something."""
+
+    noun: ClassVar[str] = "attribute"
+    name: str  # as a path: "items", "cache.files"
+    owner: str = ""  # the class that has it, dotted; empty where it is none's
+    holds: ContentKind = ContentKind.UNKNOWN
+    items: str = ""  # what a container of Python objects has in it: "strings", "numbers", "dicts" or nothing where it is not known
+    count: int | None = None  # elements, at most
+    bytes: ByteSize = ByteSize()
+    copied_under: tuple[str, ...] = ()  # start methods under which each worker has a copy from the start, sorted
+    place: Place | None = None  # where it is set, else where what it holds is made
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFact:
+    """A loop that makes it grow, or that does it again in each round."""
+
+    noun: ClassVar[str] = "loop"
+    place: Place  # the whole statement
+    kind: LoopKind = LoopKind.ROUND
+    over: str = ""  # how the iterated thing is called
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFact:
+    """A statement or a call that puts something into a container."""
+
+    noun: ClassVar[str] = "store"
+    place: Place
+    container: str  # as it is written: "losses", "self.outputs"
+    kind: StoreKind = StoreKind.APPEND
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFact:
+    """A call or a subscript that reads from a file, or copies what was read."""
+
+    noun: ClassVar[str] = "read"
+    place: Place
+    what: str = ""  # what is read, or what reads it: "np.load", "an HDF5 dataset"
+    bytes: ByteSize = ByteSize()
+    opened: Place | None = None  # where the file is opened
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationFact:
+    """An expression that makes an array or a tensor."""
+
+    noun: ClassVar[str] = "allocation"
+    place: Place
+    bytes: ByteSize = ByteSize()
+
+
+@dataclass(frozen=True, slots=True)
+class HandleFact:
+    """A call that opens a file which stays open."""
+
+    noun: ClassVar[str] = "handle"
+    place: Place
+    library: str = ""  # "h5", "lmdb" ...
+    cache_bytes: ByteSize | None = None  # of the chunk cache of each object of the file, where the call asks for one
+    in_core: bool = False  # whether the whole file is read into memory when it is opened
+
+
+Fact = LoaderFact | DatasetFact | AttributeFact | LoopFact | StoreFact | ReadFact | AllocationFact | HandleFact
+
+_Noun = TypeVar("_Noun", LoaderFact, DatasetFact, AttributeFact, LoopFact, StoreFact, ReadFact, AllocationFact, HandleFact)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that a rule says about one place.
 
     ``code`` is ``None`` for a file that could not be read or parsed; ``message`` then holds the cause.
-    ``related`` tells the story: the places through which the value came.
+    ``related`` tells the story: the places through which the value came. ``facts`` are what programs read of a finding: words are for people.
     """
 
     code: str | None
@@ -97,9 +259,20 @@ class Finding:
     place: Place
     related: tuple[Place, ...] = ()
     fix: Fix | None = None
+    facts: tuple[Fact, ...] = ()
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, str]:
         """Order of output: file, place, code."""
         spot = self.place
         return (spot.path, spot.cell, spot.row, spot.column, self.code or "", self.message)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where it stands, and where its facts do."""
+        found = (fact.place for fact in self.facts)
+        return (self.place, *dict.fromkeys(place for place in found if place is not None and place != self.place))
+
+    def of_noun(self, noun: type[_Noun]) -> tuple[_Noun, ...]:
+        """The facts of one noun, in their order."""
+        return tuple(fact for fact in self.facts if isinstance(fact, noun))

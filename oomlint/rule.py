@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from oomlint.finding import Confidence, Finding
+from oomlint.measurement import UNMEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from oomlint.finding import Fix, Place, Safety, Severity
+    from oomlint.finding import Fact, Fix, Place, Safety, Severity
+    from oomlint.measurement import Measurement
     from oomlint.model.project import Module, Project
 
 HEADINGS: Final = ("What it does", "Why is this bad", "Example", "Use instead", "Fix safety", "References")
@@ -28,6 +30,7 @@ class Rule(ABC):
     slug: ClassVar[str]
     severity: ClassVar[Severity]  # the gravest that it reports
     fixable: ClassVar[Safety | None]  # the best safety that its fix can have; None where it has no fix
+    measured_as: ClassVar[Measurement] = UNMEASURED  # how its findings are verified by running the code
 
     @abstractmethod
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
@@ -42,9 +45,10 @@ class Rule(ABC):
         confidence: Confidence = Confidence.HIGH,
         related: Iterable[Place] = (),
         fix: Fix | None = None,
+        facts: Iterable[Fact] = (),
     ) -> Finding:
         """A finding of this rule, as grave as the rule unless ``severity`` says otherwise."""
-        return Finding(self.code, self.slug, message, severity or self.severity, confidence, place, tuple(related), fix)
+        return Finding(self.code, self.slug, message, severity or self.severity, confidence, place, tuple(related), fix, tuple(facts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,8 @@ ROOMS: Final = (
     "writing",
     "config",
     "amounts",
+    "facts",
+    "measurement",
     "finding",
     "__init__",
 )

@@ -5,15 +5,40 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from inline_snapshot import snapshot
+from jsonschema import Draft202012Validator
 
-from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
+from oomlint import facts
+from oomlint.finding import (
+    AllocationFact,
+    AttributeFact,
+    ByteSize,
+    Confidence,
+    ContentKind,
+    DatasetFact,
+    Edit,
+    Finding,
+    Fix,
+    HandleFact,
+    LoaderFact,
+    LoopFact,
+    LoopKind,
+    Place,
+    ReadFact,
+    Safety,
+    Severity,
+    StoreFact,
+    StoreKind,
+    WorkerCount,
+)
 from oomlint.fixing import Change
 from oomlint.foreseeing import Foreseen
 from oomlint.output import concise, diff, full, github, json_array, statistics, summary
+from oomlint.output.json_schema import schema
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View
 
@@ -303,10 +328,36 @@ def test_json_holds_everything(finding: Finding, view: View) -> None:
                         }
                     ],
                 },
+                "facts": [],
                 "url": "docs/rules/OOM101.md",
             }
         ]
     )
+
+
+def test_json_is_what_its_schema_says(finding: Finding, view: View, folder: Path) -> None:
+    Draft202012Validator.check_schema(schema())
+    validator = Draft202012Validator(schema())
+    place = Place(str(folder / "cli.py"), 0, 2, 1, 2, 5)
+    told = (
+        LoaderFact(place, "DataLoader", "timeout", (WorkerCount(0, place=place), WorkerCount(None, per_processor=True, usual=False)), ("fork", "spawn")),
+        DatasetFact(place, "Outer.Inner"),
+        AttributeFact("items", "Inner", ContentKind.OBJECTS, "strings", 3, ByteSize(None, "N * 4"), ("spawn",), place),
+        LoopFact(place, LoopKind.EPOCH, "range(3)"),
+        StoreFact(place, "losses", StoreKind.APPEND),
+        ReadFact(place, "np.load", ByteSize(12), place),
+        AllocationFact(place, ByteSize(12)),
+        HandleFact(place, "h5", ByteSize(1), in_core=False),
+    )
+    assert {fact.noun for fact in told} == set(facts.NOUNS)
+    for one in (finding, replace(finding, facts=told), replace(finding, fix=None), unreadable(folder)):
+        written = json.loads(json_array.text([one], view, lambda item: json_array.foreseen_entry(item, None)))
+        validator.validate(written)
+        assert [item["noun"] for item in written[0]["facts"]] == [fact.noun for fact in one.facts]
+        assert not validator.is_valid([{**written[0], "colour": "red"}])
+    broken = json.loads(json_array.text([replace(finding, facts=told)], view))
+    broken[0]["facts"][0]["workers"][0]["count"] = "none"
+    assert not validator.is_valid(broken)
 
 
 def test_json_of_a_file_that_cannot_be_checked(folder: Path, view: View) -> None:

@@ -119,7 +119,7 @@ FAILS = "persistent_workers option needs num_workers > 0"
     ],
 )
 def test_exceptions(before: list[dict[str, Any]], after: list[dict[str, Any]], outcome: Outcome) -> None:
-    assert calls_judge.exceptions("OOM101", before, after).outcome is outcome
+    assert calls_judge.exceptions("persistent_workers", before, after).outcome is outcome
 
 
 # -- whole verifications ---------------------------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ from oomlint.config import load_settings
 from oomlint.finding import Confidence, Finding, Fix, Place, Safety, Severity
 from oomlint.model.project import Project
 from oomlint.verify.bench import Bench, Options
-from oomlint.verify.case import Case, Fidelity, Outcome, Verdict
+from oomlint.verify.case import Case, Fidelity, Outcome, Verdict, plan_of
 from oomlint.verify.recipes import loops
 from oomlint.verify.recipes.loops_judge import Expected, Runs, Way, judge
 from oomlint.verify.recipes.loops_known import known_in, modes
 from oomlint.verify.recipes.loops_places import Target, followed
-from oomlint.verify.recipes.loops_signals import PLANS
+from oomlint.verify.recipes.loops_signals import Plan, plan_for
 from oomlint.verify.tree import Base, Trees
 
 if TYPE_CHECKING:
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oomlint.verify.workshop import Workshop
+
+
+def plan(code: str) -> Plan:
+    loop = plan_of(code).loop
+    assert loop is not None
+    return plan_for(loop)
 
 
 def finding(code: str, path: Path | str = "/p/train.py", row: int = 1, safety: Safety | None = Safety.SAFE) -> Finding:
@@ -46,8 +52,8 @@ def answer(**columns: Any) -> dict[str, Any]:
 
 def judged(code: str, before: dict[str, Any], after: dict[str, Any] | None = None, safety: Safety | None = Safety.SAFE, **way: Any) -> Verdict:
     if after is None:
-        return judge(case(code, None), PLANS[code], Way(None, **way), Runs(before))
-    return judge(case(code, safety), PLANS[code], Way(None, **way), Runs(before, before, after))
+        return judge(case(code, None), plan(code), Way(None, **way), Runs(before))
+    return judge(case(code, safety), plan(code), Way(None, **way), Runs(before, before, after))
 
 
 GROWS = answer(nodes=[5] * 12, storages=[3] * 12, storage_bytes=[1120] * 12)
@@ -103,11 +109,11 @@ def test_a_row_that_was_not_reached_says_nothing() -> None:
 
 def test_a_run_without_any_graph_says_nothing_of_graphs() -> None:
     silent = Runs(answer(), answer(), answer())
-    verdict = judge(case("OOM201"), PLANS["OOM201"], Way(None), silent, Expected(graphs=True))
+    verdict = judge(case("OOM201"), plan("OOM201"), Way(None), silent, Expected(graphs=True))
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.reason == "no graph was recorded on synthesised data"
     learns = answer(saved_bytes=[64] * 12)
-    assert judge(case("OOM201"), PLANS["OOM201"], Way(None), Runs(learns, learns, learns), Expected(graphs=True)).outcome is Outcome.NO_EFFECT
+    assert judge(case("OOM201"), plan("OOM201"), Way(None), Runs(learns, learns, learns), Expected(graphs=True)).outcome is Outcome.NO_EFFECT
 
 
 def test_what_was_not_run_has_no_effect_on_anything() -> None:
@@ -163,14 +169,14 @@ def test_other_random_numbers_are_a_regression() -> None:
 
 def test_what_does_not_repeat_is_inconclusive() -> None:
     runs = Runs(GROWS, {**GROWS, "result": ["total: 2"]}, answer())
-    assert judge(case("OOM201"), PLANS["OOM201"], Way(None), runs).outcome is Outcome.INCONCLUSIVE
+    assert judge(case("OOM201"), plan("OOM201"), Way(None), runs).outcome is Outcome.INCONCLUSIVE
 
 
 def test_times_in_the_printed_text_do_not_count() -> None:
     printing = ((GROWS, "took 0.12 s"), (GROWS, "took 0.31 s"), (answer(), "took 0.4 s"))
     first, second, after = ({**item, "printed": {"digest": text, "text": text}} for item, text in printing)
     runs = Runs(first, second, after)
-    verdict = judge(case("OOM201"), PLANS["OOM201"], Way(None), runs)
+    verdict = judge(case("OOM201"), plan("OOM201"), Way(None), runs)
     assert verdict.outcome is Outcome.CONFIRMED
     assert any("were not compared" in item for item in verdict.left_out)
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from inline_snapshot import snapshot
+from jsonschema import Draft202012Validator
 from shapes import variants
 
 from oomlint.cache import WRONG
 from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.output import verdicts_github, verdicts_html, verdicts_json, verdicts_text
+from oomlint.output.json_schema import schema
 from oomlint.output.printer import Printer
 from oomlint.output.verdicts_numbers import amount, bar, measured, sparkline, total
 from oomlint.output.view import View
@@ -203,6 +205,7 @@ def test_bars_and_rows_of_blocks() -> None:
 
 def test_json(item: Item, view: View) -> None:
     text = verdicts_json.text([item, other(item, Outcome.NOT_SHOWN, mended=False, fidelity=None)], view, PYTHON)
+    Draft202012Validator(schema()).validate(json.loads(text))
     assert text.isascii()
     first, second = json.loads(text)
     assert (first["code"], first["filename"], first["location"]) == ("OOM201", "train.py", {"row": 1, "column": 1})
@@ -224,6 +227,7 @@ def test_json(item: Item, view: View) -> None:
 def test_json_holds_only_numbers_that_json_knows(item: Item, view: View) -> None:
     odd = other(item, Outcome.CONFIRMED, readings=(Reading("memory", "bytes", (float("nan"), float("inf"))),))
     (entry,) = json.loads(verdicts_json.text([odd], view, PYTHON), parse_constant=pytest.fail)
+    Draft202012Validator(schema()).validate([entry])
     assert entry["verdict"]["readings"][0]["before"] == [None, None]
 
 

@@ -13,6 +13,7 @@ from oomlint.finding import Confidence
 from oomlint.memory.attribute_names import small_name
 from oomlint.memory.bytes import readable
 from oomlint.memory.construction import constructions_of, speaks_of_data
+from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.kept import kept_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.shapes import allocation, counts_samples
@@ -25,7 +26,7 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Place
+    from oomlint.finding import Fact, Place
     from oomlint.memory.kept import Keeper
     from oomlint.memory.shapes import Bytes
     from oomlint.model.project import Module, Project
@@ -46,6 +47,7 @@ class Allocation:
     message: str
     confidence: Confidence
     related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
 
 
 def allocations(module: Module, project: Project) -> Iterator[Allocation]:
@@ -95,7 +97,8 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
     message = f"`{names.dotted(call.func)}` makes {count} for {owner} before the first {'sample' if keeper is not None else 'step'}, {when}"
     if each:
         message += ": one row for every sample"
-    return Allocation(call, message, Confidence.HIGH if size.exact is not None else Confidence.MEDIUM, related)
+    facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
+    return Allocation(call, message, Confidence.HIGH if size.exact is not None else Confidence.MEDIUM, related, facts)
 
 
 def _is_large(project: Project, size: Bytes) -> bool:

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.finding import AllocationFact, ByteSize
 from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
+from oomlint.memory.facts import dataset_facts, loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.model.values import Absent, Alternative, Const, Frame, assumptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Confidence, Place
+    from oomlint.finding import Confidence, Fact, Place
     from oomlint.memory.datasets import Dataset
     from oomlint.memory.loaders import Loader
     from oomlint.model.project import Module, Project
@@ -33,6 +35,7 @@ class Inflight:
     batch_bytes: int
     confidence: Confidence
     related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
 
 
 def inflight(module: Module, project: Project) -> Iterator[Inflight]:
@@ -75,7 +78,9 @@ def _case(project: Project, loader: Loader, frame: Frame) -> Inflight | None:
         place = loader.module.place(loader.call)
         doubt = assumptions(workers, batch, ahead)
         related = tuple(story_places(place, workers, batch, ahead))
-        return Inflight(place, workers.const, ahead.const * workers.const + 1, batch.const * sample, confidence_of(doubt), related)
+        batches, size = ahead.const * workers.const + 1, batch.const * sample
+        facts: tuple[Fact, ...] = (loader_fact(loader, [workers]), AllocationFact(place, ByteSize(size)), *dataset_facts(dataset))
+        return Inflight(place, workers.const, batches, size, confidence_of(doubt), related, facts)
     return None
 
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.finding import DatasetFact, StoreFact, StoreKind
 from oomlint.memory.caches_content import Heavy, heavy
 from oomlint.memory.caches_readers import Reader, readers
 from oomlint.memory.concat_loops import says_first
 from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
+from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
@@ -22,6 +24,7 @@ from oomlint.syntax.walk import UNKNOWN_KEY, descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.finding import Fact
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame, Value
@@ -47,6 +50,17 @@ class Cache:
     made: tuple[Module, cst.CSTNode] | None
     readers: tuple[Reader, ...]
     doubt: int
+    module: Module  # of ``place``
+    name: str  # what keeps it, as it is written
+
+
+def facts_of(cache: Cache) -> tuple[Fact, ...]:
+    """The store, the datasets whose samples fill it, and their loaders."""
+    found: list[Fact] = [StoreFact(cache.module.place(cache.place), cache.name, StoreKind.ITEM)]
+    for one in cache.readers:
+        found.append(DatasetFact(one.module.place(one.scope.node), one.scope.qualname))
+        found += [loader_fact(one.loader, one.workers)] if one.loader is not None else []
+    return tuple(dict.fromkeys(found))
 
 
 def caches(module: Module, project: Project) -> Iterator[Cache]:
@@ -111,7 +125,7 @@ def _store(module: Module, project: Project, scope: Scope, effect: Effect, holde
     if not found or all(one.without_workers for one in found) or not _reachable(effect, module, scope, evaluator):
         return None
     words = module.code(_base(effect)).strip()
-    return Cache(_place(effect), f"`{words}`", what, made, tuple(found), what.doubt + _by_flag(effect, module, scope))
+    return Cache(_place(effect), f"`{words}`", what, made, tuple(found), what.doubt + _by_flag(effect, module, scope), module, words)
 
 
 def _stored(effect: Effect) -> cst.BaseExpression | None:
@@ -356,7 +370,7 @@ def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) 
         return None
     words = f"The cache of `{scope.name}`"
     kept = Heavy(f"{what.words} and the object itself" if names.is_method(scope) else what.words, what.doubt, read=what.read)
-    return Cache(place, words, kept, None, tuple(found), what.doubt + (not found))
+    return Cache(place, words, kept, None, tuple(found), what.doubt + (not found), home, scope.name)
 
 
 def _uses_torch(module: Module) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import Conflict, Loader, loaders_of, story_places
 from oomlint.model import names
 from oomlint.model.values import Const, assumptions
@@ -17,7 +18,7 @@ from oomlint.syntax.walk import UNKNOWN_KEY, path_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oomlint.finding import Edit, Place
+    from oomlint.finding import Edit, Fact, Place
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
     from oomlint.syntax.walk import Effect
@@ -38,6 +39,7 @@ class Told:
     given: str  # the argument as it reads where it comes from
     origin: str  # where the 0 comes from, in words
     written: str  # the class that is called
+    facts: tuple[Fact, ...]  # the loaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,15 @@ def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Guar
         if edit not in edits:
             edits.append(edit)
     fix = Fix(Safety.SAFE, message, tuple(edits)) if whole and edits else _advice(guard)
-    return Told(place, severity, best.confidence, tuple(related[:_MOST_RELATED]), fix, _given(best), _origin(best), best.loader.written)
+    return Told(place, severity, best.confidence, tuple(related[:_MOST_RELATED]), fix, _given(best), _origin(best), best.loader.written, _facts(conflicts))
+
+
+def _facts(conflicts: list[Conflict]) -> tuple[Fact, ...]:
+    """Each loader once, with the ways in which it has no workers."""
+    found: dict[Loader, list[Conflict]] = {}
+    for conflict in conflicts:
+        found.setdefault(conflict.loader, []).append(conflict)
+    return tuple(loader_fact(loader, [one.workers for one in ways], ways[0].argument) for loader, ways in found.items())
 
 
 def _add(places: list[Place], spot: Place) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence, Place, Severity
 from oomlint.memory.content import Content, Kind
 from oomlint.memory.datasets import Dataset, Holding, datasets_of
+from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.start_methods import FORKED_MB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Unknown, assumptions
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.config import Settings
+    from oomlint.finding import Fact
     from oomlint.memory.loaders import Loader, Use
     from oomlint.model.project import Module, Project
 
 PRECEDENCE = ("OOM113", "OOM110", "OOM112", "OOM114")
 _MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
+_SHARED = frozenset({Kind.TENSOR})  # by workers, however they start
+_SHARED_BY_FORK = frozenset({Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME})
 _OWN_CODE = {"pickle.load", "joblib.load", "dill.load", "pickle.loads"}
 
 
@@ -50,6 +54,14 @@ def cases(module: Module, project: Project, code: str) -> Iterator[Case]:
     for case in known:  # type: ignore[attr-defined]
         if case.code == code:
             yield case
+
+
+def facts_of(case: Case) -> tuple[Fact, ...]:
+    """The loader, what it reads, and what of it the workers copy."""
+    content = case.holding.content
+    shared = content.kind in _SHARED if case.methods.pickles else content.kind in _SHARED_BY_FORK
+    copied = () if shared and case.code == "OOM114" else case.methods.counted - {"fork"}
+    return (loader_fact(case.loader, [case.workers], methods=case.methods), holding_fact(case.holding, case.dataset, copied), *dataset_facts(case.dataset))
 
 
 def _cases(module: Module, project: Project) -> Iterator[Case]:
@@ -254,7 +266,7 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     ]
     if not whole or (dataset.unknown and all(h.content.kind is Kind.FRAME for h in whole)):
         return None  # a table of file names is not the data
-    shared = {Kind.TENSOR} if methods.pickles else {Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME}
+    shared = _SHARED if methods.pickles else _SHARED_BY_FORK
     if dataset.does_work and all(h.content.kind in shared for h in whole):
         return None
     holding = min(whole, key=lambda h: (h.content.kind in shared, h.content.doubt))

@@ -10,6 +10,7 @@ import libcst as cst
 
 from oomlint.memory.arrays import Load, arrays_of
 from oomlint.memory.construction import constructions_of
+from oomlint.memory.facts import allocation_fact, load_facts
 from oomlint.memory.kept import Does, kept_of
 from oomlint.memory.load_words import proven_small
 from oomlint.memory.loaders import evaluator_of
@@ -21,7 +22,7 @@ from oomlint.model.values import ClassRef, ExternalCall, FunctionRef
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Place
+    from oomlint.finding import Fact, Place
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
@@ -38,6 +39,7 @@ class Join:
     node: cst.BaseExpression
     name: str
     related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
 
 
 def eager_loads(module: Module, project: Project) -> Iterator[Load]:
@@ -86,7 +88,8 @@ def joins(module: Module, project: Project) -> Iterator[Join]:
             continue
         spots = [module.place(load.node, "read here") for load in loads]
         kept = [load.keeper.module.place(load.keeper.node, f"{load.keeper.words} keeps it") for load in loads[:1]]
-        yield Join(node, names.dotted(node.func), tuple([*spots, *kept][:_MOST_RELATED]))
+        facts = (allocation_fact(module, node), *dict.fromkeys(fact for load in loads for fact in load_facts(load)))
+        yield Join(node, names.dotted(node.func), tuple([*spots, *kept][:_MOST_RELATED]), facts)
 
 
 def _joined(load: Load) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.finding import AttributeFact, ContentKind, ReadFact
+from oomlint.memory.facts import class_fact, loader_fact, opening_fact
 from oomlint.memory.handles import handles_of, in_with
 from oomlint.memory.handles_readers import readers_of
 from oomlint.memory.loaders import confidence_of
@@ -20,7 +22,7 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Confidence, Place
+    from oomlint.finding import Confidence, Fact, Place
     from oomlint.memory.handles_readers import Readers
     from oomlint.memory.openings import Opening
     from oomlint.model.project import Module, Project
@@ -35,6 +37,7 @@ class Shared:
     message: str
     confidence: Confidence
     related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
 
 
 def opened_on_import(module: Module, project: Project) -> Iterator[Shared]:
@@ -60,11 +63,14 @@ def _shared(opening: Opening, project: Project) -> Shared | None:
                 user = _user(here, reader, project, 0) if node is not None else None
                 if node is None or user is None or user[1].alone:
                     continue
-                words, readers = user
+                words, readers, datasets = user
                 related = (here.place(node, f"`{local}` is read here"), *readers.places())
                 confidence = confidence_of(0 if readers.helped is not None else 1)
                 message = f"`{name}` is opened {_when(opening)}, and {words} reads it: {_harm(opening)}"
-                return Shared(module.place(opening.call), message, confidence, related)
+                loaders = dict.fromkeys(loader_fact(one.loader, methods=one.methods) for one in readers.busy)
+                kept = AttributeFact(name, scope.qualname if scope.is_class else "", ContentKind.H5, place=module.place(opening.call))
+                facts: tuple[Fact, ...] = (opening_fact(opening), kept, ReadFact(here.place(node)), *datasets, *loaders)
+                return Shared(module.place(opening.call), message, confidence, related, facts)
     return None
 
 
@@ -129,15 +135,15 @@ def _read_in(reader: Scope, name: str, scope: Scope) -> cst.CSTNode | None:
     return next((n for n in descend(reader.suite, into_scopes=False) if isinstance(n, cst.Name) and n.value == name), None)
 
 
-def _user(module: Module, reader: Scope, project: Project, depth: int) -> tuple[str, Readers] | None:
-    """The method of a data set, or the function of a loader, that the code belongs to, and who reads it."""
+def _user(module: Module, reader: Scope, project: Project, depth: int) -> tuple[str, Readers, tuple[Fact, ...]] | None:
+    """The method of a data set, or the function of a loader, that the code belongs to, who reads it, and the data set's class."""
     readers = readers_of(project)
     if reader.parent is not None and reader.parent.is_class:
         cls = ClassRef(module, reader.parent)
-        return (f"`{cls.scope.name}.{reader.name}`", readers.of(cls)) if readers.is_dataset(cls) else None
+        return (f"`{cls.scope.name}.{reader.name}`", readers.of(cls), (class_fact(cls),)) if readers.is_dataset(cls) else None
     given = readers.given(module, reader)
     if given is not None:
-        return f"`{given[0]}={reader.name}`", given[1]
+        return f"`{given[0]}={reader.name}`", given[1], ()
     if depth < 2:  # noqa: PLR2004 - a helper of a helper
         evaluator = readers.evaluator
         for site in evaluator.calls.sites(module, reader)[:8]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence, Place
 from oomlint.memory.bytes import readable
 from oomlint.memory.datasets import datasets_of
+from oomlint.memory.facts import class_fact, handle_facts, loader_fact, opening_fact
 from oomlint.memory.handles import handles_of
 from oomlint.memory.handles_cache import chunk_cache, in_core
 from oomlint.memory.handles_readers import readers_of
@@ -20,6 +21,7 @@ from oomlint.model.values import ClassRef, Instance
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.finding import Fact
     from oomlint.memory.handles import Handle
     from oomlint.memory.handles_readers import Readers
     from oomlint.memory.openings import Opening
@@ -34,6 +36,7 @@ class Cache:
     message: str
     confidence: Confidence
     related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
 
 
 def held_in_memory(module: Module, project: Project) -> Iterator[Cache]:
@@ -50,19 +53,23 @@ def held_in_memory(module: Module, project: Project) -> Iterator[Cache]:
             started = _in_worker_init(opening, project)
             if started is not None and not started[0].alone and (core or started[1]):
                 message = _for_workers(started[0], core=core, size=size or 0)
-                yield Cache(module.place(opening.call), message, confidence_of(0 if started[0].helped is not None else 1), tuple(started[0].places()))
+                loaders = [loader_fact(one.loader, methods=one.methods) for one in started[0].busy]
+                facts: tuple[Fact, ...] = (opening_fact(opening, size, in_core=core), *dict.fromkeys(loaders))
+                confidence = confidence_of(0 if started[0].helped is not None else 1)
+                yield Cache(module.place(opening.call), message, confidence, tuple(started[0].places()), facts)
                 continue
             cls = _read_for_samples(opening, project) if core else None
             if cls is not None:
                 message = f'`driver="core"` reads the whole file into memory, here each time that `{cls.scope.name}` is asked for a sample'
-                yield Cache(module.place(opening.call), message, Confidence.HIGH, ())
+                facts = (opening_fact(opening, size, in_core=core), class_fact(cls))
+                yield Cache(module.place(opening.call), message, Confidence.HIGH, (), facts)
             continue
         if handle.readers.alone or (not core and not handle.objects):
             continue
         message = _whole(handle) if core or size is None else _cache(handle, size)
         place = module.place(opening.call)
         confidence = confidence_of(handle.doubt + (0 if handle.readers.helped is not None else 1))
-        yield Cache(place, message, confidence, related_places(handle, place))
+        yield Cache(place, message, confidence, related_places(handle, place), handle_facts(handle, size, in_core=core))
 
 
 def _whole(handle: Handle) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Fix, Place, Safety, Severity
+from oomlint.finding import Confidence, Fix, LoaderFact, Place, Safety, Severity
+from oomlint.memory.facts import worker_count
 from oomlint.memory.loaders import confidence_of, evaluator_of, is_given, is_true, is_zero, story_places
 from oomlint.model import names
 from oomlint.model.values import ABSENT, Absent, Alternative, Bound, ClassRef, Const, External, Frame, Step, assumptions, join
@@ -54,6 +55,7 @@ class Contradiction:
     confidence: Confidence
     related: tuple[Place, ...]
     fix: Fix | None
+    fact: LoaderFact
 
 
 def contradictions(module: Module, project: Project) -> Iterator[Contradiction]:
@@ -126,7 +128,8 @@ def _case(evaluator: Evaluator, module: Module, call: cst.Call, scope: Scope, na
     message = f"`{name}` needs workers, and `dataloader_num_workers` {zero}: {crash}"
     confidence = confidence_of(assumptions(count, given) + (1 if count.reach or given.reach else 0))
     severity = Severity.WARNING if reachable else Severity.ERROR
-    return Contradiction(place, message, severity, confidence, tuple(story_places(place, count, given)), _fix(module, call, name))
+    fact = LoaderFact(place, names.last_name(call.func), name, (worker_count(count),))
+    return Contradiction(place, message, severity, confidence, tuple(story_places(place, count, given)), _fix(module, call, name), fact)
 
 
 def _fix(module: Module, call: cst.Call, name: str) -> Fix | None:

@@ -14,6 +14,7 @@ from oomlint.memory.attribute_names import small_name
 from oomlint.memory.bytes import item_bytes
 from oomlint.memory.construction import constructions_of, speaks_of_data
 from oomlint.memory.content import Kind
+from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.kept import Does, byte_range, kept_of
 from oomlint.memory.libraries import GENERATORS
 from oomlint.memory.loaders import evaluator_of
@@ -28,7 +29,7 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Place
+    from oomlint.finding import Fact, Place
     from oomlint.memory.arrays import Load
     from oomlint.memory.content import Content
     from oomlint.memory.kept import Keeper
@@ -52,6 +53,7 @@ class Inflation:
     message: str
     related: tuple[Place, ...] = ()
     fix: Fix | None = None
+    facts: tuple[Fact, ...] = ()
 
 
 def _passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.BaseExpression, Load, Keeper]]:
@@ -82,6 +84,10 @@ def keeper_of(module: Module, project: Project, node: cst.BaseExpression) -> Kee
         if not any(small_name(name) for name in (*keeper.names[:1], *keeper.names[-1:])):
             return keeper
     return None
+
+
+def _facts(module: Module, node: cst.BaseExpression, keeper: Keeper, size: Bytes | None = None) -> tuple[Fact, ...]:
+    return (allocation_fact(module, node, size), *keeper_facts(keeper))
 
 
 # -- bytes that become numbers of four or eight bytes -----------------------------------------------------------------------
@@ -118,7 +124,7 @@ def _divided(module: Module, node: cst.BaseExpression, keeper: Keeper, spots: tu
     message = (
         f"All of the data is divided before the first sample: one byte a number becomes {wide} in {keeper.words}; divide in `__getitem__`, or on the device"
     )
-    return Inflation(node, message, spots)
+    return Inflation(node, message, spots, facts=_facts(module, node, keeper))
 
 
 def _scaled(module: Module, project: Project, scope: Scope, node: cst.BaseExpression) -> Inflation | None:
@@ -203,9 +209,10 @@ def _converted(module: Module, project: Project, scope: Scope, call: cst.Call) -
     dotted = names.dotted(source.func) or name
     if size.item == 1:
         message = f"All of the data becomes floating-point numbers before the first sample: one byte a number becomes {target} in {keeper.words}"
-        return Inflation(call, message, ())
+        return Inflation(call, message, (), facts=_facts(module, call, keeper, size))
     message = f"`{dotted}` makes {size.words()} of `float64`, which is then converted: the wide array and the narrow one are in memory at once"
-    return Inflation(call, message, (), _typed(module, call, inner, name) if source is inner and last == "astype" else None)
+    facts = _facts(module, call, keeper, size)
+    return Inflation(call, message, (), _typed(module, call, inner, name) if source is inner and last == "astype" else None, facts)
 
 
 def _typed(module: Module, call: cst.Call, inner: cst.BaseExpression, name: str) -> Fix | None:
@@ -336,7 +343,7 @@ def _casts(module: Module, project: Project, scope: Scope) -> Iterator[Inflation
             last = text.span(call.args[0].value)[1]
             shared = _shares(module, call.func.value, call)
             fix = None if shared else Fix(Safety.UNSAFE, "copy only where the type differs", (text.replaced(last, last, ", copy=False"),))
-            yield Inflation(call, f"`.astype` copies all of the data for {keeper.words}, which has that type already", (), fix)
+            yield Inflation(call, f"`.astype` copies all of the data for {keeper.words}, which has that type already", (), fix, _facts(module, call, keeper))
 
 
 def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[Inflation]:
@@ -352,7 +359,7 @@ def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[In
         what = operand(project, module, scope, left.left) if keeper is not None else None
         if keeper is not None and what is not None and may_be_large(project, what):
             message = f"Two more arrays as large as all of the data are made for {keeper.words}: three at once; `-=` and `/=` change the one that is there"
-            yield Inflation(node, message)
+            yield Inflation(node, message, facts=_facts(module, node, keeper))
 
 
 def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
@@ -364,4 +371,4 @@ def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, sp
             fix = Fix(Safety.UNSAFE, "let the tensor share the memory of the array", (replace(module.tree, node.func.attr, "from_numpy"),))
         elif given == ["dtype"] and len(node.args) == 2:  # noqa: PLR2004 - the array and its type
             fix = Fix(Safety.UNSAFE, "copy only where the type differs", (replace(module.tree, node.func.attr, "as_tensor"),))
-    return Inflation(node, message, spots, fix)
+    return Inflation(node, message, spots, fix, _facts(module, node, keeper))

@@ -54,6 +54,8 @@ class Kept:
     per_item: bool  # filled while samples are read
     objects: bool  # it keeps data sets of the files, not the files
     count: int | None
+    name: str = ""  # of the attribute or the variable
+    owner: ClassRef | None = None  # whose attribute it is
 
     @property
     def doubt(self) -> int:
@@ -157,14 +159,14 @@ def _judged(opening: Opening, store: Store, project: Project) -> Kept | None:
         few, count = _count(loop, store, project)
         if few or (of_module and count is None and not _from_folder(loop, store, project)):
             return None
-        return Kept(opening, found.words, store, per_item=False, objects=objects, count=count)
+        return Kept(opening, found.words, store, per_item=False, objects=objects, count=count, name=found.name, owner=found.owner)
     if scope.parent is None or scope.name in {"__init__", "__setstate__"} or not isinstance(store.node, cst.Subscript | cst.Call):
         return None
     if opening.kind in {Opens.IMAGE, Opens.VIDEO}:
         return None  # a cache of images or frames, not of files
     if not readers(project, module, scope) or _is_bounded(store, found, project) or _few_keys(store):
         return None
-    return Kept(opening, found.words, store, per_item=True, objects=objects, count=None)
+    return Kept(opening, found.words, store, per_item=True, objects=objects, count=None, name=found.name, owner=found.owner)
 
 
 def _is_dataset(cls: ClassRef, project: Project) -> bool:

@@ -9,6 +9,7 @@ import libcst as cst
 
 from oomlint.finding import Confidence, Edit, Fix, Safety
 from oomlint.memory.buffers import buffers_of
+from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import suffixed
 from oomlint.memory.growth_words import kept
 from oomlint.memory.metric_states import list_metric
@@ -19,6 +20,7 @@ from oomlint.model.held import Graph, Held, Kind, Mode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.finding import Fact
     from oomlint.model.events import Store
     from oomlint.model.project import Module, Project
 
@@ -32,13 +34,14 @@ class Fed:
     kept: str
     confidence: Confidence
     fix: Fix | None
+    facts: tuple[Fact, ...] = ()  # the loop
 
 
 def fed_with_graph(project: Project, module: Module) -> Iterator[Fed]:
     """Calls of a module that hand such metrics tensors with their graph, in loops over batches and in training steps."""
     for growth in buffers_of(project).told_as("OOM213", module):
         for store in growth.stores:
-            found = _fed(store, module, kept(growth), growth.confidence)
+            found = _fed(store, module, kept(growth), growth.confidence, growth_facts(growth)[:1])
             if found is not None:
                 yield found
     for _, step in steps_of(project, module):
@@ -54,12 +57,12 @@ def fed_with_graph(project: Project, module: Module) -> Iterator[Fed]:
                     yield found
 
 
-def _fed(store: Store, module: Module, words: str, confidence: Confidence) -> Fed | None:
+def _fed(store: Store, module: Module, words: str, confidence: Confidence, facts: tuple[Fact, ...] = ()) -> Fed | None:
     call = store.node
     if not isinstance(call, cst.Call) or store.module is not module:
         return None
     func = call.func.value if isinstance(call.func, cst.Attribute) and call.func.attr.value in {"update", "forward"} else call.func
-    return Fed(call, module.code(func).strip(), words, confidence, _fix(call, store.value, module))
+    return Fed(call, module.code(func).strip(), words, confidence, _fix(call, store.value, module), facts)
 
 
 def _fix(call: cst.Call, value: Held, module: Module) -> Fix | None:

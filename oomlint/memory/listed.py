@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.content import Kind
+from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.inflation import TENSORS, Inflation, building, keeper_of, may_be_large, of_numbers
 from oomlint.memory.operands import operand
 from oomlint.model import names
@@ -35,7 +36,8 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
                 times = "8 to 19 times the bytes"
                 message = f"`{_short(module, call)}` makes Python objects of all of the data for {keeper.words}: {times}, which workers copy as they read"
                 own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
-                yield Inflation(call, message, () if (own.path, own.row) == (there.path, there.row) else (there,))
+                facts = (allocation_fact(module, call), *keeper_facts(keeper))
+                yield Inflation(call, message, () if (own.path, own.row) == (there.path, there.row) else (there,), None, facts)
 
 
 def _into_array(module: Module, call: cst.Call) -> bool:

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.finding import AllocationFact, ByteSize
 from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
+from oomlint.memory.facts import allocation_fact, dataset_facts, loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.model.values import Absent, Alternative, Const, ExternalCall, Frame, assumptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Confidence, Place
+    from oomlint.finding import Confidence, Fact, Place
     from oomlint.memory.datasets import Dataset
     from oomlint.memory.loaders import Loader
     from oomlint.model.project import Module, Project
@@ -35,6 +37,7 @@ class Rounded:
     times: int
     confidence: Confidence
     related: tuple[Place, ...] = ()
+    facts: tuple[Fact, ...] = ()
 
 
 def block(count: int) -> int:
@@ -81,7 +84,8 @@ def _batch(project: Project, loader: Loader, frame: Frame) -> Rounded | None:
         if workers is not None and ahead is not None and isinstance(workers.const, int) and isinstance(ahead.const, int) and workers.const > 0:
             times = ahead.const * workers.const + 1
         place = loader.module.place(loader.call)
-        return Rounded(place, wanted, taken, times, confidence_of(assumptions(pinned, batch)), tuple(story_places(place, pinned, batch)))
+        facts: tuple[Fact, ...] = (loader_fact(loader, option="pin_memory"), AllocationFact(place, ByteSize(wanted)), *dataset_facts(dataset))
+        return Rounded(place, wanted, taken, times, confidence_of(assumptions(pinned, batch)), tuple(story_places(place, pinned, batch)), facts)
     return None
 
 
@@ -146,4 +150,5 @@ def rounded_arrays(module: Module, project: Project) -> Iterator[Rounded]:
             continue
         exact = content.size.exact
         if content.kind is Kind.TENSOR and exact is not None and is_wasteful(exact, block(exact)):
-            yield Rounded(module.place(call), exact, block(exact), 1, confidence_of(content.doubt))
+            fact = allocation_fact(module, call, ByteSize(exact))
+            yield Rounded(module.place(call), exact, block(exact), 1, confidence_of(content.doubt), facts=(fact,))

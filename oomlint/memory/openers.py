@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Place, Severity
+from oomlint.finding import AttributeFact, Confidence, Place, Severity
 from oomlint.memory.datasets import datasets_of
+from oomlint.memory.facts import dataset_facts, loader_fact
 from oomlint.memory.loaders import confidence_of, is_zero, loaders_of, story_places
 from oomlint.model import names
 from oomlint.model.values import FunctionRef, assumptions
@@ -17,6 +18,7 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.finding import Fact
     from oomlint.memory.datasets import Dataset
     from oomlint.memory.loaders import Loader
     from oomlint.model.project import Module, Project
@@ -34,6 +36,7 @@ class NeedsInit:
     severity: Severity
     confidence: Confidence
     related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
 
 
 def needs_worker_init(module: Module, project: Project) -> Iterator[NeedsInit]:
@@ -69,7 +72,10 @@ def _case(project: Project, loader: Loader, frame: Frame) -> NeedsInit | None:
             definite = all(is_zero(a.value) for a in workers if not a.reach)
             severity = Severity.ERROR if definite and not zero.reach else Severity.WARNING
             origin = "there are no workers" if severity is Severity.ERROR else "the worker count can be 0"
-            return NeedsInit(place, name, dataset.words, origin, severity, confidence_of(assumptions(zero) + (1 if zero.reach else 0)), tuple(related))
+            confidence = confidence_of(assumptions(zero) + (1 if zero.reach else 0))
+            attribute = AttributeFact(name, place=function.module.place(node))
+            facts: tuple[Fact, ...] = (loader_fact(loader, [zero], "worker_init_fn"), *dataset_facts(dataset), attribute)
+            return NeedsInit(place, name, dataset.words, origin, severity, confidence, tuple(related), facts)
     return None
 
 

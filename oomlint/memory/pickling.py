@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.finding import Confidence, Place, Severity
 from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
+from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.start_methods import PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, External, ExternalCall, FunctionRef, assumptions
@@ -17,6 +18,7 @@ from oomlint.model.values import Alternative, Const, External, ExternalCall, Fun
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.finding import Fact
     from oomlint.memory.datasets import Dataset, Holding
     from oomlint.memory.loaders import Loader, Use
     from oomlint.model.project import Module, Project
@@ -38,6 +40,9 @@ class Unsendable:
     dataset: Dataset | None = None
     function: cst.Lambda | None = None
     others: tuple[Unsendable, ...] = ()  # further causes at the same loader
+    argument: str = ""  # of the loader, where a function that it is given is the cause
+    workers: Alternative | None = None
+    methods: StartMethods | None = None
 
 
 def unsendable(module: Module, project: Project) -> Iterator[Unsendable]:
@@ -60,6 +65,16 @@ def unsendable(module: Module, project: Project) -> Iterator[Unsendable]:
                 causes.setdefault(key, case)
         if causes:
             yield _together(list(causes.values()))
+
+
+def facts_of(case: Unsendable) -> tuple[Fact, ...]:
+    """The loader, once for each function that it is given, and the datasets with what they hold."""
+    found: list[Fact] = []
+    for one in (case, *case.others):
+        found.append(loader_fact(one.loader, [one.workers] if one.workers is not None else (), one.argument, one.methods))
+        found += [holding_fact(one.holding, one.dataset, one.methods.counted - {"fork"} if one.methods is not None else ())] if one.holding is not None else []
+        found += dataset_facts(one.dataset)
+    return tuple(dict.fromkeys(found))
 
 
 def _together(cases: list[Unsendable]) -> Unsendable:
@@ -85,7 +100,7 @@ def _of_use(project: Project, use: Use, workers: Alternative, methods: StartMeth
                 what = "a lambda" if isinstance(alt.value.scope.node, cst.Lambda) else f"the local function `{alt.value.scope.name}`"
                 spot = alt.value.module.place(alt.value.scope.node, f"{what} cannot be pickled")
                 function = alt.value.scope.node if isinstance(alt.value.scope.node, cst.Lambda) and argument == "collate_fn" else None
-                yield (argument, _case(loader, workers, methods, f"`{argument}` is {what}", alt, [spot], function=function))
+                yield (argument, _case(loader, workers, methods, f"`{argument}` is {what}", alt, [spot], function=function, argument=argument))
                 break
     if not of_dataset:
         return
@@ -132,6 +147,7 @@ def _case(
     holding: Holding | None = None,
     dataset: Dataset | None = None,
     function: cst.Lambda | None = None,
+    argument: str = "",
 ) -> Unsendable:
     place = loader.module.place(loader.call)
     sure = methods.known and methods.only_pickles
@@ -146,4 +162,4 @@ def _case(
     related = [s for s in related if (s.path, s.cell, s.row, s.column) != (place.path, place.cell, place.row, place.column)]
     total = doubt + assumptions(workers, alt) + workers.reach
     severity = Severity.ERROR if sure else Severity.WARNING
-    return Unsendable(loader, place, message, severity, confidence_of(total), tuple(related[:6]), holding, dataset, function)
+    return Unsendable(loader, place, message, severity, confidence_of(total), tuple(related[:6]), holding, dataset, function, (), argument, workers, methods)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from oomlint import facts
 from oomlint.foreseeing import Foreseen
 from oomlint.output.urls import page_of
 
@@ -31,6 +32,7 @@ def entry(finding: Finding, view: View) -> dict[str, object]:
         **_place(finding.place, view),
         "related": [{**_place(place, view), "message": place.message} for place in finding.related],
         "fix": _fix(finding.fix, view) if finding.fix else None,
+        "facts": [facts.entry(fact, lambda place: _place(place, view)) for fact in finding.facts],
         "url": page_of(finding.code) if finding.code else None,
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.conflicts import Guard, told
 from oomlint.memory.loaders import is_true
 from oomlint.rule import Rule
@@ -112,9 +113,12 @@ class PersistentWithoutWorkers(Rule):
     slug = "persistent-without-workers"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(
+        call=CallCheck.OPTION, option="persistent_workers", error="persistent_workers", traits=frozenset({Trait.RAISES_FIRST, Trait.OF_LOADER})
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders that ask for persistent workers and have, or can have, none."""
         for case in told(module, project, GUARD, is_true):
             message = f"{case.given} needs workers: `{case.written}` raises ValueError, {case.origin}"
-            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix)
+            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix, facts=case.facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.conflicts import Guard, told
 from oomlint.memory.loaders import is_given
 from oomlint.rule import Rule
@@ -105,9 +106,10 @@ class PrefetchWithoutWorkers(Rule):
     slug = "prefetch-without-workers"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(call=CallCheck.OPTION, option="prefetch_factor", error="prefetch_factor", traits=frozenset({Trait.RAISES_FIRST, Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders that set a prefetch factor and have, or can have, no workers."""
         for case in told(module, project, GUARD, is_given):
             message = f"{case.given} needs workers: `{case.written}` raises ValueError, {case.origin}"
-            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix)
+            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix, facts=case.facts)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Fix, Safety, Severity
+from oomlint.measurement import CallCheck, Measurement, Trait
+from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import confidence_of, literal_site, loaders_of, story_places
 from oomlint.model.values import Const, assumptions
 from oomlint.rule import Rule
@@ -96,6 +98,9 @@ class PrefetchZero(Rule):
     slug = "prefetch-zero"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(
+        call=CallCheck.OPTION_ZERO, option="prefetch_factor", error="prefetch_factor", traits=frozenset({Trait.RAISES_FIRST, Trait.OF_LOADER})
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with workers whose prefetch factor is 0."""
@@ -118,7 +123,8 @@ class PrefetchZero(Rule):
             if loader.module is module and arg is not None and isinstance(arg.value, cst.Integer):
                 fix = Fix(Safety.SAFE, "the smallest value that works", (replace(module.tree, arg.value, "1"),))
             confidence = confidence_of(assumptions(workers, given))
-            yield self.finding(place, message, confidence=confidence, related=story_places(place, given, workers), fix=fix)
+            facts = (loader_fact(loader, [workers], "prefetch_factor"),)
+            yield self.finding(place, message, confidence=confidence, related=story_places(place, given, workers), fix=fix, facts=facts)
 
     @staticmethod
     def _zero(loaders: Loaders, loader: Loader) -> tuple[Alternative, Alternative] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Severity
+from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.openers import needs_worker_init
 from oomlint.rule import Rule
 
@@ -101,9 +102,11 @@ class WorkerInitIgnored(Rule):
     slug = "worker-init-ignored"
     severity = Severity.ERROR
     fixable = None
+    measured_as = Measurement(workers=WorkerCheck.INITIALISED, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders without workers whose dataset is opened by their worker function alone."""
         for case in needs_worker_init(module, project):
             message = f"`{case.attribute}` is set by `worker_init_fn` alone, which is not called without workers: `__getitem__` of {case.dataset} meets None"
-            yield self.finding(case.place, f"{message}; {case.origin}", severity=case.severity, confidence=case.confidence, related=case.related)
+            message = f"{message}; {case.origin}"
+            yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, facts=case.facts)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
-from oomlint.memory.copies import cases
+from oomlint.measurement import CallCheck, CommandSign, DatasetSign, Measurement, Trait
+from oomlint.memory.copies import cases, facts_of
 from oomlint.memory.copy_fixes import as_array
 from oomlint.rule import Rule
 
@@ -136,8 +137,16 @@ class PythonObjectsCopiedByWorkers(Rule):
     slug = "python-objects-copied-by-workers"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(
+        dataset=(DatasetSign.COPIES,),
+        call=CallCheck.COPIES,
+        command=(CommandSign.WORKER_MEMORY,),
+        scale=32,
+        traits=frozenset({Trait.OWN_SIZE, Trait.MORE_DATA, Trait.OF_LOADER}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with workers whose dataset indexes a container of Python objects."""
         for case in cases(module, project, self.code):
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=as_array(case))
+            fix, facts = as_array(case), facts_of(case)
+            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)

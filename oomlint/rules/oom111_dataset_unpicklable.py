@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Fix, Safety, Severity
+from oomlint.measurement import PICKLE_ERROR, CallCheck, DatasetSign, Measurement, Trait
 from oomlint.memory.lazy_opening import lazily_opened
-from oomlint.memory.pickling import unsendable
+from oomlint.memory.pickling import facts_of, unsendable
 from oomlint.memory.rewrites import lambda_to_function
 from oomlint.rule import Rule
 
@@ -119,6 +120,7 @@ class DatasetUnpicklable(Rule):
     slug = "dataset-unpicklable"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(dataset=(DatasetSign.PICKLING,), call=CallCheck.PICKLED, error=PICKLE_ERROR, traits=frozenset({Trait.IN_CLASS, Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose dataset or functions cannot be sent to a worker."""
@@ -129,7 +131,8 @@ class DatasetUnpicklable(Rule):
                 edits = tuple(dict.fromkeys(edit for one in fixes for edit in one.edits))
                 safety = Safety.SAFE if all(one.safety is Safety.SAFE for one in fixes) else Safety.UNSAFE
                 fix = Fix(safety, "; ".join(dict.fromkeys(one.message for one in fixes)), edits)
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix)
+            facts = facts_of(case)
+            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)
 
 
 def _fix(case: Unsendable, module: Module) -> Fix | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
-from oomlint.memory.copies import cases
+from oomlint.measurement import CallCheck, CommandSign, DatasetSign, Measurement, Trait
+from oomlint.memory.copies import cases, facts_of
 from oomlint.memory.copy_fixes import mapped_or_tensor
 from oomlint.rule import Rule
 
@@ -119,8 +120,15 @@ class ArrayCopiedPerSpawnedWorker(Rule):
     slug = "array-copied-per-spawned-worker"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(
+        dataset=(DatasetSign.COPIES,),
+        call=CallCheck.COPIES_SPAWNED,
+        command=(CommandSign.WORKER_MEMORY,),
+        traits=frozenset({Trait.OWN_SIZE, Trait.MORE_DATA, Trait.SPAWNED, Trait.OF_LOADER}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose workers each get a copy of an array of the dataset."""
         for case in cases(module, project, self.code):
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=mapped_or_tensor(case))
+            fix, facts = mapped_or_tensor(case), facts_of(case)
+            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
-from oomlint.memory.copies import cases
+from oomlint.measurement import CallCheck, DatasetSign, Measurement, Trait
+from oomlint.memory.copies import cases, facts_of
 from oomlint.memory.copy_fixes import stacked
 from oomlint.rule import Rule
 
@@ -99,8 +100,15 @@ class TensorListFileDescriptors(Rule):
     slug = "tensor-list-file-descriptors"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    measured_as = Measurement(
+        dataset=(DatasetSign.SENT,),
+        call=CallCheck.DESCRIPTORS,
+        error="Too many open files|ancdata|unable to open shared memory|unable to mmap",
+        traits=frozenset({Trait.OF_LOADER}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose dataset keeps a long list of separate tensors."""
         for case in cases(module, project, self.code):
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=stacked(case))
+            fix, facts = stacked(case), facts_of(case)
+            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
-from oomlint.memory.copies import cases
+from oomlint.measurement import CallCheck, CommandSign, DatasetSign, Measurement, Trait
+from oomlint.memory.copies import cases, facts_of
 from oomlint.memory.copy_fixes import no_workers
 from oomlint.rule import Rule
 
@@ -80,8 +81,15 @@ class WorkersOverInMemoryDataset(Rule):
     slug = "workers-over-in-memory-dataset"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(
+        dataset=(DatasetSign.WORKERS,),
+        call=CallCheck.FEWER_WORKERS,
+        command=(CommandSign.WORKER_MEMORY,),
+        traits=frozenset({Trait.OWN_SIZE, Trait.MORE_DATA, Trait.OF_LOADER}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with many workers over a dataset that lies wholly in memory."""
         for case in cases(module, project, self.code):
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=no_workers(case))
+            fix, facts = no_workers(case), facts_of(case)
+            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Fix, Safety, Severity
+from oomlint.measurement import Measurement, Trait, WorkerCheck
+from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.start_methods import FORKED_MB, SPAWNED_MB
 from oomlint.model.evaluate import CPU_COUNTS
@@ -101,6 +103,7 @@ class WorkerCountOversized(Rule):
     slug = "worker-count-oversized"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(workers=WorkerCheck.OVERSIZED, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with very many workers."""
@@ -116,7 +119,7 @@ class WorkerCountOversized(Rule):
             else:
                 message = "A worker for every processor of the host: a container's quota is not seen, and each costs memory of its own"
                 confidence = confidence_of(max(1, assumptions(found)))
-            yield self.finding(place, message, confidence=confidence, related=story_places(place, found), fix=_ADVICE)
+            yield self.finding(place, message, confidence=confidence, related=story_places(place, found), fix=_ADVICE, facts=[loader_fact(loader, [found])])
 
     @staticmethod
     def _oversized(loaders: Loaders, loader: Loader, limit: int) -> Alternative | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Severity
+from oomlint.measurement import Measurement, Trait, WorkerCheck
+from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import is_true, loaders_of
 from oomlint.model.values import join
 from oomlint.rule import Rule
@@ -94,6 +96,7 @@ class PersistentOnEveryLoader(Rule):
     slug = "persistent-on-every-loader"
     severity = Severity.NOTE
     fixable = None
+    measured_as = Measurement(workers=WorkerCheck.TOGETHER, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the second and further loaders with persistent workers of one scope."""
@@ -110,7 +113,8 @@ class PersistentOnEveryLoader(Rule):
                 if self._exclusive(loaders, first, loader):
                     continue
                 message = "A second loader that keeps its workers: all of them stay alive together, with their copies and batches in flight"
-                yield self.finding(module.place(loader.call), message, related=[module.place(first.call, "the first one")])
+                facts = [loader_fact(one, option="persistent_workers") for one in (first, loader)]
+                yield self.finding(module.place(loader.call), message, related=[module.place(first.call, "the first one")], facts=facts)
 
     @staticmethod
     def _keeps_workers(loaders: Loaders, loader: Loader) -> bool:

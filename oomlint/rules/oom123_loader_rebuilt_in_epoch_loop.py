@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Fix, Safety, Severity
+from oomlint.finding import Fix, LoopKind, Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
+from oomlint.memory.facts import loader_fact, loop_fact
 from oomlint.memory.iteration import changes_in, conditional_in, is_epoch_loop, loops_around
 from oomlint.memory.loaders import confidence_of, loaders_of
 from oomlint.model.names import last_name
@@ -83,6 +85,10 @@ class LoaderRebuiltInEpochLoop(Rule):
     slug = "loader-rebuilt-in-epoch-loop"
     severity = Severity.ERROR
     fixable = Safety.DISPLAY
+    measured_as = Measurement(
+        loop=LoopPlan(ends=(Quantity.LOADERS,), also=(Quantity.PROCESSES,), steps=10, workers=2),
+        traits=frozenset({Trait.FEWER_PASSES, Trait.BY_EPOCH, Trait.MEANT, Trait.OF_LOADER}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with workers that are built anew in each epoch."""
@@ -97,13 +103,14 @@ class LoaderRebuiltInEpochLoop(Rule):
             place = module.place(loader.call)
             head = loop.target if isinstance(loop, cst.For) else loop.test
             related = [module.place(head, "once for each round of this loop")]
+            facts = (loader_fact(loader, [workers]), loop_fact(module, loop, LoopKind.EPOCH))
             kept = self._kept(module, loader)
             if kept:
                 message = f"This loader is built again in each epoch and {kept}: the workers of all of them stay alive"
-                yield self.finding(place, message, severity=Severity.ERROR, related=related, fix=_ADVICE)
+                yield self.finding(place, message, severity=Severity.ERROR, related=related, fix=_ADVICE, facts=facts)
             else:
                 message = "This loader is built again in each epoch from the same arguments: its workers start anew each time"
-                yield self.finding(place, message, confidence=confidence_of(assumptions(workers)), related=related, fix=_ADVICE)
+                yield self.finding(place, message, confidence=confidence_of(assumptions(workers)), related=related, fix=_ADVICE, facts=facts)
 
     @staticmethod
     def _workers(loaders: Loaders, loader: Loader) -> Alternative | None:

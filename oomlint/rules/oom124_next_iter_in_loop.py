@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Severity
+from oomlint.finding import Confidence, LoopKind, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
+from oomlint.memory.facts import like_facts, loop_fact
 from oomlint.memory.iteration import conditional_in, is_step_loop, loader_like, loops_around
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
@@ -75,6 +77,10 @@ class NextIterInLoop(Rule):
     slug = "next-iter-in-loop"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(
+        loop=LoopPlan(ends=(Quantity.PROCESSES,), also=(Quantity.ITERATORS,), steps=10, workers=2),
+        traits=frozenset({Trait.LEARNS, Trait.STARTS_WORKERS, Trait.FEWER_PASSES, Trait.NOT_BY_COMMAND, Trait.OF_LOADER}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loops that make a new iterator over a loader in each step."""
@@ -91,7 +97,9 @@ class NextIterInLoop(Rule):
             message = f"`next(iter({like.name}))` in a loop starts all workers again for each batch, and sees only the first"
             related = [module.place(like.loader.call, "the loader")] if like.loader is not None and like.loader.module is module else []
             confidence = Confidence.HIGH if like.known and like.workers else Confidence.MEDIUM
-            yield self.finding(module.place(call), message, confidence=confidence, related=related)
+            yield self.finding(
+                module.place(call), message, confidence=confidence, related=related, facts=[*like_facts(like), loop_fact(module, loop, LoopKind.BATCH)]
+            )
 
     @staticmethod
     def _iterator(call: cst.Call) -> cst.BaseExpression | None:

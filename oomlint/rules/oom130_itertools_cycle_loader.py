@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.finding import Confidence, Safety, Severity, StoreFact, StoreKind
+from oomlint.measurement import TENSORS, CallCheck, Measurement, Trait
+from oomlint.memory.facts import like_facts
 from oomlint.memory.iteration import loader_like
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.rewrites import endless
@@ -17,7 +19,7 @@ from oomlint.rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Finding
+    from oomlint.finding import Fact, Finding
     from oomlint.model.project import Module, Project
 
 
@@ -91,6 +93,7 @@ class ItertoolsCycleLoader(Rule):
     slug = "itertools-cycle-loader"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    measured_as = Measurement(call=CallCheck.CYCLE, growth=TENSORS, traits=frozenset({Trait.MEANT, Trait.AGAIN, Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls of itertools.cycle or itertools.tee over a loader."""
@@ -117,4 +120,5 @@ class ItertoolsCycleLoader(Rule):
             # A zip or an enumeration is over after one pass: the generator would begin again with nothing.
             again = isinstance(argument, cst.Call) and last_name(argument.func) in {"zip", "enumerate"}
             fix = endless(module, call) if written == "cycle" and not again else None
-            yield self.finding(module.place(call), message, confidence=confidence, fix=fix)
+            facts: list[Fact] = [StoreFact(module.place(call), like.name, StoreKind.WHOLE), *like_facts(like)]
+            yield self.finding(module.place(call), message, confidence=confidence, fix=fix, facts=facts)

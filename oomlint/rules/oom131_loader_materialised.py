@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.finding import Confidence, Fix, Safety, Severity, StoreFact, StoreKind
+from oomlint.measurement import TENSORS, CallCheck, Measurement, Trait
+from oomlint.memory.facts import like_facts
 from oomlint.memory.iteration import loader_like
 from oomlint.memory.loader_words import may_be_loader
 from oomlint.memory.loaders import evaluator_of
@@ -20,7 +22,7 @@ from oomlint.syntax.walk import block_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Finding
+    from oomlint.finding import Fact, Finding
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
@@ -82,6 +84,7 @@ class LoaderMaterialised(Rule):
     slug = "loader-materialised"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(call=CallCheck.WHOLE, growth=TENSORS, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the places where all batches of a loader are put into one container."""
@@ -116,7 +119,8 @@ class LoaderMaterialised(Rule):
         else:
             message = f"All batches of {name} are kept at once: one epoch of memory, with workers in `/dev/shm`"
         confidence = Confidence.HIGH if like.known else Confidence.MEDIUM
-        yield self.finding(module.place(node), message, confidence=confidence, fix=fix)
+        facts: list[Fact] = [StoreFact(module.place(node), like.name, StoreKind.WHOLE), *like_facts(like)]
+        yield self.finding(module.place(node), message, confidence=confidence, fix=fix, facts=facts)
 
     def _loops(self, module: Module, project: Project, scope: Scope) -> Iterator[Finding]:
         """Comprehensions and loops that keep each whole batch."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.hf import contradictions
 from oomlint.rule import Rule
 
@@ -81,8 +82,11 @@ class HfArgs(Rule):
     slug = "hf-args"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(call=CallCheck.TRAINER, error="prefetch|persistent|num_workers", traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the trainer arguments that ask for worker options without workers."""
         for case in contradictions(module, project):
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix)
+            yield self.finding(
+                case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=case.fix, facts=[case.fact]
+            )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
+from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import detach_fix
 from oomlint.memory.growth_words import kept, loop_of, related, target_of, what_of
 from oomlint.rule import Rule
@@ -100,6 +102,7 @@ class LossAccumulatesGraph(Rule):
     slug = "loss-accumulates-graph"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.NUMBERS, Trait.RECORDS_GRAPH, Trait.KEEPS_GRAPH}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the sums over batches that keep the graph of every batch."""
@@ -108,5 +111,11 @@ class LossAccumulatesGraph(Rule):
             message = f"`{target_of(store)}` adds up `{what_of(store)}` with its graph over {loop_of(growth)}: {kept(growth)}"
             mend = detach_fix(growth, module, project, "add it up without its graph")
             yield self.finding(
-                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
+                module.place(growth.node),
+                message,
+                severity=growth.severity,
+                confidence=growth.confidence,
+                related=related(growth, module),
+                fix=mend,
+                facts=growth_facts(growth),
             )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
+from oomlint.memory.facts import growth_facts, store_fact
 from oomlint.memory.growth_fixes import detach_fix, store_fix
 from oomlint.memory.growth_words import kept, loop_of, related, target_of, what_of
 from oomlint.memory.step_lists import graphs_in_steps
@@ -104,6 +106,7 @@ class AppendAttachedTensor(Rule):
     slug = "append-attached-tensor"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.NUMBERS, Trait.RECORDS_GRAPH, Trait.KEEPS_GRAPH}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that keep tensors with their graph."""
@@ -112,11 +115,17 @@ class AppendAttachedTensor(Rule):
             message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} with its graph: {kept(growth)}"
             mend = detach_fix(growth, module, project, "keep it without its graph")
             yield self.finding(
-                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
+                module.place(growth.node),
+                message,
+                severity=growth.severity,
+                confidence=growth.confidence,
+                related=related(growth, module),
+                fix=mend,
+                facts=growth_facts(growth),
             )
         for store in graphs_in_steps(project, module):
             message = (
                 f"`{target_of(store)}` keeps `{what_of(store)}` of every batch of the epoch with its graph: "
                 "backward frees the activations, the autograd nodes of every step stay"
             )
-            yield self.finding(module.place(store.node), message, severity=Severity.WARNING, fix=store_fix(store, module))
+            yield self.finding(module.place(store.node), message, severity=Severity.WARNING, fix=store_fix(store, module), facts=[store_fact(store)])

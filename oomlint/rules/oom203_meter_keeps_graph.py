@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
+from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import meter_fix, stays_detached
 from oomlint.memory.growth_words import kept, loop_of, other_node
 from oomlint.rule import Rule
@@ -124,6 +126,7 @@ class MeterKeepsGraph(Rule):
     slug = "meter-keeps-graph"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.NUMBERS, Trait.RECORDS_GRAPH, Trait.KEEPS_GRAPH}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the updates that hand a meter a tensor with its graph."""
@@ -135,4 +138,5 @@ class MeterKeepsGraph(Rule):
             places = [store.module.place(store.node, "kept here")]
             places += [module.place(other_node(other, module), "here, too") for other in growth.stores[1:]]
             mend = None if not stays_detached(growth, project) else meter_fix(growth, module, "hand it over without its graph")
-            yield self.finding(module.place(call), message, severity=growth.severity, confidence=growth.confidence, related=places, fix=mend)
+            facts = growth_facts(growth)
+            yield self.finding(module.place(call), message, severity=growth.severity, confidence=growth.confidence, related=places, fix=mend, facts=facts)

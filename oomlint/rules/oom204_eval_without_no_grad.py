@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import LoopKind, Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.evaluation_fixes import without_gradients
 from oomlint.memory.evaluations import evaluations_of
+from oomlint.memory.facts import growth_facts, loop_fact
 from oomlint.rule import Rule
 from oomlint.syntax.edits import Text
 
@@ -106,6 +108,10 @@ class EvalWithoutNoGrad(Rule):
     slug = "eval-without-no-grad"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(
+        loop=LoopPlan(ends=(Quantity.SAVED_BYTES,), also=(Quantity.NODES, Quantity.STORAGES)),
+        traits=frozenset({Trait.EVALUATES, Trait.OTHER_KERNELS, Trait.SAVES, Trait.RECORDS_GRAPH}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the evaluation loops that record a graph for nothing."""
@@ -124,4 +130,6 @@ class EvalWithoutNoGrad(Rule):
             call = found.forwards[0].node
             related = [module.place(call, "the forward pass")] if found.forwards[0].module is module else []
             severity = Severity.ERROR if found.keeps_graph else Severity.WARNING
-            yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=without_gradients(found, module, project))
+            facts = [loop_fact(module, node, LoopKind.BATCH, loop.name), *(fact for growth in found.growths for fact in growth_facts(growth)[1:])]
+            fix = without_gradients(found, module, project)
+            yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=fix, facts=facts)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
+from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import detach_fix
 from oomlint.memory.growth_words import kept, loop_of, related, target_of, what_of
 from oomlint.rule import Rule
@@ -94,6 +96,7 @@ class CpuWithoutDetach(Rule):
     slug = "cpu-without-detach"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.NUMBERS, Trait.RECORDS_GRAPH, Trait.KEEPS_GRAPH}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that keep tensors with their graph."""
@@ -105,5 +108,11 @@ class CpuWithoutDetach(Rule):
             )
             mend = detach_fix(growth, module, project, "keep it without its graph")
             yield self.finding(
-                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
+                module.place(growth.node),
+                message,
+                severity=growth.severity,
+                confidence=growth.confidence,
+                related=related(growth, module),
+                fix=mend,
+                facts=growth_facts(growth),
             )

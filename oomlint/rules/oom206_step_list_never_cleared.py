@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.finding import AttributeFact, Confidence, Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
+from oomlint.memory.facts import store_fact
 from oomlint.memory.step_fixes import clearing
 from oomlint.memory.step_lists import step_lists
 from oomlint.rule import Rule
@@ -12,7 +14,7 @@ from oomlint.rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Finding
+    from oomlint.finding import Fact, Finding
     from oomlint.model.project import Module, Project
 
 
@@ -100,6 +102,10 @@ class StepListNeverCleared(Rule):
     slug = "step-list-never-cleared"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(
+        loop=LoopPlan(ends=(Quantity.STORAGES, Quantity.PYTHON_BYTES), also=(Quantity.TENSOR_BYTES, Quantity.NODES), steps=2, epochs=9),
+        traits=frozenset({Trait.EMPTIES, Trait.LEARNS, Trait.BY_EPOCH, Trait.MEANT}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that fill a list that no epoch empties."""
@@ -110,4 +116,8 @@ class StepListNeverCleared(Rule):
             grows, them = ("get", "them") if found.others else ("gets", "it")
             message = f"{names} {grows} more with every batch{graph}, and no method of `{owner}` empties {them}: growth in every epoch"
             related = [module.place(one.store.node, "here, too") for one in found.others]
-            yield self.finding(module.place(found.store.node), message, confidence=Confidence.HIGH, related=related, fix=clearing(found, module, project))
+            facts: list[Fact] = []
+            for one in (found, *found.others):
+                facts += [store_fact(one.store), AttributeFact(one.name, owner, place=one.store.module.place(one.store.node))]
+            fix = clearing(found, module, project)
+            yield self.finding(module.place(found.store.node), message, confidence=Confidence.HIGH, related=related, fix=fix, facts=facts)

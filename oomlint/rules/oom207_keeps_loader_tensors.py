@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers import buffers_of
+from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import copied, fix, safe_if_sure, written_later
 from oomlint.memory.growth_words import loop_of, related, target_of, what_of
 from oomlint.rule import Rule
@@ -94,6 +96,9 @@ class KeepsLoaderTensors(Rule):
     slug = "keeps-loader-tensors"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(
+        loop=LoopPlan(ends=(Quantity.DESCRIPTORS,), also=(Quantity.STORAGES, Quantity.TENSOR_BYTES), workers=2), traits=frozenset({Trait.STARTS_WORKERS})
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that keep tensors of the workers."""
@@ -105,5 +110,11 @@ class KeepsLoaderTensors(Rule):
             )
             mend = None if written_later(growth) else fix(growth, module, "keep a copy", copied(module), safe_if_sure)
             yield self.finding(
-                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
+                module.place(growth.node),
+                message,
+                severity=growth.severity,
+                confidence=growth.confidence,
+                related=related(growth, module),
+                fix=mend,
+                facts=growth_facts(growth),
             )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity
 from oomlint.memory.buffers import buffers_of
+from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import copied, fix
 from oomlint.memory.growth_words import loop_of, related, target_of, what_of
 from oomlint.rule import Rule
@@ -87,6 +89,7 @@ class ViewKeepsBase(Rule):
     slug = "view-keeps-base"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(loop=LoopPlan(eases=(Quantity.TENSOR_BYTES, Quantity.ARRAY_BYTES)))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that keep a small part of something large."""
@@ -95,7 +98,13 @@ class ViewKeepsBase(Rule):
             message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)}: a view, which holds all of the tensor it is a part of"
             mend = fix(growth, module, "keep a copy of the part", copied(module), _never)
             yield self.finding(
-                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
+                module.place(growth.node),
+                message,
+                severity=growth.severity,
+                confidence=growth.confidence,
+                related=related(growth, module),
+                fix=mend,
+                facts=growth_facts(growth),
             )
 
 

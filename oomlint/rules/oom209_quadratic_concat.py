@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.concat import growths
 from oomlint.memory.concat_fixes import as_list
+from oomlint.memory.facts import concat_facts
 from oomlint.memory.suites import is_test
 from oomlint.rule import Rule
 
@@ -99,6 +101,7 @@ class QuadraticConcat(Rule):
     slug = "quadratic-concat"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(loop=LoopPlan(ends=(Quantity.COPIED_BYTES,)), traits=frozenset({Trait.RETYPES, Trait.COPIES_BYTES}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield, for each loop, the first statement that copies what it grows."""
@@ -116,4 +119,5 @@ class QuadraticConcat(Rule):
             )
             related = [module.place(one.statement, f"so is `{one.written}`") for one in ordered[1:]]
             confidence = Confidence.HIGH if first.known else Confidence.MEDIUM
-            yield self.finding(module.place(first.statement), message, confidence=confidence, related=related, fix=as_list(ordered, module))
+            fix, facts = as_list(ordered, module), concat_facts(module, ordered)
+            yield self.finding(module.place(first.statement), message, confidence=confidence, related=related, fix=fix, facts=facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity
 from oomlint.memory.backward_calls import cycles, retaining
 from oomlint.rule import Rule
 
@@ -85,6 +86,7 @@ class RetainGraph(Rule):
     slug = "retain-graph"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(loop=LoopPlan(ends=(Quantity.LEFT_BYTES,), against=True))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the backward calls that keep a graph for nobody."""

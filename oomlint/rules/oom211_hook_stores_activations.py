@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.finding import Confidence, Fix, Safety, Severity, StoreFact
+from oomlint.measurement import HELD, Measurement, Trait
+from oomlint.memory.facts import loop_fact
 from oomlint.memory.hooks import hooks_of, registrations, stored_by
 from oomlint.memory.hooks_lifetime import grows, registered_again, registered_by_calls, removed
 from oomlint.model import names
@@ -16,7 +18,7 @@ from oomlint.rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Finding
+    from oomlint.finding import Fact, Finding
     from oomlint.model.project import Module, Project
 
 _CLEAR = Fix(Safety.DISPLAY, "store under the layer's name instead of appending, clear the container in each round, or `remove()` the hook's handle")
@@ -90,6 +92,7 @@ class HookStoresActivations(Rule):
     slug = "hook-stores-activations"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(loop=HELD, traits=frozenset({Trait.BESIDE_LOOP}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the hooks that pile up what they see, and those that pile up themselves."""
@@ -109,7 +112,9 @@ class HookStoresActivations(Rule):
                     message = f"This hook appends `{what}` to `{held}` in every {passes} pass, and nothing clears it or removes the hook"
                     related = [module.place(call, "the hook is registered here")]
                     confidence = Confidence.MEDIUM if isinstance(loop, cst.ClassDef) else Confidence.HIGH
-                    yield self.finding(hook.module.place(stored.node), message, confidence=confidence, related=related, fix=_CLEAR)
+                    facts: list[Fact] = [StoreFact(hook.module.place(stored.node), held)]
+                    facts += [loop_fact(module, loop)] if not isinstance(loop, cst.ClassDef) else []
+                    yield self.finding(hook.module.place(stored.node), message, confidence=confidence, related=related, fix=_CLEAR, facts=facts)
             # Runners and trainers have a `register_hook` too; theirs takes objects.
             if names.last_name(call.func) == "register_hook" and not hooks_of(given, module, scope, project):
                 continue
@@ -118,7 +123,12 @@ class HookStoresActivations(Rule):
             if again is not None:
                 head = again.target if isinstance(again, cst.For) else again.test
                 message = "This hook is registered again in each round and never removed: all of them run, and keep what they refer to"
-                yield self.finding(module.place(call), message, related=[module.place(head, "once for each round of this loop")], fix=_ONCE)
+                related = [module.place(head, "once for each round of this loop")]
+                yield self.finding(module.place(call), message, related=related, fix=_ONCE, facts=[loop_fact(module, again)])
             elif calls is not None:
                 message = f"Each call of `{scope.name}` registers this hook again and never removes it: all of them run, and keep what they refer to"
-                yield self.finding(module.place(call), message, related=[calls[0].place(calls[1], "called here in a loop")], fix=_ONCE)
+                where, site = calls
+                related = [where.place(site, "called here in a loop")]
+                loops = [node for node in where.walk.ancestors(site) if isinstance(node, cst.For | cst.While)]
+                facts = [loop_fact(where, node) for node in loops[:1]]
+                yield self.finding(module.place(call), message, related=related, fix=_ONCE, facts=facts)

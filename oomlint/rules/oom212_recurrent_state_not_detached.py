@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.finding import Confidence, LoopKind, Safety, Severity, StoreFact, StoreKind
+from oomlint.measurement import GRAPH, Measurement, Trait
+from oomlint.memory.facts import loop_fact
 from oomlint.memory.recurrent_loops import carried_in, cut_at_the_end
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Finding
+    from oomlint.finding import Fact, Finding
     from oomlint.model.project import Module, Project
 
 
@@ -93,6 +95,11 @@ class RecurrentStateNotDetached(Rule):
     slug = "recurrent-state-not-detached"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    measured_as = Measurement(
+        loop=GRAPH,
+        error="backward through the graph a second time",
+        traits=frozenset({Trait.RAISES, Trait.MODEL_HIDES, Trait.LEARNS, Trait.RECORDS_GRAPH, Trait.MEANT}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls whose state goes on into the next batch with its graph."""
@@ -113,4 +120,7 @@ class RecurrentStateNotDetached(Rule):
                 head = loop.target if isinstance(loop, cst.For) else loop.test
                 related = [module.place(head, "one batch for each round of this loop")]
             confidence = Confidence.HIGH if step.known and (loop is not None or carried.trains) else Confidence.MEDIUM
-            yield self.finding(module.place(step.statement), message, confidence=confidence, related=related, fix=cut_at_the_end(carried, module))
+            facts: list[Fact] = [StoreFact(module.place(step.statement), name, StoreKind.ASSIGN) for name in step.states]
+            facts += [loop_fact(module, loop, LoopKind.BATCH)] if loop is not None else []
+            fix = cut_at_the_end(carried, module)
+            yield self.finding(module.place(step.statement), message, confidence=confidence, related=related, fix=fix, facts=facts)

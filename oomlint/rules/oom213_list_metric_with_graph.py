@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Safety, Severity, StoreFact, StoreKind
+from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.list_metrics import fed_with_graph
 from oomlint.rule import Rule
 
@@ -92,9 +93,11 @@ class ListMetricWithGraph(Rule):
     slug = "list-metric-with-graph"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.RECORDS_GRAPH, Trait.KEEPS_GRAPH}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the updates that hand a metric with list states a tensor with its graph."""
         for found in fed_with_graph(project, module):
             message = f"`{found.name}` keeps every tensor that it is given, and here with its graph: {found.kept}"
-            yield self.finding(module.place(found.node), message, confidence=found.confidence, fix=found.fix)
+            facts = [StoreFact(module.place(found.node), found.name, StoreKind.METRIC), *found.facts]
+            yield self.finding(module.place(found.node), message, confidence=found.confidence, fix=found.fix, facts=facts)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Confidence, Fix, Safety, Severity
-from oomlint.memory.caches import caches
+from oomlint.measurement import HELD, DatasetSign, Measurement, Trait
+from oomlint.memory.caches import caches, facts_of
 from oomlint.memory.loaders import story_places
 from oomlint.memory.suites import is_test
 from oomlint.rule import Rule
@@ -119,6 +120,7 @@ class UnboundedCache(Rule):
     slug = "unbounded-cache"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(dataset=(DatasetSign.CACHES,), growth=HELD, scale=8, traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA, Trait.IN_WORKERS}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the caches that reading samples fills without an end."""
@@ -126,7 +128,7 @@ class UnboundedCache(Rule):
             return
         for cache in caches(module, project):
             place = module.place(cache.place)
-            yield self.finding(place, _message(cache), confidence=_confidence(cache), related=_related(cache, place), fix=_ADVICE)
+            yield self.finding(place, _message(cache), confidence=_confidence(cache), related=_related(cache, place), fix=_ADVICE, facts=facts_of(cache))
 
 
 def _message(cache: Cache) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.finding import Confidence, Fix, Safety, Severity, StoreFact, StoreKind
+from oomlint.measurement import HELD, CallCheck, Measurement
 from oomlint.memory.notes_edits import added_argument
 from oomlint.memory.notes_trainers import discarded_predictions, whole_evaluations
 from oomlint.rule import Rule
@@ -79,17 +80,20 @@ class WholeEvalKeptOnDevice(Rule):
     slug = "whole-eval-kept-on-device"
     severity = Severity.WARNING
     fixable = Safety.SAFE
+    measured_as = Measurement(loop=HELD, call=CallCheck.PREDICT)
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the trainers that keep the predictions of a whole evaluation."""
         for case in whole_evaluations(module, project):
             message = f"`compute_metrics` makes the trainer keep the logits of the whole evaluation on the device: {case.what} (`{case.head}`)"
+            facts = [StoreFact(module.place(case.call), "predictions", StoreKind.WHOLE)]
             related = []
             if case.arguments is not None:
                 where, made = case.arguments
                 related.append(where.place(made, "`eval_accumulation_steps` is not given"))
-            yield self.finding(module.place(case.call), message, confidence=Confidence.HIGH, related=related, fix=_ADVICE)
+            yield self.finding(module.place(case.call), message, confidence=Confidence.HIGH, related=related, fix=_ADVICE, facts=facts)
         for call in discarded_predictions(module, project):
             message = "`predict` keeps all predictions to return them, and nobody takes them"
             fix = Fix(Safety.SAFE, "do not keep them", (added_argument(module, call, "return_predictions=False"),))
-            yield self.finding(module.place(call), message, fix=fix)
+            facts = [StoreFact(module.place(call), "predictions", StoreKind.WHOLE)]
+            yield self.finding(module.place(call), message, fix=fix, facts=facts)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Fix, Safety, Severity
+from oomlint.finding import Fix, Safety, Severity, StoreFact, StoreKind
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.backward_calls_contexts import functions_of, kept_by
 from oomlint.model.questions import short
 from oomlint.rule import Rule
@@ -88,6 +89,7 @@ class CtxAttribute(Rule):
     slug = "ctx-attribute"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(loop=LoopPlan(ends=(Quantity.TENSOR_BYTES,), also=(Quantity.STORAGES, Quantity.NODES)), traits=frozenset({Trait.OF_CONTEXT}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that put a tensor on the context."""
@@ -101,4 +103,5 @@ class CtxAttribute(Rule):
                 else:
                     an = "an input" if kept.role == "input" else "a tensor"
                     message = f"`ctx.{kept.attribute}` keeps {what}, {an}, as long as the graph lives: backward frees only what `save_for_backward` saved"
-                yield self.finding(module.place(kept.statement), message, fix=_ADVICE)
+                fact = StoreFact(module.place(kept.statement), f"ctx.{kept.attribute}", StoreKind.ASSIGN)
+                yield self.finding(module.place(kept.statement), message, fix=_ADVICE, facts=[fact])

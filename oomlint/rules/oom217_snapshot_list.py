@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Severity
+from oomlint.finding import Confidence, LoopKind, Severity, StoreFact
+from oomlint.measurement import HELD, Measurement, Trait
+from oomlint.memory.facts import loop_fact
 from oomlint.memory.snapshots import snapshots
 from oomlint.memory.suites import is_test
 from oomlint.rule import Rule
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     import libcst as cst
 
-    from oomlint.finding import Finding
+    from oomlint.finding import Fact, Finding
     from oomlint.memory.snapshots import Snapshot
     from oomlint.model.project import Module, Project
 
@@ -85,6 +87,7 @@ class SnapshotList(Rule):
     slug = "snapshot-list"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(loop=HELD, traits=frozenset({Trait.OF_STATES, Trait.BY_EPOCH}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield, for each loop, the first statement that keeps a copy of a model."""
@@ -99,4 +102,6 @@ class SnapshotList(Rule):
             message = f"A copy of `{first.written}` for every {first.per} stays in `{first.container}`: all parameters once more each time"
             related = [module.place(one.place, f"so does one in `{one.container}`") for one in ordered[1:]]
             confidence = Confidence.MEDIUM if first.doubt else Confidence.HIGH
-            yield self.finding(module.place(first.place), message, confidence=confidence, related=related)
+            kind = LoopKind.EPOCH if first.per == "epoch" else LoopKind.ROUND
+            facts: list[Fact] = [loop_fact(module, first.loop, kind), *(StoreFact(module.place(one.place), one.container) for one in ordered)]
+            yield self.finding(module.place(first.place), message, confidence=confidence, related=related, facts=facts)

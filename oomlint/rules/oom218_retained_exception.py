@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Severity
+from oomlint.finding import Confidence, Severity, StoreFact
 from oomlint.memory.notes_retained import kept_exceptions, shown_and_kept
 from oomlint.memory.suites import is_test
 from oomlint.rule import Rule
@@ -110,7 +110,8 @@ class RetainedException(Rule):
         for kept in kept_exceptions(module, project):
             message = f"`{kept.container}` keeps the exception, and with it the tensors of all frames that `{kept.name}` came through"
             related = [module.place(kept.raiser, "the frames are of this call")]
-            yield self.finding(module.place(kept.node), message, confidence=Confidence.MEDIUM, related=related)
+            facts = [StoreFact(module.place(kept.node), kept.container)]
+            yield self.finding(module.place(kept.node), message, confidence=Confidence.MEDIUM, related=related, facts=facts)
         for shown in shown_and_kept(module, project):
             related = [module.place(shown.later, "deleted here")] if shown.later is not None else []
             yield self.finding(module.place(shown.node), f"The cell ends with a value: {shown.why}", confidence=Confidence.MEDIUM, related=related)

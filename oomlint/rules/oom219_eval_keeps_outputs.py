@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Severity
+from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
+from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_words import loop_of, related, target_of, what_of
 from oomlint.rule import Rule
 
@@ -80,6 +82,7 @@ class EvalKeepsOutputs(Rule):
     slug = "eval-keeps-outputs"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(loop=HELD, traits=frozenset({Trait.EVALUATES, Trait.NUMBERS}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loops that keep what the model gives until they end."""
@@ -89,4 +92,11 @@ class EvalKeepsOutputs(Rule):
             message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host: it grows with the number of samples" + (
                 "; local, so `del` before the return changes nothing" if local else ""
             )
-            yield self.finding(module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module))
+            yield self.finding(
+                module.place(growth.node),
+                message,
+                severity=growth.severity,
+                confidence=growth.confidence,
+                related=related(growth, module),
+                facts=growth_facts(growth),
+            )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers import buffers_of
+from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import fix, on_host
 from oomlint.memory.growth_words import loop_of, related, target_of, what_of
 from oomlint.rule import Rule
@@ -95,6 +97,7 @@ class KeepsOutputsOnDevice(Rule):
     slug = "keeps-outputs-on-device"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(loop=LoopPlan(ends=(Quantity.DEVICE_BYTES,), also=(Quantity.NODES,), simulated=True), traits=frozenset({Trait.ON_DEVICE}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that keep dense outputs on the accelerator."""
@@ -106,5 +109,11 @@ class KeepsOutputsOnDevice(Rule):
             # In an evaluation the host would be what grows.
             mend = None if growth.facts.get("evaluation") else fix(growth, module, "keep it on the host", on_host(module), lambda _: Safety.UNSAFE)
             yield self.finding(
-                module.place(growth.node), message, severity=growth.severity, confidence=growth.confidence, related=related(growth, module), fix=mend
+                module.place(growth.node),
+                message,
+                severity=growth.severity,
+                confidence=growth.confidence,
+                related=related(growth, module),
+                fix=mend,
+                facts=growth_facts(growth),
             )

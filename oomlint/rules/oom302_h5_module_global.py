@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Severity
+from oomlint.measurement import DatasetSign, Measurement
 from oomlint.memory.handles_globals import opened_on_import
 from oomlint.rule import Rule
 
@@ -101,8 +102,9 @@ class H5ModuleGlobal(Rule):
     slug = "h5-module-global"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(dataset=(DatasetSign.OPENED_ON_IMPORT,))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open a file on import which a data set reads."""
         for shared in opened_on_import(module, project):
-            yield self.finding(shared.place, shared.message, confidence=shared.confidence, related=shared.related)
+            yield self.finding(shared.place, shared.message, confidence=shared.confidence, related=shared.related, facts=shared.facts)

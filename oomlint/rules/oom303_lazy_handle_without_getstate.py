@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import PICKLE_ERROR, DatasetSign, Measurement, Trait
+from oomlint.memory.facts import handle_facts
 from oomlint.memory.handle_fixes import dropped_when_pickled
 from oomlint.memory.handles_told import lazy_but_touched
 from oomlint.rule import Rule
@@ -123,9 +125,11 @@ class LazyHandleWithoutGetstate(Rule):
     slug = "lazy-handle-without-getstate"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(dataset=(DatasetSign.PICKLING,), error=PICKLE_ERROR, traits=frozenset({Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open on first use what the main process uses first."""
         for told in lazy_but_touched(module, project):
             fix = dropped_when_pickled(told.handle)
-            yield self.finding(told.place, told.message, severity=told.severity, confidence=told.confidence, related=told.related, fix=fix)
+            facts = handle_facts(told.handle)
+            yield self.finding(told.place, told.message, severity=told.severity, confidence=told.confidence, related=told.related, fix=fix, facts=facts)

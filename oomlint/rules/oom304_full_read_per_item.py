@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
+from oomlint.memory.facts import whole_read_fact
 from oomlint.memory.item_fixes import partial_read
 from oomlint.memory.item_reads import item_reads_of
 from oomlint.memory.loaders import confidence_of
@@ -114,6 +116,9 @@ class FullReadPerItem(Rule):
     slug = "full-read-per-item"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    measured_as = Measurement(
+        dataset=(DatasetSign.ITEM_READS,), function=FunctionSign.READS, command=(CommandSign.READS,), traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA})
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the reads of a whole array for each sample of which only a part is used."""
@@ -126,6 +131,7 @@ class FullReadPerItem(Rule):
                 confidence=confidence_of(case.read.doubt) if case.certain else Confidence.MEDIUM,
                 related=_related(case),
                 fix=partial_read(case, project),
+                facts=[whole_read_fact(case.read)],
             )
 
 

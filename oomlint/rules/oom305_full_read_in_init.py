@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays import arrays_of
+from oomlint.memory.facts import load_facts
 from oomlint.memory.load_words import WORKERS, bytes_of, kept_where, proven_small, related
 from oomlint.rule import Rule
 
@@ -112,6 +114,12 @@ class FullReadInInit(Rule):
     slug = "full-read-in-init"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(
+        dataset=(DatasetSign.BUILT,),
+        function=FunctionSign.MEMORY,
+        command=(CommandSign.PROCESS_MEMORY,),
+        traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA, Trait.READS_ALL, Trait.PASSES_THROUGH}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the whole reads of HDF5 datasets whose result a dataset keeps."""
@@ -121,4 +129,4 @@ class FullReadInInit(Rule):
             size = bytes_of(module, load.node) or ", as many bytes as it has"
             each = " in each round of a loop" if load.many else ""
             message = f"All of {load.words} is read{each} before the first sample{size}, and {kept_where(load)}: {WORKERS}"
-            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load))
+            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), facts=load_facts(load))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Fix, Safety, Severity
+from oomlint.measurement import HANDLES, DatasetSign, Measurement, Trait
+from oomlint.memory.facts import container_facts
 from oomlint.memory.kept_files import kept_files
 from oomlint.memory.loaders import confidence_of
 from oomlint.memory.openings import Opens
@@ -120,6 +122,12 @@ class H5HandleCacheUnbounded(Rule):
     slug = "h5-handle-cache-unbounded"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(
+        dataset=(DatasetSign.DESCRIPTORS, DatasetSign.KEPT),
+        growth=HANDLES,
+        error="Too many open files|unable to open file",
+        traits=frozenset({Trait.AT_ROW, Trait.IN_WORKERS}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open an HDF5 file for a container which keeps one for each path."""
@@ -130,7 +138,7 @@ class H5HandleCacheUnbounded(Rule):
             spot = kept.store.module.place(kept.store.node, "kept here")
             related = [] if spot.path == place.path and spot.row == place.row else [spot]
             fix = Fix(Safety.DISPLAY, _advice(kept))
-            yield self.finding(place, _message(kept), confidence=confidence_of(kept.doubt), related=related, fix=fix)
+            yield self.finding(place, _message(kept), confidence=confidence_of(kept.doubt), related=related, fix=fix, facts=container_facts(kept))
 
 
 def _message(kept: Kept) -> str:

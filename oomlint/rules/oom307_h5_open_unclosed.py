@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.measurement import HANDLES, DatasetSign, FunctionSign, Measurement, Trait
+from oomlint.memory.facts import opening_fact
 from oomlint.memory.handles import handles_of
 from oomlint.memory.kept_files import keeps_many
 from oomlint.memory.openings import openings_of
@@ -108,6 +110,13 @@ class H5OpenUnclosed(Rule):
     slug = "h5-open-unclosed"
     severity = Severity.WARNING
     fixable = Safety.SAFE
+    measured_as = Measurement(
+        dataset=(DatasetSign.DESCRIPTORS, DatasetSign.INTERRUPTED),
+        function=FunctionSign.HANDLES,
+        growth=HANDLES,
+        error="Too many open files|unable to open file|unable to lock file",
+        traits=frozenset({Trait.AT_ROW, Trait.CLOSED_BY_PYTHON, Trait.IN_WORKERS}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open an HDF5 file which nothing closes."""
@@ -123,7 +132,8 @@ class H5OpenUnclosed(Rule):
                 related.append(module.place(spot, "closes the last one only" if closed_after_loop(opening, trail) else "leaves it open"))
             unsure = {End.UNKNOWN, End.MAYBE_KEPT} & trail.ends.keys()
             confidence = Confidence.MEDIUM if unsure else Confidence.HIGH
-            yield self.finding(module.place(opening.call), _message(opening, trail), confidence=confidence, related=related, fix=under_with(opening, trail))
+            fix, facts = under_with(opening, trail), [opening_fact(opening)]
+            yield self.finding(module.place(opening.call), _message(opening, trail), confidence=confidence, related=related, fix=fix, facts=facts)
 
 
 def _told(opening: Opening, project: Project) -> bool:

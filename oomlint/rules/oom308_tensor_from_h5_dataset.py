@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
+from oomlint.memory.facts import whole_read_fact
 from oomlint.memory.loaders import confidence_of
 from oomlint.memory.row_reads import read_at_once, row_reads
 from oomlint.rule import Rule
@@ -99,6 +101,7 @@ class TensorFromH5Dataset(Rule):
     slug = "tensor-from-h5-dataset"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(dataset=(DatasetSign.ITEM_READS,), function=FunctionSign.READS, command=(CommandSign.READS,), traits=frozenset({Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield what makes a tensor or an array of an HDF5 dataset one row after the other."""
@@ -112,4 +115,5 @@ class TensorFromH5Dataset(Rule):
                 confidence=confidence_of(case.read.doubt),
                 related=() if opened.path == module.path and opened.row == module.place(case.node).row else (opened,),
                 fix=read_at_once(case),
+                facts=[whole_read_fact(case.read, case.node)],
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Severity
+from oomlint.measurement import CommandSign, DatasetSign, Measurement, Trait
 from oomlint.memory.handles_memory import held_in_memory
 from oomlint.rule import Rule
 
@@ -121,8 +122,9 @@ class OversizedChunkCache(Rule):
     slug = "oversized-chunk-cache"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(dataset=(DatasetSign.CHUNK_CACHE,), command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.OWN_SIZE, Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open a file with a large cache, or whole into memory, for workers."""
         for cache in held_in_memory(module, project):
-            yield self.finding(cache.place, cache.message, confidence=cache.confidence, related=cache.related)
+            yield self.finding(cache.place, cache.message, confidence=cache.confidence, related=cache.related, facts=cache.facts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
+from oomlint.measurement import PICKLE_ERROR, DatasetSign, Measurement, Trait
+from oomlint.memory.facts import handle_facts
 from oomlint.memory.handle_fixes import opened_lazily
 from oomlint.memory.handles_told import opened_in_init
 from oomlint.memory.openings import Opens
@@ -137,9 +139,11 @@ class LmdbEnvInInit(Rule):
     slug = "lmdb-env-in-init"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    measured_as = Measurement(dataset=(DatasetSign.PICKLING,), error=PICKLE_ERROR, traits=frozenset({Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open LMDB environments which a data set keeps from the start."""
         for told in opened_in_init(module, project, Opens.LMDB):
             fix = opened_lazily(told.handle)
-            yield self.finding(told.place, told.message, severity=told.severity, confidence=told.confidence, related=told.related, fix=fix)
+            facts = handle_facts(told.handle)
+            yield self.finding(told.place, told.message, severity=told.severity, confidence=told.confidence, related=told.related, fix=fix, facts=facts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Fix, Safety, Severity
+from oomlint.measurement import HANDLES, PICKLE_ERROR, DatasetSign, Measurement, Trait
+from oomlint.memory.facts import container_facts
 from oomlint.memory.kept_files import LAZY_FILES, kept_files
 from oomlint.memory.loaders import confidence_of
 from oomlint.rule import Rule
@@ -98,6 +100,12 @@ class LazyFileObjectsKept(Rule):
     slug = "lazy-file-objects-kept"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(
+        dataset=(DatasetSign.KEPT, DatasetSign.DESCRIPTORS, DatasetSign.PICKLING),
+        growth=HANDLES,
+        error=f"{PICKLE_ERROR}|Too many open files",
+        traits=frozenset({Trait.AT_ROW, Trait.IN_WORKERS}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open a file for a container which keeps one for each path."""
@@ -108,4 +116,4 @@ class LazyFileObjectsKept(Rule):
             spot = kept.store.module.place(kept.store.node, "kept here")
             related = [] if spot.path == place.path and spot.row == place.row else [spot]
             fix = Fix(Safety.DISPLAY, "keep the paths, and open each file where it is read")
-            yield self.finding(place, message, confidence=confidence_of(kept.doubt), related=related, fix=fix)
+            yield self.finding(place, message, confidence=confidence_of(kept.doubt), related=related, fix=fix, facts=container_facts(kept))

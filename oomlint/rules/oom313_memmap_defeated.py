@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
+from oomlint.memory.facts import keeper_facts, whole_read_fact
 from oomlint.memory.loaders import confidence_of
 from oomlint.memory.map_copies import map_copies
 from oomlint.rule import Rule
@@ -110,6 +112,12 @@ class MemmapDefeated(Rule):
     slug = "memmap-defeated"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(
+        dataset=(DatasetSign.ITEM_READS, DatasetSign.BUILT),
+        function=FunctionSign.READS,
+        command=(CommandSign.PROCESS_MEMORY, CommandSign.READS),
+        traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the copies of whole memory maps that a dataset keeps."""
@@ -122,4 +130,5 @@ class MemmapDefeated(Rule):
                 f"`{code}` copies the whole memory map into memory, and {keeper.words} keeps the copy",
                 confidence=confidence_of(1 + read.doubt),
                 related=() if (mapped.path, mapped.row) == (here.path, here.row) else (mapped,),
+                facts=[whole_read_fact(read), *keeper_facts(keeper)],
             )

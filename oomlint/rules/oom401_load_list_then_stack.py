@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.eager import joins
 from oomlint.memory.load_fixes import filled
 from oomlint.rule import Rule
@@ -104,9 +105,15 @@ class LoadListThenStack(Rule):
     slug = "load-list-then-stack"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(
+        dataset=(DatasetSign.BUILT,),
+        function=FunctionSign.COPIES,
+        command=(CommandSign.PROCESS_MEMORY,),
+        traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA, Trait.DOUBLES, Trait.PASSING}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that make one array of a list of all that was read."""
         for join in joins(module, project):
             message = f"`{join.name}` copies a list that holds all of the data into one array: until it is done, everything is in memory twice"
-            yield self.finding(module.place(join.node), message, confidence=Confidence.MEDIUM, related=join.related, fix=filled())
+            yield self.finding(module.place(join.node), message, confidence=Confidence.MEDIUM, related=join.related, fix=filled(), facts=join.facts)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.eager import eager_loads
+from oomlint.memory.facts import load_facts
 from oomlint.memory.load_fixes import per_sample
 from oomlint.memory.load_words import bytes_of, kept_where, proven_small, related, workers
 from oomlint.rule import Rule
@@ -115,6 +117,12 @@ class EagerDataset(Rule):
     slug = "eager-dataset"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    measured_as = Measurement(
+        dataset=(DatasetSign.BUILT,),
+        function=FunctionSign.MEMORY,
+        command=(CommandSign.PROCESS_MEMORY,),
+        traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA, Trait.READS_ALL, Trait.IN_NO_FILE}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the reads of whole data sets that a dataset keeps."""
@@ -123,4 +131,5 @@ class EagerDataset(Rule):
                 continue
             size = bytes_of(module, load.node)
             message = f"{load.words} before the first sample{size}, and {kept_where(load)}: {workers(load)}"
-            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=per_sample(load))
+            fix, facts = per_sample(load), load_facts(load)
+            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts)

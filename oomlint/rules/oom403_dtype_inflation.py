@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.inflation import inflations
 from oomlint.rule import Rule
 
@@ -85,8 +86,14 @@ class DtypeInflation(Rule):
     slug = "dtype-inflation"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(
+        dataset=(DatasetSign.BUILT,),
+        function=FunctionSign.COPIES,
+        command=(CommandSign.PROCESS_MEMORY,),
+        traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA, Trait.INFLATES, Trait.DOUBLES, Trait.DRAWN}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield large arrays whose elements take more bytes than they need."""
         for one in inflations(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, fix=one.fix)
+            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, fix=one.fix, facts=one.facts)

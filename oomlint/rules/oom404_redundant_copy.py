@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.inflation import copies
 from oomlint.rule import Rule
 
@@ -98,8 +99,15 @@ class RedundantCopy(Rule):
     slug = "redundant-copy"
     severity = Severity.NOTE
     fixable = Safety.UNSAFE
+    measured_as = Measurement(
+        dataset=(DatasetSign.BUILT,),
+        function=FunctionSign.COPIES,
+        command=(CommandSign.PROCESS_MEMORY,),
+        scale=4,
+        traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA, Trait.DOUBLES, Trait.PASSING}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield copies of whole arrays that nothing needs."""
         for one in copies(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, fix=one.fix)
+            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, fix=one.fix, facts=one.facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.listed import listed
 from oomlint.rule import Rule
 
@@ -93,8 +94,15 @@ class TolistInflation(Rule):
     slug = "tolist-inflation"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(
+        dataset=(DatasetSign.BUILT,),
+        function=FunctionSign.MEMORY,
+        command=(CommandSign.PROCESS_MEMORY,),
+        scale=8,
+        traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA, Trait.INFLATES}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield large arrays and tables that a dataset keeps as lists of Python objects."""
         for one in listed(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related)
+            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, facts=one.facts)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.eager import torch_loads
+from oomlint.memory.facts import load_facts
 from oomlint.memory.load_fixes import torch_mapped
 from oomlint.memory.load_words import bytes_of, kept_where, proven_small, related
 from oomlint.rule import Rule
@@ -99,6 +101,12 @@ class TorchLoadDataset(Rule):
     slug = "torch-load-dataset"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    measured_as = Measurement(
+        dataset=(DatasetSign.BUILT,),
+        function=FunctionSign.MEMORY,
+        command=(CommandSign.PROCESS_MEMORY,),
+        traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA, Trait.READS_ALL, Trait.IN_NO_FILE, Trait.OF_TENSORS}),
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the files of tensors that are read whole and kept by a dataset."""
@@ -107,4 +115,5 @@ class TorchLoadDataset(Rule):
                 continue
             size = bytes_of(module, load.node)
             message = f"All tensors of the file are read before the first sample{size}, and what is read {kept_where(load)}; `mmap=True` reads what is indexed"
-            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=torch_mapped(load, project))
+            fix, facts = torch_mapped(load, project), load_facts(load)
+            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Severity
+from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.allocations import allocations
 from oomlint.rule import Rule
 
@@ -89,8 +90,11 @@ class LargeArrayInInit(Rule):
     slug = "large-array-in-init"
     severity = Severity.WARNING
     fixable = None
+    measured_as = Measurement(
+        dataset=(DatasetSign.BUILT,), function=FunctionSign.MEMORY, command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA})
+    )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the large arrays that are made while a dataset, a module or a data module is built."""
         for one in allocations(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=one.confidence, related=one.related)
+            yield self.finding(module.place(one.node), one.message, confidence=one.confidence, related=one.related, facts=one.facts)

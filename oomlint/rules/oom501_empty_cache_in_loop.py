@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Fix, Safety, Severity
+from oomlint.finding import Fix, LoopKind, Safety, Severity
+from oomlint.memory.facts import loop_fact
 from oomlint.memory.notes_loops import batch_loop, library_name, project_function, runs_each_round
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
@@ -111,14 +112,15 @@ class EmptyCacheInLoop(Rule):
             loop = batch_loop(project, call, module, scope) if what else None
             if loop is not None and runs_each_round(call, loop, module) and not self._after_a_model(module, call):
                 found.setdefault(loop, []).append((call, what))
-        for calls in found.values():
+        for around, calls in found.items():
             (call, what), *others = calls
             if what == "collect":
                 message = "`gc.collect()` for each batch looks at every container of the process; a tensor is freed without it once no name holds it"
             else:
                 message = f"`{last_name(call.func)}()` for each batch gives PyTorch no memory: the next step asks the driver for the same blocks again"
             related = [module.place(other, "and here") for other, _ in others]
-            yield self.finding(module.place(call), message, related=related, fix=self._deletion(module, [c for c, _ in calls]))
+            fix = self._deletion(module, [c for c, _ in calls])
+            yield self.finding(module.place(call), message, related=related, fix=fix, facts=[loop_fact(module, around, LoopKind.BATCH)])
 
     def _tidies(self, module: Module, project: Project, call: cst.Call, scope: Scope) -> str:
         """`cache` or `collect` for a call that does nothing else, directly or by a small function of this file."""

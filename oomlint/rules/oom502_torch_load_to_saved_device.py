@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.finding import Confidence, Fix, ReadFact, Safety, Severity
 from oomlint.memory.checkpoints import chosen_by_device, is_one_process, loaded, several_processes
 from oomlint.memory.notes_edits import added_argument
 from oomlint.memory.notes_loops import library_name
@@ -103,13 +103,14 @@ class TorchLoadToSavedDevice(Rule):
             safety = Safety.UNSAFE if found.only_states else Safety.DISPLAY
             fix = Fix(safety, "load it into host memory", (added_argument(module, call, 'map_location="cpu"'),))
             place = module.place(call)
+            facts = [ReadFact(place, "torch.load")]
             where = None if is_one_process(module, call) else several_processes(module, project, scope)
             if where is None:
                 message = "The checkpoint goes to the device it was saved from, beside the model; `map_location` says where to"
-                yield self.finding(place, message, fix=fix)
+                yield self.finding(place, message, fix=fix, facts=facts)
                 continue
             message = "Each process moves the checkpoint to the device it was saved from, usually `cuda:0` for all of them; `map_location` says where to"
-            yield self.finding(place, message, confidence=Confidence.MEDIUM, fix=fix)  # where it was saved is not known
+            yield self.finding(place, message, confidence=Confidence.MEDIUM, fix=fix, facts=facts)  # where it was saved is not known
 
     @staticmethod
     def _is_open(call: cst.Call) -> bool:

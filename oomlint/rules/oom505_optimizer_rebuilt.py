@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Severity
+from oomlint.finding import Confidence, LoopKind, Severity
+from oomlint.memory.facts import loop_fact
 from oomlint.memory.iteration import conditional_in, loops_around
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.notes_loops import counts_epochs, is_over_loader, library_name, makes_steps
@@ -113,7 +114,9 @@ class OptimizerRebuilt(Rule):
         often = "epoch" if counts_epochs(loop, other) else "round of the loop"
         message = f"The optimizer is built again in each {often} for the same model: its state is lost, and two of them live at once when the name is bound"
         head = loop.target if isinstance(loop, cst.For) else loop.test
-        return self.finding(module.place(call), message, confidence=confidence, related=[other.place(head, "once for each round of this loop")])
+        kind = LoopKind.EPOCH if often == "epoch" else LoopKind.ROUND
+        related = [other.place(head, "once for each round of this loop")]
+        return self.finding(module.place(call), message, confidence=confidence, related=related, facts=[loop_fact(other, loop, kind)])
 
     @staticmethod
     def _repeats(project: Project, loop: cst.For | cst.While, module: Module, scope: Scope) -> bool:

@@ -97,7 +97,7 @@ class PinnedRounding(Rule):
                 f"A batch of {readable(case.wanted)} takes {readable(case.pinned)} of pinned memory, which comes in powers of two: "
                 f"{readable(case.pinned - case.wanted)} hold nothing{much}"
             )
-            yield self.finding(case.place, message, confidence=case.confidence, related=case.related)
+            yield self.finding(case.place, message, confidence=case.confidence, related=case.related, facts=case.facts)
         for case in rounded_arrays(module, project):
             message = f"{readable(case.wanted)} take {readable(case.pinned)} of pinned memory, which comes in powers of two"
-            yield self.finding(case.place, message, confidence=case.confidence)
+            yield self.finding(case.place, message, confidence=case.confidence, facts=case.facts)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING
 
+from oomlint import registry
+from oomlint.measurement import UNMEASURED
 from oomlint.source import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oomlint.finding import Finding
+    from oomlint.measurement import Measurement
     from oomlint.source import Source
 
 
@@ -69,6 +73,11 @@ class Case:
         return self.finding.code or ""
 
     @property
+    def plan(self) -> Measurement:
+        """How the rule says that it is measured."""
+        return plan_of(self.finding.code)
+
+    @property
     def mended(self) -> bool:
         """Whether there is something to compare with."""
         return bool(self.changes)
@@ -78,6 +87,12 @@ class Case:
         path = path or self.finding.place.path
         pair = self.changes.get(path)
         return read_source(path, None if pair is None else pair[part is Part.AFTER])
+
+
+@cache
+def plan_of(code: str | None) -> Measurement:
+    """What a rule has declared; nothing for what is no rule."""
+    return registry.load(code).measured_as if code in dict(registry.catalogue()) else UNMEASURED
 
 
 @dataclass(frozen=True, slots=True)

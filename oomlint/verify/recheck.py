@@ -70,7 +70,7 @@ def _measured(bench: Bench, finding: Finding) -> bool:
     """Whether it speaks of the class that takes less after."""
     if not bench.eased:
         return False
-    for place in (finding.place, *finding.related):
+    for place in finding.places:
         with suppress(SourceError, SyntaxError, ValueError, RecursionError):
             source = bench.case.source(Part.AFTER, place.path)
             row = source.program_row(place)

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from oomlint.finding import Safety
+from oomlint.measurement import Trait
 from oomlint.model.project import Project
 from oomlint.source import SourceError, apply_edits, read_source
 from oomlint.verify import causes, crew, interrupts, mends, recheck
 from oomlint.verify.bench import Bench, nearest
-from oomlint.verify.case import Case, Fidelity, Outcome, Part, Verdict
+from oomlint.verify.case import Case, Fidelity, Outcome, Part, Verdict, plan_of
 from oomlint.verify.preparing import prepare
 from oomlint.verify.recipes import prices
 from oomlint.verify.sandbox.view import of_project
@@ -31,12 +32,9 @@ if TYPE_CHECKING:
     from oomlint.finding import Edit, Finding
     from oomlint.verify.bench import Options
 
-_ARGUMENTS: Final = frozenset({"OOM101", "OOM102", "OOM103", "OOM104", "OOM105"})  # of one call: each raises before the next is looked at
-_GRAPHS: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM205", "OOM213"})  # of one function: each keeps the graph that the next keeps
 _MOST_PROCESSES: Final = 4  # each has a server with torch, and two workers of a loader now and then
 _SHOWN: Final = 60  # characters of a call
 _DECISIVE: Final = frozenset({Outcome.CONFIRMED, Outcome.REGRESSED, Outcome.SHOWN})
-_RECIPES: Final = ("command", "datasets", "functions", "loops", "calls", "workers")  # the most faithful first
 
 
 class Store(Protocol):
@@ -211,12 +209,10 @@ def _said(bench: Bench) -> Verdict:
     said: list[Verdict] = []
     nothing: set[str] = set()  # what those say that have nothing to try
     unheard: tuple[str, ...] = ()  # what the user asked to be run, and why it says nothing
-    for name in _RECIPES:
+    for name in bench.case.plan.recipes:
         if name == "command" and not bench.options.command:
             continue
         recipe: ModuleType = importlib.import_module(f"oomlint.verify.recipes.{name}")
-        if bench.case.code not in recipe.CODES:
-            continue
         verdict: Verdict = recipe.verify(bench)
         nothing.add(getattr(recipe, "NONE", ""))
         if name == "command" and verdict.outcome is Outcome.INCONCLUSIVE:
@@ -243,7 +239,7 @@ def _whole(case: Case, verdict: Verdict) -> Verdict:
         changed = [pair for path in case.changes for pair in _changed_loaders(case, path)]
     except (SourceError, SyntaxError, ValueError, RecursionError):
         return verdict
-    if len(changed) <= (1 if case.code.startswith("OOM1") and verdict.fidelity is Fidelity.SLICED else 0):
+    if len(changed) <= (1 if Trait.OF_LOADER in case.plan.traits and verdict.fidelity is Fidelity.SLICED else 0):
         return verdict
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; but the mend also changes {changed[-1]}, which was not compared")
 
@@ -318,9 +314,10 @@ def _beside(finding: Finding, other: Finding) -> bool:
     """Whether another fix has to be in place for this one to be seen."""
     if other is finding or other.place.path != finding.place.path or any("\n" in edit.content for edit in _edits(other)):
         return False
-    if {finding.code, other.code} <= _ARGUMENTS:
+    shared = plan_of(finding.code).traits & plan_of(other.code).traits
+    if Trait.RAISES_FIRST in shared:
         return other.place == finding.place
-    return {finding.code, other.code} <= _GRAPHS and _function(finding) == _function(other)
+    return Trait.KEEPS_GRAPH in shared and _function(finding) == _function(other)
 
 
 def _function(finding: Finding) -> str:

@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint import facts
 from oomlint.basis import NOT_ENTERED
 from oomlint.cache import WRONG, project_key, read_kept, refusal, typed
 from oomlint.verify.bench import nearest
@@ -97,7 +98,8 @@ class VerdictStore:
         spot = finding.place
         state = hashlib.blake2b(self._state(case.root), digest_size=16)
         place = [spot.path, spot.cell, spot.row, spot.column, spot.end_row, spot.end_column]
-        state.update(json.dumps([case.code, finding.message, place, case.root]).encode())
+        told = [facts.row(fact, lambda place: [place.path, place.cell, place.row, place.column]) for fact in finding.facts]
+        state.update(json.dumps([case.code, told, place, case.root]).encode())
         for path, contents in sorted(case.changes.items()):
             for part in (os.fsencode(path), *contents):
                 state.update(b"%d\0" % len(part) + part)

@@ -6,22 +6,35 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.finding import LoaderFact
+from oomlint.measurement import CallCheck
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.recipes import calls_gap, calls_judge, calls_loops, calls_memory, calls_predict, calls_trainer, calls_values
-from oomlint.verify.recipes.calls_judge import OWN, Judged
+from oomlint.verify.recipes.calls_judge import Judged
 from oomlint.verify.recipes.calls_slice import counterpart, cut, sites
 from oomlint.verify.recipes.calls_values import domain, program, targets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oomlint.measurement import Measurement
     from oomlint.verify.bench import Bench
     from oomlint.verify.jobs import Done
     from oomlint.verify.recipes.calls_slice import Cut, Site
     from oomlint.verify.recipes.calls_values import Domain, Target
 
-_PICKLED: Final = "OOM111"
-CODES: Final = frozenset({*OWN, _PICKLED, *calls_memory.CODES, *calls_loops.CODES, *calls_predict.CODES, *calls_trainer.CODES})
+_FUNCTIONS: Final = frozenset({"collate_fn", "worker_init_fn"})  # arguments of a loader that its workers are sent
+_OPTIONS: Final = frozenset({CallCheck.OPTION, CallCheck.OPTION_ZERO})
+_JUDGES: Final = {
+    CallCheck.COPIES: calls_memory.judge,
+    CallCheck.COPIES_SPAWNED: calls_memory.judge,
+    CallCheck.DESCRIPTORS: calls_memory.judge,
+    CallCheck.FEWER_WORKERS: calls_memory.judge,
+    CallCheck.CYCLE: calls_loops.judge,
+    CallCheck.WHOLE: calls_loops.judge,
+    CallCheck.PREDICT: calls_predict.judge,
+    CallCheck.TRAINER: calls_trainer.judge,
+}
 _SECONDS: Final = 30.0  # a call with its sweep, two workers at a time
 _SPAWN_SECONDS: Final = 60.0
 _MOST_WAYS: Final = 4  # other calls of the function that are run
@@ -30,30 +43,23 @@ _WORKER_BYTES: Final = 4096 * 2**20  # spawned workers import torch
 
 def verify(bench: Bench) -> Verdict:
     """Verify one finding about a loader."""
-    code = bench.case.code
-    if code in calls_memory.CODES:
-        judged = calls_memory.judge(bench)
-        if code == "OOM114" and judged.outcome is Outcome.CONFIRMED:
-            judged = _still_runs(bench, judged)
-    elif code in calls_loops.CODES:
-        judged = calls_loops.judge(bench)
-    elif code in calls_predict.CODES:
-        judged = calls_predict.judge(bench)
-    elif code in calls_trainer.CODES:
-        judged = calls_trainer.judge(bench)
-    else:
-        judged = _calls(bench)
+    wanted = bench.case.plan.call
+    judged = _JUDGES[wanted](bench) if wanted in _JUDGES else _calls(bench)
+    if wanted is CallCheck.FEWER_WORKERS and judged.outcome is Outcome.CONFIRMED:
+        judged = _still_runs(bench, judged)
     return Verdict(judged.outcome, judged.reason, Fidelity.SLICED, judged.readings, (), judged.assumptions, judged.left_out)
 
 
 def _calls(bench: Bench) -> Judged:
-    if bench.case.code == _PICKLED and not any(f"`{name}` is" in bench.case.finding.message for name in ("collate_fn", "worker_init_fn")):
+    loader = next(iter(bench.case.finding.of_noun(LoaderFact)), None)
+    pickled = bench.case.plan.call is CallCheck.PICKLED
+    if pickled and (loader is None or loader.option not in _FUNCTIONS):
         return Judged(Outcome.INCONCLUSIVE, "what cannot be sent is in the dataset, which a cut-out call stands in for")
     found = targets(bench)
     if not found:
         return Judged(Outcome.INCONCLUSIVE, "the call of the loader was not found in the program")
     judged = calls_judge.together([_one(bench, target) for target in found])
-    if not bench.case.by_hand or bench.case.code == _PICKLED or judged.outcome not in {Outcome.CONFIRMED, Outcome.NO_EFFECT}:
+    if not bench.case.by_hand or pickled or judged.outcome not in {Outcome.CONFIRMED, Outcome.NO_EFFECT}:
         return judged
     gap = calls_gap.of_calls(bench, _pieces(bench, found))
     return replace(judged, outcome=Outcome.INCONCLUSIVE, reason=gap) if gap else judged
@@ -91,11 +97,11 @@ def _still_runs(bench: Bench, judged: Judged) -> Judged:
 
 def _one(bench: Bench, target: Target) -> Judged:
     """One loader, before and after."""
-    code = bench.case.code
-    least = 1 if code in {"OOM105", _PICKLED} else 0
-    counts = _counts_of(bench, target) if code in OWN and not least else ()
-    values = domain(target, *filter(None, [OWN.get(code)]), least=least, counts=counts)
-    methods: list[str | None] = ["fork", "spawn"] if code == _PICKLED else [None]
+    plan = bench.case.plan
+    least = 1 if plan.call in {CallCheck.OPTION_ZERO, CallCheck.PICKLED} else 0
+    counts = _counts_of(bench, target) if plan.call in _OPTIONS and not least else ()
+    values = domain(target, *filter(None, [plan.option]), least=least, counts=counts)
+    methods: list[str | None] = ["fork", "spawn"] if plan.call is CallCheck.PICKLED else [None]
     before, failure = _measured(bench, Part.BEFORE, target, values, methods, least, counts)
     if before is None:
         return Judged(Outcome.INCONCLUSIVE, failure)
@@ -108,7 +114,7 @@ def _one(bench: Bench, target: Target) -> Judged:
             others = [replace(target, site=site) for site in _other_ways(bench, target)]
             ways = [_measured(bench, Part.AFTER, other, values, methods, least, counts, here=True)[0] for other in others]
             after["runs"] = calls_judge.otherwise(before["runs"], after["runs"], [way["runs"] for way in ways if way])
-    judged = _judged(code, before["runs"], after["runs"] if after else None)
+    judged = _judged(plan, before["runs"], after["runs"] if after else None)
     if judged.unstable:
         again, failure = _measured(bench, Part.BEFORE, target, values, methods, least, counts)
         if again is None or [run.get("epochs") for run in again["runs"]] != [run.get("epochs") for run in before["runs"]]:
@@ -119,10 +125,10 @@ def _one(bench: Bench, target: Target) -> Judged:
     return Judged(judged.outcome, judged.reason, judged.readings, tuple(dict.fromkeys(assumptions)), left)
 
 
-def _judged(code: str, before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]] | None) -> Judged:
-    if code == _PICKLED:
+def _judged(plan: Measurement, before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]] | None) -> Judged:
+    if plan.call is CallCheck.PICKLED:
         return calls_judge.unpicklable(before, after, shown=True)
-    return calls_judge.exceptions(code, before, after)
+    return calls_judge.exceptions(plan.option, before, after, zero=plan.call is CallCheck.OPTION_ZERO)
 
 
 def _swept(runs: Sequence[dict[str, Any]], values: Domain) -> list[str]:
@@ -177,7 +183,7 @@ def _measured(
         "path": bench.path(part, target.path),
         "root": bench.folder(part),
         "plan": piece.plan(values.values),
-        "own": "*" if bench.case.code == "OOM114" else OWN.get(bench.case.code, ""),
+        "own": "*" if bench.case.plan.call is CallCheck.FEWER_WORKERS else bench.case.plan.option,
         "counts": [2] if least else [2, 0, *counts],
         "methods": methods,
     }

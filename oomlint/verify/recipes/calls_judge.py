@@ -11,13 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Run = dict[str, Any]
-OWN: Final = {
-    "OOM101": "persistent_workers",
-    "OOM102": "prefetch_factor",
-    "OOM103": "timeout",
-    "OOM104": "multiprocessing_context",
-    "OOM105": "prefetch_factor",
-}
+_SILENT: Final = "timeout"  # torch asserts it without a word
 _LONGEST: Final = 180  # characters of a message
 _UNTRIED: Final = "the value that the finding speaks of could not be brought about in the cut-out call"
 _GRAVE: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.CONFIRMED, Outcome.SHOWN, Outcome.NO_EFFECT, Outcome.NOT_SHOWN)
@@ -68,25 +62,25 @@ def together(judged: Sequence[Judged]) -> Judged:
     )
 
 
-def symptom(code: str, run: Run) -> bool:
-    """Whether a run failed as the finding says."""
+def symptom(own: str, run: Run, *, zero: bool = False) -> bool:
+    """Whether a run failed as the finding says of its ``own`` argument: without workers, or because the argument is ``zero``."""
     error = run.get("error")
     if not error:
         return False
     text = f"{error['type']} {error['message']}".lower()
-    if code == "OOM105":
+    if zero:
         return error["type"] in {"AssertionError", "ValueError"} and ("prefetch" in text or error["type"] == "AssertionError")
-    if code == "OOM103":
-        return "timeout" in text or (error["type"] == "AssertionError" and not error["message"])
-    return OWN[code] in text
+    if own == _SILENT:
+        return own in text or (error["type"] == "AssertionError" and not error["message"])
+    return own in text
 
 
-def exceptions(code: str, before: Sequence[Run], after: Sequence[Run] | None) -> Judged:
-    """OOM101 to OOM105: the exception goes at every value, and nothing else changes."""
+def exceptions(own: str, before: Sequence[Run], after: Sequence[Run] | None, *, zero: bool = False) -> Judged:
+    """The exception for an argument goes at every value, and nothing else changes."""
     if after is None:
-        return _shown(code, before)
-    count = _counted(code, before, after)
-    readings = (_reading(code, before, after),)
+        return _shown(own, before, zero=zero)
+    count = _counted(own, before, after, zero=zero)
+    readings = (_reading(before, after),)
     reached = [run for run in before if run["reached"]]
     if count.broken:
         return Judged(Outcome.REGRESSED, f"a call that worked before fails after ({count.broken[0]})", readings)
@@ -105,14 +99,14 @@ def exceptions(code: str, before: Sequence[Run], after: Sequence[Run] | None) ->
         return Judged(Outcome.INCONCLUSIVE, "the call could not be reached with the values that were tried", readings)
     if count.unknown:
         return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {count.unknown[0]}", readings)
-    if not _tried(code, before):
+    if not _tried(before, zero=zero):
         return Judged(Outcome.INCONCLUSIVE, _UNTRIED, readings)
     return Judged(Outcome.NO_EFFECT, f"the call does not fail before the fix, with {' and '.join(_few(count.same))}", readings)
 
 
-def _shown(code: str, before: Sequence[Run]) -> Judged:
-    readings = (_reading(code, before, None),)
-    failed = [run for run in before if symptom(code, run)]
+def _shown(own: str, before: Sequence[Run], *, zero: bool) -> Judged:
+    readings = (_reading(before, None),)
+    failed = [run for run in before if symptom(own, run, zero=zero)]
     if failed:
         return Judged(Outcome.SHOWN, f"{_error(failed[0])} with {where(failed[0])}", readings)
     other = [run for run in before if run["reached"] and run.get("error")]
@@ -121,18 +115,18 @@ def _shown(code: str, before: Sequence[Run]) -> Judged:
     reached = [run for run in before if run["reached"]]
     if not reached:
         return Judged(Outcome.INCONCLUSIVE, "the call could not be reached with the values that were tried", readings)
-    if not _tried(code, before):
+    if not _tried(before, zero=zero):
         return Judged(Outcome.INCONCLUSIVE, _UNTRIED, readings)
     return Judged(Outcome.NOT_SHOWN, f"the call does not fail, with {' and '.join(_few([where(run) for run in reached]))}", readings)
 
 
-def _tried(code: str, before: Sequence[Run]) -> bool:
+def _tried(before: Sequence[Run], *, zero: bool) -> bool:
     """Whether what the finding speaks of was among the values that were run."""
-    name, value = ("prefetch_factor", 0) if code == "OOM105" else ("num_workers", 0)
+    name, value = ("prefetch_factor", 0) if zero else ("num_workers", 0)
     return any(run["reached"] and run.get("settings", {}).get(name) == value for run in before)
 
 
-def _counted(code: str, before: Sequence[Run], after: Sequence[Run]) -> _Count:
+def _counted(own: str, before: Sequence[Run], after: Sequence[Run], *, zero: bool) -> _Count:
     count = _Count()
     working = [run for run in before if run["reached"] and not run.get("error")]
     for old, new in pairs(before, after):
@@ -143,11 +137,11 @@ def _counted(code: str, before: Sequence[Run], after: Sequence[Run]) -> _Count:
             count.lost.append(spot)
         elif new["reached"] and not old["reached"]:
             count.unknown.append(spot)
-        elif symptom(code, old):
+        elif symptom(own, old, zero=zero):
             count.error = count.error or _error(old)
             if not new.get("error"):
                 (count.mended if _set_alike(new, working) else count.unlike).append(spot)
-            elif symptom(code, new):
+            elif symptom(own, new, zero=zero):
                 count.still.append(f"{spot}: {_error(new)}")
             else:
                 count.unknown.append(_error(new))
@@ -241,8 +235,7 @@ def cause(error: Mapping[str, str]) -> str:
     return f"`{error['type']}: {message}`" if message else f"`{error['type']}`"
 
 
-def _reading(code: str, before: Sequence[Run], after: Sequence[Run] | None) -> Reading:
-    del code
+def _reading(before: Sequence[Run], after: Sequence[Run] | None) -> Reading:
     old = [float(bool(run.get("error"))) for run in before if run["reached"]]
     new = [float(bool(run.get("error"))) for run in after or () if run["reached"]]
     return Reading(
@@ -258,7 +251,7 @@ def _reading(code: str, before: Sequence[Run], after: Sequence[Run] | None) -> R
 
 
 def unpicklable(before: Sequence[Run], after: Sequence[Run] | None, shown: bool) -> Judged:  # noqa: FBT001 -- one of two questions
-    """OOM111: the loader's functions can be sent to workers that are spawned, and give the same batches."""
+    """The loader's functions can be sent to workers that are spawned, and give the same batches."""
     started = [run for run in before if run["reached"] and run.get("settings", {}).get("num_workers", 1)]
     sent = [item for run in started for item in run.get("functions", {}).values()]
     stuck = [item for item in sent if item["error"] and item["plain"]]

@@ -1,4 +1,4 @@
-"""Expressions that take a whole loader (OOM130, OOM131): run over a stand-in loader, counting the batches that stay alive."""
+"""Expressions that take a whole loader: run over a stand-in loader, counting the batches that stay alive."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.measurement import CallCheck
 from oomlint.verify.case import Outcome, Part, Reading
 from oomlint.verify.criteria import human
 from oomlint.verify.recipes import calls_gap
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from oomlint.verify.bench import Bench
     from oomlint.verify.recipes.calls_slice import Site
 
-CODES: Final = frozenset({"OOM130", "OOM131"})
 EPOCH: Final = 6  # batches, as oomlint.verify.child.call_cycles has them
 _PASSING: Final = frozenset({"zip", "enumerate", "tqdm", "trange"})
 _HELD: Final = 4  # batches that a generator and the `zip` under it hold at any time
@@ -104,11 +104,12 @@ def _sources(bench: Bench) -> tuple[str, str] | None:
     place = bench.case.finding.place
     row = module.source.program_row(place)
     disk = ast.parse(module.source.text)
-    site = _site(disk, row, row + place.end_row - place.row, bench.case.code)
+    whole = bench.case.plan.call is CallCheck.WHOLE
+    site = _site(disk, row, row + place.end_row - place.row, whole=whole)
     if site is None:
         block = _block(disk, row)
         return None if block is None else (block, block)
-    if bench.case.code == "OOM131":
+    if whole:
         return _counted(site, old, new)
     here = counterpart(site, old)
     after = None if here is None else _same_place(here, old, new)
@@ -117,8 +118,8 @@ def _sources(bench: Bench) -> tuple[str, str] | None:
     return f"__result__ = {_filled(here.call)}", f"__result__ = {_filled(after)}"
 
 
-def _site(tree: ast.Module, row: int, end: int, code: str) -> Site | None:
-    named = {"OOM130": {"cycle", "tee"}, "OOM131": {"list", "tuple", "sorted"}}[code]
+def _site(tree: ast.Module, row: int, end: int, *, whole: bool) -> Site | None:
+    named = {"list", "tuple", "sorted"} if whole else {"cycle", "tee"}
     return next(
         (one for one in sites(tree) if row <= one.call.lineno <= end and ast.unparse(one.call.func).rpartition(".")[2] in named and one.call.args), None
     )

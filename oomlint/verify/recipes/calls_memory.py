@@ -1,4 +1,4 @@
-"""Worker memory over stand-in data of the kind that a finding names: OOM110, OOM112, OOM113, OOM114."""
+"""Worker memory over stand-in data of the kind that a finding names."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.memory.content import Kind
-from oomlint.memory.copies import cases
+from oomlint.finding import AttributeFact, ContentKind, DatasetFact, LoaderFact
+from oomlint.measurement import CallCheck
 from oomlint.verify.case import Outcome, Part, Reading
 from oomlint.verify.criteria import human, worker_memory
 from oomlint.verify.recipes.calls_judge import Judged, cause
 from oomlint.verify.recipes.calls_values import WORKERS, program
 
 if TYPE_CHECKING:
-    from oomlint.memory.copies import Case
     from oomlint.verify.bench import Bench
     from oomlint.verify.criteria import Saving
 
-CODES: Final = frozenset({"OOM110", "OOM112", "OOM113", "OOM114"})
 SIZE: Final = 8 * 2**20  # bytes of stand-in data; 2 MiB would still be told from noise
 _SECONDS: Final = 60.0
 _MEMORY: Final = 4096 * 2**20  # bytes: spawned workers import torch
@@ -29,16 +27,16 @@ _CLEAR: Final = 3  # times the threshold: no spread of repeated measurements rea
 _DESCRIPTORS: Final = 1024
 _DRAWS: Final = re.compile(r"\brandom\b|\brand\w*\(|\bnp\.random|\brng\b|shuffle\(|\bchoice\(|augment|RandomCrop|transform", re.IGNORECASE)
 _KINDS: Final = {
-    Kind.OBJECTS: "lists",
-    Kind.OBJECT_ARRAY: "objects",
-    Kind.PATHS: "strings",
-    Kind.BLOB: "dicts",
-    Kind.ARRAY: "array",
-    Kind.ARRAYS: "arrays",
-    Kind.TENSOR: "tensor",
-    Kind.TENSORS: "tensors",
-    Kind.FRAME: "array",
-    Kind.MEMMAP: "array",
+    ContentKind.OBJECTS: "lists",
+    ContentKind.OBJECT_ARRAY: "objects",
+    ContentKind.PATHS: "strings",
+    ContentKind.BLOB: "dicts",
+    ContentKind.ARRAY: "array",
+    ContentKind.ARRAYS: "arrays",
+    ContentKind.TENSOR: "tensor",
+    ContentKind.TENSORS: "tensors",
+    ContentKind.FRAME: "array",
+    ContentKind.MEMMAP: "array",
 }
 
 
@@ -56,39 +54,27 @@ class _Asked:
 
 def judge(bench: Bench) -> Judged:
     """Measure what the workers of a loader copy."""
-    case = _case(bench)
-    if case is None:
-        return Judged(Outcome.INCONCLUSIVE, "what the dataset holds could not be found again in the program")
-    kind = _kind(case)
-    said = f"stand-in data: {human(SIZE)} of {kind} for `{case.holding.name}`, {WORKERS} workers, shuffled, two epochs"
-    if bench.case.code == "OOM114":
-        judged = _fewer(bench, case, kind)
-    elif bench.case.code == "OOM113":
-        judged = _descriptors(bench, case)
+    finding = bench.case.finding
+    held, loader = next(iter(finding.of_noun(AttributeFact)), None), next(iter(finding.of_noun(LoaderFact)), None)
+    if held is None or loader is None:
+        return Judged(Outcome.INCONCLUSIVE, "the finding does not say what the dataset holds")
+    kind = _kind(held)
+    said = f"stand-in data: {human(SIZE)} of {kind} for `{held.name}`, {WORKERS} workers, shuffled, two epochs"
+    wanted = bench.case.plan.call
+    if wanted is CallCheck.FEWER_WORKERS:
+        judged = _fewer(bench, loader, kind)
+    elif wanted is CallCheck.DESCRIPTORS:
+        judged = _descriptors(bench, loader)
     else:
-        judged = _copies(bench, case, kind)
+        judged = _copies(bench, loader, kind)
     return Judged(judged.outcome, judged.reason, judged.readings, (said, *judged.assumptions), judged.left_out)
 
 
-def _case(bench: Bench) -> Case | None:
-    finding = bench.case.finding
-    module = bench.project.find(finding.place.path)
-    if module is None:
-        return None
-    return next((case for case in cases(module, bench.project, bench.case.code) if case.place == finding.place), None)
-
-
-def _kind(case: Case) -> str:
-    content = case.holding.content
-    if content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY} and content.strings:
-        return "objects" if content.kind is Kind.OBJECT_ARRAY else "strings"
-    if content.kind is Kind.OBJECTS and content.numbers:
-        return "numbers"
-    if content.kind is Kind.OBJECTS and re.search(r"dict|json|record|annotation|coco", content.words):
-        return "dicts"
-    if content.kind is Kind.OBJECTS and re.search(r"string|lines|names|paths|words", content.words) and not re.search(r"of (lists|tuples)", content.words):
-        return "strings"
-    return _KINDS.get(content.kind, "lists")
+def _kind(held: AttributeFact) -> str:
+    """What stands in for the data, as the child calls it."""
+    if held.holds is ContentKind.OBJECT_ARRAY:
+        return "objects"
+    return held.items or _KINDS.get(held.holds, "lists")
 
 
 # -- measuring -------------------------------------------------------------------------------------------------------------
@@ -131,20 +117,20 @@ def _base(bench: Bench, workers: int, method: str, *, fresh: bool = False) -> fl
     return known  # type: ignore[return-value]  # the memo holds objects of all rooms
 
 
-def _methods(case: Case) -> list[str]:
+def _methods(loader: LoaderFact) -> list[str]:
     """The start methods that the finding speaks of, the usual one first."""
-    named: list[str] = [method for method in ("fork", "spawn", "forkserver") if method in case.methods.counted]
-    if case.methods.known and named:
+    named: list[str] = [method for method in ("fork", "spawn", "forkserver") if method in loader.start_methods]
+    if loader.start_method_known and named:
         return named[:1]
     return [method for method in named if method != "forkserver"] or ["fork"]
 
 
-# -- OOM110, OOM112: what is held becomes something that is shared ----------------------------------------------------------
+# -- what is held becomes something that is shared ----------------------------------------------------------
 
 
-def _copies(bench: Bench, case: Case, kind: str) -> Judged:
-    methods = _methods(case)
-    if bench.case.code == "OOM112":
+def _copies(bench: Bench, loader: LoaderFact, kind: str) -> Judged:
+    methods = _methods(loader)
+    if bench.case.plan.call is CallCheck.COPIES_SPAWNED:
         methods = [method for method in methods if method != "fork"] or ["spawn"]
     elif "fork" in methods:
         methods = ["fork"]
@@ -225,11 +211,11 @@ def _wrapped(bench: Bench) -> tuple[str, str] | None:
     return None
 
 
-# -- OOM113: too many descriptors ---------------------------------------------------------------------------------------------
+# -- too many descriptors ---------------------------------------------------------------------------------------------
 
 
-def _descriptors(bench: Bench, case: Case) -> Judged:
-    spawned = case.methods.known and case.methods.counted == {"spawn"}
+def _descriptors(bench: Bench, loader: LoaderFact) -> Judged:
+    spawned = loader.start_method_known and loader.start_methods == ("spawn",)
     method, count = ("spawn", _DESCRIPTORS + 276) if spawned else ("forkserver", _MANY)
     said = (f"{count} tensors, under {method}",)
     before, failure = _measured(bench, Part.BEFORE, _Asked("tensors", 1, method, count=count), 1)
@@ -261,16 +247,16 @@ def _descriptors(bench: Bench, case: Case) -> Judged:
     return Judged(Outcome.NO_EFFECT, f"the worker starts with {count} tensors under {method} before as well", (reading,), said)
 
 
-# -- OOM114: no workers ----------------------------------------------------------------------------------------------------------
+# -- no workers ----------------------------------------------------------------------------------------------------------
 
 
-def _fewer(bench: Bench, case: Case, kind: str) -> Judged:
-    if bench.case.mended and (drawn := _random(case)):
+def _fewer(bench: Bench, loader: LoaderFact, kind: str) -> Judged:
+    if bench.case.mended and (drawn := _random(bench)):
         return Judged(Outcome.INCONCLUSIVE, f"{drawn} draws random numbers: without workers its samples differ, and whether they are as good is not measured")
     readings: list[Reading] = []
     last = Judged(Outcome.INCONCLUSIVE, "nothing was measured")
     quiet: list[str] = []
-    for method in _methods(case):
+    for method in _methods(loader):
         last = _compared(bench, _Asked(kind, WORKERS, method), _Asked(kind, 0, method), readings)
         if last.outcome in {Outcome.INCONCLUSIVE, Outcome.REGRESSED}:
             return Judged(last.outcome, last.reason, tuple(readings))
@@ -302,14 +288,12 @@ def _equal(bench: Bench) -> tuple[str, ...]:
     return ("equal up to worker RNG: the order of the samples is the same, random numbers drawn in a sample would differ",) if bench.case.mended else ()
 
 
-def _random(case: Case) -> str:
+def _random(bench: Bench) -> str:
     """The method of the dataset that draws random numbers, empty where none does by its text."""
-    for one in (case.dataset, *case.dataset.inner):
-        cls = getattr(one.instance, "cls", None)
-        scope = getattr(cls, "scope", None)
-        if scope is None or cls is None:
-            continue
-        for method in scope.children:
-            if method.name == "__getitem__" and _DRAWS.search(cls.module.code(method.node)):
-                return f"`__getitem__` of {one.words}"
+    for fact in bench.case.finding.of_noun(DatasetFact):
+        module = bench.project.find(fact.place.path)
+        for scope in module.walk.scopes if module is not None else ():
+            inside = scope.parent is not None and scope.parent.is_class and scope.parent.qualname == fact.name
+            if module is not None and inside and scope.name == "__getitem__" and _DRAWS.search(module.code(scope.node)):
+                return f"`__getitem__` of `{fact.name.rpartition('.')[2]}`"
     return ""

@@ -1,4 +1,4 @@
-"""`predict` of a Lightning trainer whose predictions nobody takes (OOM215): called with the options of the user's call, over a model that stands in."""
+"""`predict` of a Lightning trainer whose predictions nobody takes: called with the options of the user's call, over a model that stands in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from oomlint.verify.bench import Bench
     from oomlint.verify.recipes.calls_slice import Site
 
-CODES: Final = frozenset({"OOM215"})
 _SECONDS: Final = 60.0  # the library imports much
 _LOST: Final = "the call of `predict` was not found in the program"
 _SAID: Final = "a model that predicts 64 KiB for each of its batches stands in, on the CPU"

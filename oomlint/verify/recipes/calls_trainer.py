@@ -1,12 +1,12 @@
-"""Training arguments that ask for worker options without workers (OOM140): made by the library, where it is installed."""
+"""Training arguments that ask for worker options without workers: made by the library, where it is installed."""
 
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.finding import LoaderFact
 from oomlint.verify.case import Outcome, Part
 from oomlint.verify.recipes import calls_judge
 from oomlint.verify.recipes.calls_judge import Judged
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from oomlint.verify.bench import Bench
     from oomlint.verify.recipes.calls_slice import Site
 
-CODES: Final = frozenset({"OOM140"})
-_OPTION: Final = re.compile(r"`dataloader_(persistent_workers|prefetch_factor|multiprocessing_context)`")
-_CODES: Final = {option: code for code, option in calls_judge.OWN.items() if code != "OOM105"}
+_PREFIX: Final = "dataloader_"
+_OPTIONS: Final = frozenset({"persistent_workers", "prefetch_factor", "multiprocessing_context"})
 _SECONDS: Final = 60.0  # the library imports much
 _WORKERS: Final = "dataloader_num_workers"
 
@@ -34,22 +33,22 @@ class _Ran:
 
 def judge(bench: Bench) -> Judged:
     """Make the arguments and the loader that follows from them."""
-    found = _OPTION.search(bench.case.finding.message)
-    module = bench.project.find(bench.case.finding.place.path)
-    if found is None or module is None:
+    found = next(iter(bench.case.finding.of_noun(LoaderFact)), None)
+    own = found.option.removeprefix(_PREFIX) if found is not None else ""
+    module = bench.project.find(found.place.path) if found is not None else None
+    if found is None or module is None or own not in _OPTIONS:
         return Judged(Outcome.INCONCLUSIVE, "the call of the training arguments was not found in the program")
-    row = module.source.program_row(bench.case.finding.place)
+    row = module.source.program_row(found.place)
     site = next((one for one in sites(ast.parse(module.source.text)) if one.call.lineno == row and _concerns(one.call)), None)
     if site is None:
         return Judged(Outcome.INCONCLUSIVE, "the call of the training arguments was not found in the program")
-    own = found.group(1)
     before = _measured(bench, Part.BEFORE, site, own)
     if isinstance(before, str):
         return Judged(Outcome.INCONCLUSIVE, before)
     after = _measured(bench, Part.AFTER, site, own) if bench.case.mended else None
     if isinstance(after, str):
         return Judged(Outcome.INCONCLUSIVE, f"after the fix: {after}")
-    judged = calls_judge.exceptions(_CODES[own], before.runs, after.runs if after else None)
+    judged = calls_judge.exceptions(own, before.runs, after.runs if after else None)
     other = _changed(bench, site) if bench.case.by_hand and judged.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} else ""
     if other:
         return Judged(Outcome.INCONCLUSIVE, f"the mend changes `{other}` as well, and training was not run", judged.readings)
@@ -63,11 +62,11 @@ def _changed(bench: Bench, site: Site) -> str:
     tree = program(bench, Part.AFTER, bench.case.finding.place.path)
     here = counterpart(site, tree) if tree is not None else None
     old, new = ({item.arg or "**": ast.unparse(item.value) for item in call.keywords} for call in (site.call, here.call if here is not None else site.call))
-    return next((name for name in {**old, **new} if not name.startswith("dataloader_") and old.get(name) != new.get(name)), "")
+    return next((name for name in {**old, **new} if not name.startswith(_PREFIX) and old.get(name) != new.get(name)), "")
 
 
 def _concerns(call: ast.Call) -> bool:
-    return any(item.arg is None or item.arg.startswith("dataloader_") for item in call.keywords)
+    return any(item.arg is None or item.arg.startswith(_PREFIX) for item in call.keywords)
 
 
 def _measured(bench: Bench, part: Part, site: Site, own: str) -> _Ran | str:

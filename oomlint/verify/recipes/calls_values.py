@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
+from oomlint.finding import LoaderFact
 from oomlint.memory.loaders import PARAMETERS, loaders_of
 from oomlint.model.project import Project
 from oomlint.model.questions import CPU_COUNTS
@@ -58,7 +59,8 @@ def targets(bench: Bench, at: tuple[Place, ...] = ()) -> list[Target]:
     """The loaders that stand ``at`` some places; else those that the fix edits, that the finding stands in, that it names."""
     finding = bench.case.finding
     edits = [edit.place for edit in finding.fix.edits] if finding.fix is not None else []
-    for places in ([*at],) if at else (edits, [finding.place], [*finding.related]):
+    named = [fact.place for fact in finding.of_noun(LoaderFact)]
+    for places in ([*at],) if at else (edits, [finding.place], named):
         found = [one for place in places for one in _around(bench, place)]
         if found:
             unique = {(one.path, one.site.call.lineno, one.site.call.col_offset): one for one in found}

@@ -7,10 +7,12 @@ not even get the same batches, it is not known whether the behaviour is the same
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
+from oomlint.measurement import CommandSign, Trait
 from oomlint.source import SourceError
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
 from oomlint.verify.criteria import PLENTY, TOTAL, TWICE, Price
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from oomlint.verify.recipes.command_signs import Grown, Sign
 
 SECONDS: Final = 120.0  # for one run, unless more are allowed
-CODES: Final = frozenset({*signs.ERRORS, *signs.GROWTH, *signs.WORKERS, *signs.HELD, *signs.READ})
-_MEANT: Final = frozenset({"OOM123", "OOM130", "OOM206", "OOM212"})  # an unsafe fix of these changes what is computed, on purpose
 _SAME: Final = "; batches, output and files are the same"
 _PROBED: Final = "growth is counted within the command, which makes it slower"
 
@@ -40,11 +40,11 @@ class Runs:
 
     def run(self, part: Part) -> Done:
         """Run the command once more."""
-        code = self.bench.case.code
+        plan = self.bench.case.plan
         watch: dict[str, Any] = {
-            "probe": "start" if code in signs.HELD else "steps" if code in signs.GROWTH else "",
-            "saved": code == "OOM204",
-            "memory": code in signs.WORKERS | signs.READ,
+            "probe": "start" if CommandSign.PROCESS_MEMORY in plan.command else "steps" if plan.command_loop else "",
+            "saved": Trait.SAVES in plan.traits,
+            "memory": bool({CommandSign.WORKER_MEMORY, CommandSign.READS} & set(plan.command)),
         }
         if part is Part.BEFORE:
             watch |= {"path": self.bench.path(part), "rows": _rows(self.bench)}
@@ -75,7 +75,8 @@ def verify(bench: Bench) -> Verdict:
             Price(figures.name, figures.before, figures.after, TOTAL, PLENTY),
             Price("bytes read by all processes", old, new, TWICE, PLENTY),
         )
-    assumed = (_PROBED,) if bench.case.code in signs.GROWTH.keys() | signs.HELD else ()
+    plan = bench.case.plan
+    assumed = (_PROBED,) if plan.command_loop or CommandSign.PROCESS_MEMORY in plan.command else ()
     return replace(
         verdict,
         fidelity=Fidelity.COMMAND,
@@ -106,11 +107,11 @@ def _judge(runs: Runs) -> Verdict:
     again = runs.run(Part.BEFORE)
     if _failed(again):
         raise Stopped(f"your command fails in one run of two before the fix: {_failure(again)}")
-    same = compare(*(Ran(done.answer, done.printed) for done in (first, again, after)), again=case.code == "OOM130")
+    same = compare(*(Ran(done.answer, done.printed) for done in (first, again, after)), again=Trait.AGAIN in case.plan.traits)
     if same.same is not False:
         return replace(_mended(runs, same), left_out=same.notes)
     unsafe = case.finding.fix is not None and case.finding.fix.safety is not Safety.SAFE
-    if unsafe and case.code in _MEANT and (verdict := _mended(runs, same)).outcome is Outcome.CONFIRMED:
+    if unsafe and Trait.MEANT in case.plan.traits and (verdict := _mended(runs, same)).outcome is Outcome.CONFIRMED:
         seen = verdict.reason.removesuffix(_SAME)
         reason = f"{seen}; whether what else changes is meant is for you to say: {same.words}"
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reason, left_out=same.notes)
@@ -144,10 +145,9 @@ def _harness(done: Done) -> str:
 
 def _after_failure(runs: Runs, first: Done) -> Verdict:
     """The command fails before the fix: that may be the symptom."""
-    code = runs.bench.case.code
+    pattern = runs.bench.case.plan.error
     error = first.answer["exception"]
-    pattern = signs.ERRORS.get(code)
-    if error is None or pattern is None or not pattern.search(f"{error['type']}: {error['text']}"):
+    if error is None or not pattern or not re.search(pattern, f"{error['type']}: {error['text']}"):
         raise Stopped(f"your command fails before the fix: {_failure(first)}" if runs.bench.case.mended else f"your command fails: {_failure(first)}")
     shown = f"your command fails with {_failure(first)}"
     if not runs.bench.case.mended:
@@ -166,31 +166,31 @@ def _after_failure(runs: Runs, first: Done) -> Verdict:
 
 def _symptom(runs: Runs) -> Verdict:
     """There is no fix: only what the finding says is looked for."""
-    code = runs.bench.case.code
-    if code in signs.GROWTH:
-        found = signs.growth(code, runs.answers(Part.BEFORE)[0], None)
+    plan = runs.bench.case.plan
+    if plan.command_loop:
+        found = signs.growth(plan, runs.answers(Part.BEFORE)[0], None)
         grown = _chosen(runs.bench, found)
         if grown is not None and grown.shown:
             return Verdict(Outcome.SHOWN, grown.shown[0].words, readings=grown.readings, timelines=grown.timelines)
-        if grown is not None and _around(runs.bench, grown) and grown.enough and not _hidden(code, grown):
+        if grown is not None and _around(runs.bench, grown) and grown.enough and not _hidden(plan.traits, grown):
             return Verdict(Outcome.NOT_SHOWN, "nothing grows from step to step", readings=grown.readings, timelines=grown.timelines)
-        raise Stopped(_little(code, grown))
-    if code in signs.ERRORS:
+        raise Stopped(_little(plan.traits, grown))
+    if plan.error:
         raise Stopped("your command does not fail")
     raise Stopped("your command runs; without a fix there is nothing to compare its memory with")
 
 
 def _mended(runs: Runs, same: Same) -> Verdict:
     """What the fix has done to the symptom, where the command comes to its end in both parts."""
-    code = runs.bench.case.code
+    plan = runs.bench.case.plan
     first, after = runs.answers(Part.BEFORE)[0], runs.answers(Part.AFTER)[0]
     verdict: Verdict | None = None
-    if code in signs.GROWTH:
-        verdict = _growth(runs, signs.growth(code, first, after))
-    elif code in signs.WORKERS | signs.HELD | signs.READ:
+    if plan.command_loop:
+        verdict = _growth(runs, signs.growth(plan, first, after))
+    elif plan.command:
         verdict = _memory(runs)
     if verdict is None:
-        if _exercised(code, first):
+        if _exercised(plan.traits, first):
             verdict = Verdict(Outcome.NO_EFFECT, "your command does not fail before the fix either, and does the same")
         else:
             raise Stopped("your command does not fail before the fix: it starts no worker by `spawn` or `forkserver`")
@@ -201,18 +201,17 @@ def _mended(runs: Runs, same: Same) -> Verdict:
     return verdict
 
 
-def _exercised(code: str, answer: Any) -> bool:
+def _exercised(traits: frozenset[Trait], answer: Any) -> bool:
     """Whether what raises would have raised. Arguments are looked at by every loader; pickling needs a worker that is not forked."""
-    arguments = {"OOM101", "OOM102", "OOM103", "OOM104", "OOM105"}
-    return code in arguments or any(stream["workers"] and stream["method"] in {"spawn", "forkserver"} for stream in answer["streams"])
+    return Trait.RAISES_FIRST in traits or any(stream["workers"] and stream["method"] in {"spawn", "forkserver"} for stream in answer["streams"])
 
 
 def _growth(runs: Runs, found: list[Grown]) -> Verdict | None:
     """The verdict on what grows from step to step."""
-    code = runs.bench.case.code
+    plan = runs.bench.case.plan
     grown = _chosen(runs.bench, found)
     if grown is None:
-        raise Stopped(_little(code, grown))
+        raise Stopped(_little(plan.traits, grown))
     evidence: dict[str, Any] = {"readings": grown.readings, "timelines": grown.timelines}
     shown = grown.shown
     if shown:
@@ -225,17 +224,17 @@ def _growth(runs: Runs, found: list[Grown]) -> Verdict | None:
         return Verdict(Outcome.INCONCLUSIVE, f"the fix {end}: {item.words}; another line of your command may keep the same things", **evidence)
     if grown.enough and any(item.worse and item.signal.limit < item.growth.before.a_step + 1 for item in grown.found):
         return Verdict(Outcome.REGRESSED, next(item for item in grown.found if item.worse).words, **evidence)
-    if code in signs.ERRORS and not grown.enough:
+    if plan.error and not grown.enough:
         return None
-    if grown.enough and _around(runs.bench, grown) and not _hidden(code, grown):
+    if grown.enough and _around(runs.bench, grown) and not _hidden(plan.traits, grown):
         return Verdict(Outcome.NO_EFFECT, "nothing grows from step to step in your command before the fix, and it does the same", **evidence)
-    raise Stopped(_little(code, grown))
+    raise Stopped(_little(plan.traits, grown))
 
 
 def _memory(runs: Runs) -> Verdict:
     """The verdict on what processes take."""
-    code = runs.bench.case.code
-    if code in signs.WORKERS:
+    wanted = runs.bench.case.plan.command
+    if CommandSign.WORKER_MEMORY in wanted:
         for _ in range(max(runs.bench.options.repeat, 1) - 1):
             runs.run(Part.AFTER)
         for _ in range(max(runs.bench.options.repeat, 1) - 2):
@@ -244,15 +243,15 @@ def _memory(runs: Runs) -> Verdict:
     if any(answer is None for answer in (*before, *after)):
         raise Stopped("your command does not come to its end in every run")
     found: list[Sign | None] = []
-    if code in signs.WORKERS:
+    if CommandSign.WORKER_MEMORY in wanted:
         found.append(signs.workers(before, after))
-    if code in signs.HELD:
+    if CommandSign.PROCESS_MEMORY in wanted:
         found += signs.held(before, after)
-    if code in signs.READ:
+    if CommandSign.READS in wanted:
         found.append(signs.read(before, after))
     seen = [item for item in found if item is not None]
     if not seen:
-        raise Stopped("your command starts no worker" if code in signs.WORKERS else "what your command takes could not be counted")
+        raise Stopped("your command starts no worker" if CommandSign.WORKER_MEMORY in wanted else "what your command takes could not be counted")
     readings = tuple(item.reading for item in sorted(seen, key=lambda item: not item.shown))
     gone = [item for item in seen if item.shown and item.gone]
     worse = [item for item in seen if item.worse]
@@ -284,19 +283,19 @@ def _around(bench: Bench, grown: Grown) -> bool:
     return any(loop.lineno <= where[0][2] <= loop.body[0].lineno and loop.lineno <= row <= (loop.end_lineno or row) for loop in loops)
 
 
-def _hidden(code: str, grown: Grown) -> bool:
+def _hidden(traits: frozenset[Trait], grown: Grown) -> bool:
     """Whether what the finding speaks of happens out of sight here."""
-    if code in {"OOM306", "OOM307", "OOM312", "OOM214"}:
+    if Trait.IN_WORKERS in traits:
         return bool(grown.stream["workers"])
-    return code == "OOM220" and not any(step.get("device_storages") for step in grown.stream["steps"])
+    return Trait.ON_DEVICE in traits and not any(step.get("device_storages") for step in grown.stream["steps"])
 
 
-def _little(code: str, grown: Grown | None) -> str:
+def _little(traits: frozenset[Trait], grown: Grown | None) -> str:
     """Why it is not known whether something grows."""
     if grown is None:
         return "your command iterates no loader"
-    if _hidden(code, grown):
-        return "your command uses no device here" if code == "OOM220" else "the handles are opened in workers, which are not looked into"
+    if _hidden(traits, grown):
+        return "your command uses no device here" if Trait.ON_DEVICE in traits else "the handles are opened in workers, which are not looked into"
     if not grown.enough:
         return f"your command takes too few steps to tell ({len(grown.stream['steps'])}; 10 are needed)"
     return "nothing grows from step to step in your command, but the finding is not in the loop over a loader"

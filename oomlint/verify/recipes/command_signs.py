@@ -2,63 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.measurement import LoopPlan, Trait
 from oomlint.verify.case import Reading, Timeline
 from oomlint.verify.criteria import LEAST, WARM_UP, human, spread, worker_memory
-from oomlint.verify.recipes.loops_signals import PLANS, Kind, Plan, Signal, reading, seen, timeline
+from oomlint.verify.recipes.loops_signals import Plan, plan_for, reading, seen, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from oomlint.measurement import Measurement
     from oomlint.verify.jobs import Done
     from oomlint.verify.recipes.loops_signals import Seen
 
     Answer = Mapping[str, Any]  # of command:run
-
-_PICKLE: Final = r"pickl|h5py objects|Environment|reduce_|__getstate__"
-# What the exception says that the rule speaks of.
-ERRORS: Final[Mapping[str, re.Pattern[str]]] = {
-    code: re.compile(pattern)
-    for code, pattern in {
-        "OOM101": "persistent_workers",
-        "OOM102": "prefetch_factor",
-        "OOM103": "timeout",
-        "OOM104": "multiprocessing_context",
-        "OOM105": "prefetch_factor",
-        "OOM111": _PICKLE,
-        "OOM113": "Too many open files|ancdata|unable to open shared memory|unable to mmap",
-        "OOM140": "prefetch|persistent|num_workers",
-        "OOM212": "backward through the graph a second time",
-        "OOM301": _PICKLE,
-        "OOM303": _PICKLE,
-        "OOM306": "Too many open files|unable to open file",
-        "OOM307": "Too many open files|unable to open file|unable to lock file",
-        "OOM311": _PICKLE,
-        "OOM312": f"{_PICKLE}|Too many open files",
-    }.items()
-}
-_IDS: Final = Signal("ids", "HDF5 identifiers", "identifiers", Kind.LEVEL)
-_DESCRIPTORS: Final = Signal("descriptors", "open descriptors", "descriptors", Kind.LEVEL)
-_HANDLES: Final = Plan((_IDS, _DESCRIPTORS))
-_TENSORS: Final = Plan((Signal("storage_bytes", "bytes of tensors", "bytes"), Signal("storages", "live tensors", "storages")))
-GROWTH: Final[Mapping[str, Plan]] = {
-    **{code: replace(plan, epochs=1) for code, plan in PLANS.items() if code != "OOM124"},
-    "OOM130": _TENSORS,
-    "OOM131": _TENSORS,
-    "OOM214": PLANS["OOM219"],
-    "OOM306": _HANDLES,
-    "OOM307": _HANDLES,
-    "OOM312": _HANDLES,
-}
-WORKERS: Final = frozenset({"OOM110", "OOM112", "OOM114"})  # what the workers take
-HELD: Final = frozenset({"OOM305", "OOM309", "OOM313", "OOM401", "OOM402", "OOM403", "OOM404", "OOM405", "OOM406", "OOM407"})  # what the process takes
-READ: Final = frozenset({"OOM304", "OOM308", "OOM313"})  # what is read from files for a step
-LEARNS: Final = frozenset({"OOM206", "OOM217", "OOM123"})  # of these the row may be run once an epoch
 
 LEAST_BYTES: Final = 2**16
 SHARE: Final = 0.02  # of what a process takes: bytes that were counted, not sampled
@@ -100,9 +61,9 @@ class Grown:
         return any(item.growth.before.enough and (item.growth.after is None or item.growth.after.enough) for item in self.found)
 
 
-def growth(code: str, before: Answer, after: Answer | None) -> list[Grown]:
+def growth(measured: Measurement, before: Answer, after: Answer | None) -> list[Grown]:
     """What grew at each loop, in the order in which they were first run."""
-    plan = GROWTH[code]
+    plan = plan_for(measured.command_loop or LoopPlan())
     results = []
     for number, stream in enumerate(before["streams"]):
         other = None
@@ -111,7 +72,7 @@ def growth(code: str, before: Answer, after: Answer | None) -> list[Grown]:
                 continue
             other = after["streams"][number]
         results.append(_grown(plan, stream, other, by_epoch=False))
-        if code in LEARNS and not results[-1].shown and len(stream["epochs"]) > WARM_UP + LEAST:
+        if Trait.BY_EPOCH in measured.traits and not results[-1].shown and len(stream["epochs"]) > WARM_UP + LEAST:
             results.append(_grown(plan, stream, other, by_epoch=True))
     return results
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.finding import AttributeFact, HandleFact, LoaderFact
+from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify import criteria
 from oomlint.verify.case import Fidelity, Part, Reading, Timeline
 from oomlint.verify.criteria import human
@@ -15,6 +17,7 @@ from oomlint.verify.recipes.dataset_runs import Broken, Stopped, TooSmall
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oomlint.finding import Finding
     from oomlint.verify.recipes.dataset_runs import Runs
 
 LEAST: Final = 2**16  # bytes: less is no sign of anything
@@ -104,30 +107,31 @@ def item_reads(signs: Signs) -> None:
 
 def built(signs: Signs) -> None:
     """Bytes that a dataset holds once it is built, and the most while that is done."""
-    code = signs.runs.bench.case.code
+    traits = signs.runs.bench.case.plan.traits
     memories = [signs.runs.memory(part) for part in signs.parts]
     data = float(memories[0]["data"])
-    if code == "OOM406" and signs.runs.fidelity is Fidelity.SYNTHETIC and memories[0]["tensors"] < HALF * memories[0]["held"]:
+    if Trait.OF_TENSORS in traits and signs.runs.fidelity is Fidelity.SYNTHETIC and memories[0]["tensors"] < HALF * memories[0]["held"]:
         raise Stopped("what was made up for the file that it loads holds hardly any tensors")
     reads = float(signs.runs.look(Part.BEFORE)["built"]["bytes_read"])
     helds = [float(item["held"]) for item in memories]
     whole = helds[0] >= max(LEAST, HALF * data) if data else helds[0] >= LEAST
-    if code in {"OOM305", "OOM406", "OOM402"} and data:
+    if Trait.READS_ALL in traits and data:
         whole = whole and reads >= HALF * data
-    shown = {"OOM403": helds[0] >= max(LEAST, 3 * data), "OOM405": helds[0] >= max(LEAST, 3 * data), "OOM401": False, "OOM404": False}.get(code, whole)
+    inflated = helds[0] >= max(LEAST, 3 * data)
+    shown = Trait.PASSING not in traits and (inflated if Trait.INFLATES in traits else whole)
     signs.quantity("memory held once it is built", helds, shown=shown or falls(helds), gone=falls(helds))
     peaks = [float(item["peak"]) for item in memories]
-    passing = code == "OOM305" and data > 0 and min(peaks[0], reads) >= max(LEAST, HALF * data)  # read as a whole, and only a part of it kept
+    passing = Trait.PASSES_THROUGH in traits and data > 0 and min(peaks[0], reads) >= max(LEAST, HALF * data)  # read as a whole, and only a part of it kept
     twice = peaks[0] >= TWICE * max(memories[0]["held"], LEAST)
     # A copy of what stays may be a small part of the most, as where many small arrays are joined.
     less = falls(peaks, PART) or falls(peaks, 0, max(HALF * max(helds), LEAST))
     signs.quantity(
         "most memory while it is built",
         peaks,
-        shown=(twice and code in {"OOM401", "OOM403", "OOM404"}) or passing or less,
+        shown=(twice and Trait.DOUBLES in traits) or passing or less,
         gone=less,
     )
-    if code in {"OOM406", "OOM402"}:
+    if Trait.IN_NO_FILE in traits:
         anonymous = [float(max(item["anonymous"], 0)) for item in memories]
         signs.quantity("memory of the process that is in no file", anonymous, shown=falls(anonymous, least=2**20), gone=falls(anonymous, least=2**20))
 
@@ -137,7 +141,8 @@ def cache(signs: Signs) -> None:
     answers = [signs.runs.ask(part, "dataset_memory:cached") for part in signs.parts]
     data = float(answers[0]["data"])
     kept = [float(item["kept"]) for item in answers]
-    small = too_small(max(float(answers[0]["read"]), kept[0]), LARGEST_CACHE if "cache" in signs.runs.bench.case.finding.message else CACHE, "the samples")
+    chunks = any(fact.cache_bytes is not None and not fact.in_core for fact in signs.runs.bench.case.finding.of_noun(HandleFact))
+    small = too_small(max(float(answers[0]["read"]), kept[0]), LARGEST_CACHE if chunks else CACHE, "the samples")
     if small:
         raise TooSmall(small)
     signs.quantity(
@@ -209,8 +214,8 @@ def caches(signs: Signs) -> None:
 
 def copies(signs: Signs) -> None:
     """What each worker adds to the memory of the process tree by reading the data: under fork, or as it is sent to it under spawn."""
-    runs, code = signs.runs, signs.runs.bench.case.code
-    method = "spawn" if code == "OOM112" else "fork"
+    runs, spawned = signs.runs, Trait.SPAWNED in signs.runs.bench.case.plan.traits
+    method = "spawn" if spawned else "fork"
     memories = [runs.memory(part, objects=True) for part in signs.parts]
     # Under fork only what is written to is copied: objects whose references are counted. Under spawn all is sent, the map of a file as a whole.
     moved = max(memories[0]["held"], memories[0]["data"]) if method == "spawn" else memories[0]["objects"]
@@ -226,7 +231,7 @@ def copies(signs: Signs) -> None:
     plain = median(trees[0]["empty"])
     extras = [[float(added - plain) for added in tree["added"]] for tree in trees]
     saving = criteria.worker_memory(extras[0], extras[1] if len(extras) > 1 else [0.0] * len(extras[0]), moved * times, WORKERS)
-    if code == "OOM112" and not saving.enough and memories[0]["held"] < ENOUGH:
+    if spawned and not saving.enough and memories[0]["held"] < ENOUGH:
         raise Stopped("it is not known how much of the data that were made up the dataset maps")
     what = f"{human(moved * times)} of {'Python objects' if method == 'fork' else 'data'}"
     under = f"{WORKERS} workers, {method}, 2 shuffled epochs, {what}"
@@ -274,11 +279,8 @@ def counts(signs: Signs) -> None:
     if used[0] != numbers[0]:
         runs.assumed.append(f"{used[0]} workers instead of {numbers[0] if numbers[0] is not None else 'a number that is not known'}")
     held = float(runs.memory(Part.BEFORE)["held"])
-    told = bench.case.finding.message
     shared = []
-    for method in ("fork", "spawn"):
-        if method not in told and not (method == "fork" and "spawn" not in told):
-            continue
+    for method in _compared_methods(bench.case.finding):
         tree = _tree(runs, Part.BEFORE, used[0], method)
         extra = [float(added - median(tree["empty"])) for added in tree["added"]]
         saving = criteria.worker_memory(extra, [0.0] * len(extra), held, used[0])
@@ -297,6 +299,13 @@ def counts(signs: Signs) -> None:
     after = f" before, {human(max(saving.after, 0))} after" if len(values) > 1 else ""
     words = f"{used[0]} workers themselves take {human(saving.before)}{after}; the data are shared under {' and '.join(shared) or 'fork'}"
     signs.found.insert(0, Sign(saving.enough, saving.enough, words, reading))
+
+
+def _compared_methods(finding: Finding) -> list[str]:
+    """The start methods under which workers are compared with none: spawn where they are said to have copies, fork where it counts as well, or alone."""
+    copied = any("spawn" in fact.copied_under for fact in finding.of_noun(AttributeFact))
+    forked = any("fork" in fact.start_methods for fact in finding.of_noun(LoaderFact))
+    return [*(["fork"] if forked or not copied else []), *(["spawn"] if copied else [])]
 
 
 def _tree_alone(runs: Runs, part: Part, workers: int) -> dict[str, Any]:
@@ -322,45 +331,17 @@ def sent(signs: Signs) -> None:
         )
 
 
-SIGNS: Final[dict[str, tuple[Callable[[Signs], None], ...]]] = {
-    "OOM110": (copies,),
-    "OOM111": (pickling,),
-    "OOM112": (copies,),
-    "OOM113": (sent,),
-    "OOM114": (counts,),
-    "OOM214": (caches,),
-    "OOM301": (pickling,),
-    "OOM302": (opened_on_import,),
-    "OOM303": (pickling,),
-    "OOM304": (item_reads,),
-    "OOM305": (built,),
-    "OOM306": (descriptors, kept),
-    "OOM307": (descriptors, interrupted),
-    "OOM308": (item_reads,),
-    "OOM309": (cache,),
-    "OOM311": (pickling,),
-    "OOM312": (kept, descriptors, pickling),
-    "OOM313": (item_reads, built),
-    "OOM401": (built,),
-    "OOM402": (built,),
-    "OOM403": (built,),
-    "OOM404": (built,),
-    "OOM405": (built,),
-    "OOM406": (built,),
-    "OOM407": (built,),
+SIGNS: Final[dict[DatasetSign, Callable[[Signs], None]]] = {
+    DatasetSign.COPIES: copies,
+    DatasetSign.PICKLING: pickling,
+    DatasetSign.SENT: sent,
+    DatasetSign.WORKERS: counts,
+    DatasetSign.CACHES: caches,
+    DatasetSign.OPENED_ON_IMPORT: opened_on_import,
+    DatasetSign.ITEM_READS: item_reads,
+    DatasetSign.BUILT: built,
+    DatasetSign.DESCRIPTORS: descriptors,
+    DatasetSign.KEPT: kept,
+    DatasetSign.INTERRUPTED: interrupted,
+    DatasetSign.CHUNK_CACHE: cache,
 }
-OWN_SIZE: Final = frozenset({"OOM110", "OOM112", "OOM114", "OOM309"})  # each says itself when the data are too small
-AT_ROW: Final = frozenset(SIGNS) - {"OOM110", "OOM111", "OOM112", "OOM113", "OOM114", "OOM302"}  # found where it happens, not at a loader
-LARGE: Final = frozenset(SIGNS) - {
-    "OOM111",
-    "OOM308",
-    "OOM309",
-    "OOM113",
-    "OOM301",
-    "OOM302",
-    "OOM303",
-    "OOM306",
-    "OOM307",
-    "OOM311",
-    "OOM312",
-}  # measured with more data

@@ -7,21 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
+from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.recipes import dataset_face, dataset_given, prices, subjects
 from oomlint.verify.recipes.attempts import candidates, evidence, first
 from oomlint.verify.recipes.dataset_runs import SCALED, Broken, Runs, Stopped, TooSmall, by_factory, found, scaled
-from oomlint.verify.recipes.dataset_signs import AT_ROW, LARGE, LEAST, OWN_SIZE, SIGNS, Signs, check_draws, counts, pickling, too_small
+from oomlint.verify.recipes.dataset_signs import LEAST, SIGNS, Signs, check_draws, too_small
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.verify.bench import Bench
 
-CODES: Final[frozenset[str]] = frozenset(SIGNS)
 MOST: Final = 3  # datasets that are tried
-# Bytes: Python objects take ten times those of their text, and epochs their time.
-SIZES: Final = {"OOM110": SCALED // 32, "OOM214": SCALED // 8, "OOM404": SCALED // 4, "OOM405": SCALED // 8}
 PRICED: Final = 2**20  # bytes
 SLOW: Final = 8.0  # seconds: with as much data it takes too long
 NONE: Final = "no dataset could be told from the finding"
@@ -37,7 +35,7 @@ def _candidates(bench: Bench) -> Iterator[Runs | str]:
     if bench.options.factory:
         yield by_factory(bench)
         return
-    yield from candidates(bench, subjects.datasets(bench)[:MOST], lambda subject: found(bench, subject, at_row=bench.case.code in AT_ROW))
+    yield from candidates(bench, subjects.datasets(bench)[:MOST], lambda subject: found(bench, subject, at_row=Trait.AT_ROW in bench.case.plan.traits))
 
 
 def _again(runs: Runs, error: Broken) -> None:
@@ -49,17 +47,17 @@ def _again(runs: Runs, error: Broken) -> None:
 
 def _judged(runs: Runs) -> Verdict:
     bench = runs.bench
-    code = bench.case.code
-    if code == "OOM111" and not subjects.concerns(bench, runs.subject):
+    plan = bench.case.plan
+    if Trait.IN_CLASS in plan.traits and not subjects.concerns(bench, runs.subject):
         raise Stopped("what cannot be pickled is no part of the dataset")
-    place = subjects.witness(bench, runs.subject, at_row=code in AT_ROW)
+    place = subjects.witness(bench, runs.subject, at_row=Trait.AT_ROW in plan.traits)
     if place is not None:
         runs.rows, runs.watched = subjects.statement(bench, place), place.path
     if not runs.reached and runs.rows and runs.state is not None:
         runs.reached = bool(runs.look(Part.BEFORE)["rows"])  # with few data: each row that runs is looked at
-    if bench.case.mended and counts in SIGNS[code]:
+    if bench.case.mended and DatasetSign.WORKERS in plan.dataset:
         check_draws(runs)  # while there are few data: it is the quickest answer
-    if bench.case.mended and pickling in SIGNS[code]:
+    if bench.case.mended and DatasetSign.PICKLING in plan.dataset:
         dataset_given.give(runs)
     _scale(runs)
     look = runs.look(Part.BEFORE)
@@ -72,8 +70,8 @@ def _judged(runs: Runs) -> Verdict:
         difference = _difference(runs)
         if difference:
             return evidence(runs, Outcome.REGRESSED, difference)
-    for measure in SIGNS[code]:
-        measure(signs)
+    for sign in plan.dataset:
+        SIGNS[sign](signs)
     verdict = _weighed(runs, signs)
     if bench.case.mended and verdict.outcome is not Outcome.REGRESSED:
         verdict = replace(verdict, left_out=(*verdict.left_out, *_priced(runs)))
@@ -82,7 +80,7 @@ def _judged(runs: Runs) -> Verdict:
 
 def _priced(runs: Runs) -> Iterator[str]:
     """Find out what the dataset takes before and after, or why that is not known. With few data nothing of it is seen: more are made up."""
-    if runs.bench.case.code not in LARGE and runs.state is not None and runs.fidelity is Fidelity.SYNTHETIC:
+    if Trait.MORE_DATA not in runs.bench.case.plan.traits and runs.state is not None and runs.fidelity is Fidelity.SYNTHETIC:
         runs.grow(scaled(runs, runs.state, PRICED) or runs.state)
     try:
         found = prices.of_dataset([runs.ask(part, "dataset_memory:taken") for part in Part])
@@ -95,11 +93,11 @@ def _priced(runs: Runs) -> Iterator[str]:
 
 def _scale(runs: Runs) -> None:
     """Take more data where memory is measured, as far as the program bears it."""
-    code = runs.bench.case.code
-    if code not in LARGE or runs.state is None or runs.fidelity is not Fidelity.SYNTHETIC:
+    plan = runs.bench.case.plan
+    if Trait.MORE_DATA not in plan.traits or runs.state is None or runs.fidelity is not Fidelity.SYNTHETIC:
         return
     small = runs.state
-    most = SIZES.get(code, SCALED)
+    most = SCALED // plan.scale  # Python objects take ten times the bytes of their text, and epochs their time
     for size in (most, most // 8):
         state = scaled(runs, small, size)
         if state is None:
@@ -145,7 +143,7 @@ def _excused(runs: Runs, before: dict[str, Any], after: dict[str, Any]) -> str:
     if before["loose"] == after["loose"]:
         runs.assumed.append(f"types differ, values do not: {before['outlines'][index]} before, {after['outlines'][index]} after")
         return ""
-    if runs.bench.case.code == "OOM403" and before["outlines"] == after["outlines"] and not runs.look(Part.BEFORE)["built"]["bytes_read"]:
+    if Trait.DRAWN in runs.bench.case.plan.traits and before["outlines"] == after["outlines"] and not runs.look(Part.BEFORE)["built"]["bytes_read"]:
         runs.assumed.append("numbers that are drawn as `float32` are others than those drawn as `float64` and converted; shapes and types are the same")
         return ""
     return words
@@ -202,7 +200,7 @@ def _spawned(runs: Runs) -> str:
 
 
 def _weighed(runs: Runs, signs: Signs) -> Verdict:
-    code = runs.bench.case.code
+    plan = runs.bench.case.plan
     seen = [item for item in signs.found if item.shown]
     small = _too_small(runs)
     if small and not any(item.shown and item.gone for item in signs.found):
@@ -215,7 +213,7 @@ def _weighed(runs: Runs, signs: Signs) -> Verdict:
         return evidence(runs, Outcome.REGRESSED, failing[0].words, signs.found)
     gone = [item for item in seen if item.gone]
     if gone and not any(item.strict and not item.gone for item in seen):
-        if pickling in SIGNS[code]:
+        if DatasetSign.PICKLING in plan.dataset:
             difference = _spawned(runs)
             if difference:
                 return evidence(runs, Outcome.REGRESSED, difference, signs.found)
@@ -226,7 +224,7 @@ def _weighed(runs: Runs, signs: Signs) -> Verdict:
         return evidence(runs, Outcome.INCONCLUSIVE, f"the fix does not end it here: {rest.words}", signs.found)
     why = (
         f"{CLOSED}: nothing was open after {len(runs.ask(Part.BEFORE, 'look')['ids'])} samples"
-        if code == "OOM307"
+        if Trait.CLOSED_BY_PYTHON in plan.traits
         else f"not seen before the fix: {signs.found[0].words}"
     )
     return evidence(runs, Outcome.NO_EFFECT, f"{why}; the samples are the same", signs.found)
@@ -234,7 +232,8 @@ def _weighed(runs: Runs, signs: Signs) -> Verdict:
 
 def _too_small(runs: Runs) -> str:
     """That memory was to be measured, and there is too little of it; empty where there is enough."""
-    if runs.bench.case.code not in LARGE - OWN_SIZE:
+    traits = runs.bench.case.plan.traits
+    if Trait.MORE_DATA not in traits or Trait.OWN_SIZE in traits:
         return ""
     memory = runs.memory(Part.BEFORE)
     return too_small(max(int(memory["data"]), int(memory["held"])), 4 * LEAST)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
+from oomlint.measurement import FunctionSign
 from oomlint.verify import criteria
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Timeline, Verdict
 from oomlint.verify.criteria import amount
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from oomlint.verify.bench import Bench
     from oomlint.verify.recipes.subjects import Subject
 
-CODES: Final = frozenset({"OOM304", "OOM305", "OOM307", "OOM308", "OOM313", "OOM401", "OOM402", "OOM403", "OOM404", "OOM405", "OOM406", "OOM407"})
-READS: Final = frozenset({"OOM304", "OOM308", "OOM313"})
-COPIES: Final = frozenset({"OOM401", "OOM403", "OOM404"})
 NONE: Final = "it stands in no function that can be called"
 CLOSED: Final = "CPython closes the file when the last reference to it goes: nothing is open after the call"
 CALLED: Final = 20
@@ -100,9 +98,9 @@ def _found(bench: Bench, subject: Subject) -> _Runs | str:
 
 def _judged(runs: _Runs) -> Verdict:
     bench = runs.bench
-    code = bench.case.code
+    handles = bench.case.plan.function is FunctionSign.HANDLES
     rows = subjects.statement(bench, bench.case.finding.place) if bench.case.finding.place.path == runs.subject.path else []
-    if code != "OOM307":
+    if not handles:
         _scale(runs)
     if rows and not runs.ask(Part.BEFORE, "measure", rows=rows)["rows"]:
         raise Stopped(f"row {bench.case.finding.place.row} is not run with the arguments that were found")
@@ -110,7 +108,7 @@ def _judged(runs: _Runs) -> Verdict:
         difference = _difference(runs)
         if difference:
             return evidence(runs, Outcome.REGRESSED, difference)
-    signs = _handles(runs) if code == "OOM307" else _memory(runs)
+    signs = _handles(runs) if handles else _memory(runs)
     verdict = _weighed(runs, signs)
     if bench.case.mended and verdict.outcome is not Outcome.REGRESSED:
         verdict = replace(verdict, left_out=(*verdict.left_out, *_priced(runs)))
@@ -198,7 +196,7 @@ def _handles(runs: _Runs) -> list[Sign]:
 
 def _memory(runs: _Runs) -> list[Sign]:
     """Bytes read, the most memory while it runs, and what its result holds."""
-    code = runs.bench.case.code
+    wanted = runs.bench.case.plan.function
     singles = [runs.ask(part, "measure") for part in runs.parts]
     memories = [runs.ask(part, "memory") for part in runs.parts]
     data = float(memories[0]["data"])
@@ -207,11 +205,11 @@ def _memory(runs: _Runs) -> list[Sign]:
     peaks = [float(item["peak"]) for item in memories]
     helds = [float(item["held"]) for item in memories]
     calls = [float(item["reads"]) for item in singles]
-    if code in READS:
+    if wanted is FunctionSign.READS:
         signs.append(_sign("bytes read by a call", "bytes", sizes, shown=falls(sizes, PART) or sizes[0] >= max(LEAST, HALF * data), gone=falls(sizes, PART)))
         signs.append(_sign("reads of HDF5 datasets by a call", "reads", calls, shown=falls(calls, least=2), gone=falls(calls, least=2)))
-    twice = code in COPIES and peaks[0] >= max(LEAST, TWICE * helds[0]) and helds[0] >= HALF * LEAST
-    whole = code not in COPIES | READS and peaks[0] >= max(LEAST, HALF * data)
+    twice = wanted is FunctionSign.COPIES and peaks[0] >= max(LEAST, TWICE * helds[0]) and helds[0] >= HALF * LEAST
+    whole = wanted is FunctionSign.MEMORY and peaks[0] >= max(LEAST, HALF * data)
     signs.append(_sign("most memory during a call", "bytes", peaks, shown=twice or whole or falls(peaks, PART), gone=falls(peaks, PART)))
     signs.append(_sign("memory held by what it gives back", "bytes", helds, shown=falls(helds), gone=falls(helds)))
     return signs
@@ -229,12 +227,13 @@ def _sign(name: str, unit: str, values: list[float], *, shown: bool, gone: bool,
 def _weighed(runs: _Runs, signs: list[Sign]) -> Verdict:
     case = runs.bench.case
     seen = [item for item in signs if item.shown]
-    if case.code != "OOM307" and not any(item.shown and item.gone for item in signs):
+    handles = case.plan.function is FunctionSign.HANDLES
+    if not handles and not any(item.shown and item.gone for item in signs):
         memory = runs.ask(Part.BEFORE, "memory")
         small = too_small(max(int(memory["data"]), int(memory["peak"])), 4 * LEAST)
         if small:
             raise TooSmall(small)
-    plain = CLOSED if case.code == "OOM307" else f"not seen: {signs[0].words}"
+    plain = CLOSED if handles else f"not seen: {signs[0].words}"
     if not case.mended:
         return evidence(runs, Outcome.SHOWN if seen else Outcome.NOT_SHOWN, seen[0].words if seen else plain, signs)
     failing = next((item for item in signs if item.strict and item.worse), None)

@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.measurement import LoopPlan, Trait
 from oomlint.source import SourceError
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.recipes import loops_contexts, prices
@@ -18,7 +19,7 @@ from oomlint.verify.recipes.loops_judge import NEW_FAILURE, SHORT, Expected, Run
 from oomlint.verify.recipes.loops_known import known_in, modes
 from oomlint.verify.recipes.loops_places import read_at, stood_in, target_of
 from oomlint.verify.recipes.loops_reach import Call, Reach
-from oomlint.verify.recipes.loops_signals import PLANS, Ask, seen
+from oomlint.verify.recipes.loops_signals import Ask, plan_for, seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,18 +30,14 @@ if TYPE_CHECKING:
 
     Answer = Mapping[str, Any]
 
-CODES: Final = frozenset(PLANS)
-
 _SEARCH: Final = 6.0  # seconds
 _TRIALS: Final = 200
 _LONGER: Final = 4  # times the steps, before a loop is said to keep nothing
 _GRACE: Final = 4.0  # seconds on top, to load the file
 _RUN: Final = 15.0  # seconds, for one run of the loop
 _GRADLESS: Final = re.compile(r"no_grad|inference_mode|set_grad_enabled|requires_grad|enable_grad")
-_EVALUATION: Final = frozenset({"OOM204", "OOM219"})  # what they say is not said of training
-_RAISES: Final = frozenset({"OOM212"})  # what they say can be an exception in the second step
-_EMPTIES: Final = frozenset({"OOM206"})  # their fix empties what the row fills
-_HIDING: Final = {"OOM212": ("object", "model")}  # kinds of stand-ins that may hide the symptom: what state a model has, none of them knows
+_HIDING: Final = ("object",)  # kinds of stand-ins that may hide the symptom
+_ALSO_HIDING: Final = ("object", "model")  # where the state of a model matters, none of them knows it
 _MORE: Final = (4, 4)  # dimensions
 _STEPS: Final = 4  # of an epoch whose results are compared
 _SETTLED: Final = frozenset({Outcome.CONFIRMED, Outcome.SHOWN})
@@ -52,7 +49,7 @@ _CUT: Final = "the mend changes `drop_last`, and no run came to the last batch"
 
 def verify(bench: Bench) -> Verdict:
     """Judge a finding on a loop."""
-    if bench.case.code in loops_contexts.CODES:
+    if Trait.OF_CONTEXT in bench.case.plan.traits:
         return loops_contexts.verify(bench)
     try:
         old = target_of(bench.case, Part.BEFORE)
@@ -77,13 +74,14 @@ class _Trial:
 
     def __init__(self, bench: Bench, old: Target, new: Target) -> None:
         self._bench = bench
-        self._plan: Plan = PLANS[bench.case.code]
+        self._plan: Plan = plan_for(bench.case.plan.loop or LoopPlan())
+        self._traits = bench.case.plan.traits
         self._targets = {Part.BEFORE: old, Part.AFTER: new}
         self._path = bench.case.finding.place.path
         self._mended = bench.case.mended
         text = bench.case.source(Part.BEFORE).text
         self._names = read_at(text, old.row)
-        emptied = self._names if bench.case.code in _EMPTIES else ()
+        emptied = self._names if Trait.EMPTIES in self._traits else ()
         self._expected = Expected(graphs=not _GRADLESS.search(text), emptied=frozenset(emptied))
         self._reach = Reach(bench.case, {part: target.function for part, target in self._targets.items()})
         self._cut = False
@@ -121,7 +119,7 @@ class _Trial:
         function = self._targets[Part.BEFORE].function
         known = known_in(self._bench.project, self._path, function)
         evaluating, training = modes(self._bench.case.source(Part.BEFORE).text, function)
-        told = not (self._bench.case.code in _EVALUATION and evaluating)
+        told = not (Trait.EVALUATES in self._traits and evaluating)
         if told:
             yield known, True
         yield from (({**known, **more}, True) for more in evaluating if not (told and more.items() <= known.items()))
@@ -148,7 +146,8 @@ class _Trial:
         return verdict
 
     def _judged(self, way: Way, longer: int = 1) -> Verdict:
-        hidden = replace(self._expected, hidden=stood_in(self._names, way.state, _HIDING.get(self._bench.case.code, ("object",))))
+        kinds = _ALSO_HIDING if Trait.MODEL_HIDES in self._traits else _HIDING
+        hidden = replace(self._expected, hidden=stood_in(self._names, way.state, kinds))
         runs = self._runs(way, longer)
         verdict = judge(self._bench.case, self._plan, way, runs, hidden)
         if self._mended and self._plan.workers and verdict.outcome in _SOUND and way.state.get("uneven"):
@@ -171,7 +170,7 @@ class _Trial:
 
     def _only_after(self, call: Call, reason: str) -> Verdict:
         """Where the program before runs with no input: does the one after, and how does the one before fail there?"""
-        if not self._mended or self._bench.case.code not in _RAISES:
+        if not self._mended or Trait.RAISES not in self._traits:
             return _unknown(reason)
         way, _ = self._find(Part.AFTER, call)
         if way is None:
@@ -199,7 +198,7 @@ class _Trial:
         done = self._bench.run(part, "loops:find", arguments, seconds=_SEARCH + _GRACE)
         if not isinstance(done.answer, dict):
             return None, f"the search for inputs ended without a result: {done.failure}"
-        if not done.answer.get("found") and not (done.answer.get("state") and self._bench.case.code in _RAISES):
+        if not done.answer.get("found") and not (done.answer.get("state") and Trait.RAISES in self._traits):
             return None, str(done.answer.get("reason") or "no inputs were found with which the function runs")
         return Way.of(done.answer), ""
 

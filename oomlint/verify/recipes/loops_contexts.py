@@ -6,11 +6,12 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.measurement import LoopPlan
 from oomlint.source import SourceError
 from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.recipes.loops_judge import Runs, Way, judge
 from oomlint.verify.recipes.loops_reach import Reach
-from oomlint.verify.recipes.loops_signals import PLANS
+from oomlint.verify.recipes.loops_signals import plan_for
 from oomlint.verify.targets import spot
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from oomlint.verify.bench import Bench
 
-CODES: Final = frozenset({"OOM216"})
 _RUN: Final = 15.0  # seconds
 _KEPT: Final = "the graph of every step is kept after its backward pass, as by a sum of losses"
 
@@ -46,7 +46,7 @@ def verify(bench: Bench) -> Verdict:
         runs = Runs(first, second, after)
     shapes = ", ".join(f"{name}: {'tensor ' + str(tuple(value)) if isinstance(value, list) else value}" for name, value in state["arguments"])
     way = Way(state, assumed=(f"stand-ins for what goes in: {shapes}", *first.get("assumed", ())), stubbed=tuple(first.get("stubbed", ())))
-    verdict = judge(case, PLANS[case.code], way, runs)
+    verdict = judge(case, plan_for(case.plan.loop or LoopPlan()), way, runs)
     if case.mended and verdict.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} and reach.gap:
         verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reach.gap)
     return replace(verdict, readings=tuple(replace(item, under=_KEPT) for item in verdict.readings))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import Safety
+from oomlint.measurement import Trait
 from oomlint.verify.case import Fidelity, Outcome, Verdict
 from oomlint.verify.criteria import amount
 from oomlint.verify.recipes.loops_numbers import asked_of, own
@@ -34,12 +35,7 @@ if TYPE_CHECKING:
 
 NEW_FAILURE: Final = "the program after raises"
 SHORT: Final = "the loop took too few steps to tell"
-_LEARNS: Final = frozenset({"OOM124", "OOM206", "OOM212"})  # an unsafe fix of these changes what is computed on purpose
-_TYPES: Final = frozenset({"OOM209"})  # an unsafe fix of these leaves integers what they are, where an empty array made floating-point numbers of them
-_NUMBERS: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM205", "OOM219"})  # mends of these by hand take numbers out of tensors
 _ROUNDED: Final = "results that agree to 5 digits are the same: sums of numbers and of float32 tensors are rounded in different places"
-_KERNELS: Final = frozenset({"OOM204"})  # without gradients torch may choose other kernels
-_GRAPHS: Final = frozenset({"OOM201", "OOM202", "OOM203", "OOM204", "OOM205", "OOM212", "OOM213"})
 _HARMLESS: Final = frozenset(
     {"PIL", "colorama", "cv2", "hydra", "loguru", "matplotlib", "mlflow", "omegaconf", "pandas", "rich", "scipy", "seaborn"}
     | {"sklearn", "tensorboard", "tensorboardX", "termcolor", "tqdm", "visdom", "wandb", "yaml"}
@@ -47,7 +43,6 @@ _HARMLESS: Final = frozenset(
 _ROW: Final = re.compile(r"\b(?:line|row) \d+|:\d+\b")
 _TWICE: Final = "backward through the graph a second time"
 _THOUSAND: Final = 1000
-_PASSES: Final = frozenset({"OOM123", "OOM124"})  # a fix of these begins fewer passes over a loader, and each draws random numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +93,7 @@ def judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected = Exp
     """The verdict, with its evidence."""
     verdict = _judge(case, plan, way, runs, expected)
     if verdict.outcome in {Outcome.NO_EFFECT, Outcome.NOT_SHOWN}:
-        missing = _missing(case.code, runs.epochs[0] if runs.epochs else runs.first, expected)
+        missing = _missing(case.plan.traits, runs.epochs[0] if runs.epochs else runs.first, expected)
         if missing:
             verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=missing)
     sharing = tuple(str(name) for name in runs.first.get("sharing") or ())
@@ -120,7 +115,11 @@ def _doubt(case: Case, sharing: Sequence[str]) -> str:
         return ""
     if sharing:
         return "but it is not known which optimizer steps which model"
-    return "fewer loaders draw fewer random numbers, and whether other batches alone make the difference is not measured" if case.code in _PASSES else ""
+    return (
+        "fewer loaders draw fewer random numbers, and whether other batches alone make the difference is not measured"
+        if Trait.FEWER_PASSES in case.plan.traits
+        else ""
+    )
 
 
 def _judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected) -> Verdict:
@@ -159,13 +158,15 @@ def behaves(case: Case, runs: Runs, expected: Expected = Expected()) -> bool:
     return (
         bool(behaviour.same)
         or behaviour.rounding
-        or bool(behaviour.plain and case.by_hand and case.code in _NUMBERS)
-        or (behaviour.same is not None and case.code in _LEARNS)
+        or bool(behaviour.plain and case.by_hand and Trait.NUMBERS in case.plan.traits)
+        or (behaviour.same is not None and Trait.LEARNS in case.plan.traits)
     )
 
 
 def _behaviour(case: Case, first: Answer, second: Answer, after: Answer, expected: Expected) -> Behaviour:
-    found = compare(first, second, after, emptied=expected.emptied, draws=case.code not in _PASSES, types=case.code not in _TYPES)
+    found = compare(
+        first, second, after, emptied=expected.emptied, draws=Trait.FEWER_PASSES not in case.plan.traits, types=Trait.RETYPES not in case.plan.traits
+    )
     if not found.objects or not (found.rounding or found.plain):
         return found
     if not {name.strip("`") for name in found.objects} <= own(case):  # one that the caller has as well
@@ -173,13 +174,13 @@ def _behaviour(case: Case, first: Answer, second: Answer, after: Answer, expecte
     return replace(found, left_out=(*found.left_out, *(f"{name}: an object, of which only what comes of it was compared" for name in found.objects)))
 
 
-def _missing(code: str, answer: Answer, expected: Expected) -> str:
+def _missing(traits: frozenset[Trait], answer: Answer, expected: Expected) -> str:
     """What did not happen in a run that shows nothing, though the finding speaks of it; empty where all did."""
-    if code in _GRAPHS and expected.graphs and not any(answer.get("saved_bytes") or ()):
+    if Trait.RECORDS_GRAPH in traits and expected.graphs and not any(answer.get("saved_bytes") or ()):
         return "no graph was recorded on synthesised data"
-    if code == "OOM209" and not any(answer.get("copied_bytes") or ()):
+    if Trait.COPIES_BYTES in traits and not any(answer.get("copied_bytes") or ()):
         return "nothing was seen to be copied on synthesised data"
-    if code in {"OOM207", "OOM124"} and "processes" in answer and not any(answer["processes"]):
+    if Trait.STARTS_WORKERS in traits and "processes" in answer and not any(answer["processes"]):
         return "no worker was started"
     return f"nothing was seen, but `{expected.hidden}` was stood in for and may have hidden it" if expected.hidden else ""
 
@@ -204,7 +205,7 @@ def _new_failure(before: Answer, after: Answer) -> str:
 
 def _after_failure(case: Case, failed: str, runs: Runs) -> Verdict:
     """A program that fails before the fix: for a state that drags its graph along, that is the symptom."""
-    if case.code == "OOM212" and _TWICE in failed:
+    if Trait.RAISES in case.plan.traits and _TWICE in failed:
         if runs.after is None:
             return Verdict(Outcome.SHOWN, f"the second step raises {failed.partition(' (')[0]}")
         if not _failure(runs.after) and case.by_hand:
@@ -263,14 +264,14 @@ def _compared(case: Case, way: Way, found: Sequence[Seen], behaviour: Behaviour)
         unsafe = case.finding.fix is None or case.finding.fix.safety is not Safety.SAFE
         if behaviour.dtypes:
             return Verdict(Outcome.REGRESSED, f"the dtype differs: {behaviour.dtypes}")
-        if behaviour.rounding and (unsafe or case.by_hand or case.code in _KERNELS):
+        if behaviour.rounding and (unsafe or case.by_hand or Trait.OTHER_KERNELS in case.plan.traits):
             note = "; the results agree to 5 digits, not to the last bit"
-        elif behaviour.plain and case.by_hand and case.code in _NUMBERS:
+        elif behaviour.plain and case.by_hand and Trait.NUMBERS in case.plan.traits:
             asked = asked_of(case, behaviour.plain)
             if asked:
                 return Verdict(Outcome.INCONCLUSIVE, f"{behaviour.plain}: a number after, where it was a tensor of one number, and {asked}")
             note = "; the results are numbers where they were tensors of one number"
-        elif mended and unsafe and case.code in _LEARNS:
+        elif mended and unsafe and Trait.LEARNS in case.plan.traits:
             return Verdict(Outcome.INCONCLUSIVE, f"{shown[0].words}; whether what else changes is meant is for you to say: {behaviour.words}")
         else:
             return Verdict(Outcome.REGRESSED, behaviour.words)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from oomlint.measurement import Trait
 from oomlint.verify.case import Part
 from oomlint.verify.targets import named, spot
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from oomlint.verify.case import Case
 
     Loop = ast.For | ast.AsyncFor | ast.While
-
-
-_BESIDE: Final = frozenset({"OOM211"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +34,13 @@ def target_of(case: Case, part: Part) -> Target | None:
     tree = ast.parse(source.text)
     target = Target(spot(tree, row).function, row)
     if part is Part.AFTER:
-        return followed(source.text, case.source(Part.AFTER).text, _shown(case.code, source.text, target))
-    return _shown(case.code, source.text, target)
+        return followed(source.text, case.source(Part.AFTER).text, _shown(case, source.text, target))
+    return _shown(case, source.text, target)
 
 
-def _shown(code: str, text: str, target: Target) -> Target:
+def _shown(case: Case, text: str, target: Target) -> Target:
     """The loop in which a finding shows: of a hook that is registered beside loops the next one."""
-    if code not in _BESIDE:
+    if Trait.BESIDE_LOOP not in case.plan.traits:
         return target
     loops = _Loops(text, spot(ast.parse(text), target.row).inner)
     later = [loop.lineno for loop in loops.loops if loop.lineno > target.row]

@@ -10,12 +10,12 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.measurement import Trait
 from oomlint.source import SourceError
 from oomlint.verify.case import Part
 from oomlint.verify.recipes.loops_beyond import beyond, hidden
 from oomlint.verify.recipes.loops_changes import changed, heads, parameters, readers, tested
 from oomlint.verify.recipes.loops_devices import copied, mixed, moves, precision
-from oomlint.verify.recipes.loops_signals import PLANS
 from oomlint.verify.targets import named
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from oomlint.verify.recipes.loops_changes import Function, Statement
 
 _MOST: Final = 40  # statements that only read what is changed
-_COPIES: Final = frozenset({"OOM217"})  # findings on copies of states, of which one has to stay
 _LINE: Final = re.compile(r"line (\d+): ")
 _DROPS: Final = "drop_last"
 Key = tuple[Part, str]  # a program's file
@@ -83,7 +82,8 @@ class Reach:
             row = case.source(Part.BEFORE).program_row(case.finding.place)
             self._beyond = beyond(before, after, (self._functions[Part.BEFORE], self._functions[Part.AFTER]), row)
         if case.by_hand:
-            self._unseen(before, after, copies=case.code in _COPIES, simulated=case.code in PLANS and PLANS[case.code].simulated)
+            simulated = case.plan.loop is not None and case.plan.loop.simulated
+            self._unseen(before, after, copies=Trait.OF_STATES in case.plan.traits, simulated=simulated)
         for part, text, found in zip(Part, (before, after), pair, strict=True):
             key = part, path
             self._texts[key] = text

@@ -1,17 +1,21 @@
-"""What each rule on loops says that grows, read from what was measured."""
+"""What rules on loops say that grows, read from what was measured."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.measurement import Quantity
 from oomlint.verify.case import Reading, Timeline
 from oomlint.verify.criteria import BENIGN, Growth, Rate, amount, differences, growth, rate, slope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from oomlint.measurement import LoopPlan
 
     Answer = Mapping[str, Any]  # of loops:measure
 
@@ -63,49 +67,39 @@ class Plan:
         return 2 if self.epochs > 1 else None
 
 
-_NODES: Final = Signal("nodes", "autograd nodes", "nodes")
-_STORAGES: Final = Signal("storages", "live tensors", "storages")
-_BYTES: Final = Signal("storage_bytes", "bytes of tensors", "bytes")
-_OBJECTS: Final = Signal("python_bytes", "bytes of Python objects", "bytes", limit=BENIGN)
-_DEVICE: Final = Signal("device_bytes", "bytes on the device", "bytes")
+_SIGNALS: Final = {
+    Quantity.NODES: Signal("nodes", "autograd nodes", "nodes"),
+    Quantity.STORAGES: Signal("storages", "live tensors", "storages"),
+    Quantity.TENSOR_BYTES: Signal("storage_bytes", "bytes of tensors", "bytes"),
+    Quantity.PYTHON_BYTES: Signal("python_bytes", "bytes of Python objects", "bytes", limit=BENIGN),
+    Quantity.ARRAY_BYTES: Signal("python_bytes", "bytes of arrays", "bytes", limit=BENIGN),
+    Quantity.DEVICE_BYTES: Signal("device_bytes", "bytes on the device", "bytes"),
+    Quantity.SAVED_BYTES: Signal("saved_bytes", "bytes saved for backward", "bytes", Kind.EACH),
+    Quantity.COPIED_BYTES: Signal("copied_bytes", "copied bytes", "bytes", Kind.SLOPE),
+    Quantity.LEFT_BYTES: Signal("storage_bytes", "bytes of tensors after a step", "bytes", Kind.REST),
+    Quantity.LOADERS: Signal("loaders", "loaders built", "loaders", Kind.LEVEL),
+    Quantity.PROCESSES: Signal("processes", "worker processes started", "processes", Kind.LEVEL),
+    Quantity.ITERATORS: Signal("iterators", "passes begun", "passes", Kind.LEVEL),
+    Quantity.DESCRIPTORS: Signal("descriptors", "open descriptors", "descriptors", Kind.LEVEL),
+    Quantity.IDENTIFIERS: Signal("ids", "HDF5 identifiers", "identifiers", Kind.LEVEL),
+}
 
 _PART: Final = 0.9  # of what was kept: a part is less than that
-
-_STARTED: Final = Signal("processes", "worker processes started", "processes", Kind.LEVEL)
 
 
 def _also(*signals: Signal) -> tuple[Signal, ...]:
     return tuple(Signal(item.column, item.name, item.unit, item.kind, Ask.ALSO, item.limit) for item in signals)
 
 
-# What is kept besides a graph, such as detached outputs in a list, is kept on purpose: the graph is what these rules speak of.
-_KEPT: Final = Plan((_NODES, *_also(_BYTES, _STORAGES)))
-_HELD: Final = Plan((_BYTES, _STORAGES, _OBJECTS, *_also(_NODES)))
+def _named(plan: LoopPlan) -> tuple[Signal, ...]:
+    eases = (replace(_SIGNALS[item], ask=Ask.EASE) for item in plan.eases)
+    return (*(_SIGNALS[item] for item in plan.ends), *eases, *_also(*(_SIGNALS[item] for item in plan.also)))
 
-PLANS: Final[Mapping[str, Plan]] = {
-    "OOM123": Plan((Signal("loaders", "loaders built", "loaders", Kind.LEVEL), *_also(_STARTED)), steps=10, workers=2),
-    "OOM124": Plan((_STARTED, *_also(Signal("iterators", "passes begun", "passes", Kind.LEVEL))), steps=10, workers=2),
-    "OOM201": _KEPT,
-    "OOM202": _KEPT,
-    "OOM203": _KEPT,
-    "OOM204": Plan((Signal("saved_bytes", "bytes saved for backward", "bytes", Kind.EACH), *_also(_NODES, _STORAGES))),
-    "OOM205": _KEPT,
-    "OOM206": Plan((_STORAGES, _OBJECTS, *_also(_BYTES, _NODES)), steps=2, epochs=9),
-    "OOM207": Plan((Signal("descriptors", "open descriptors", "descriptors", Kind.LEVEL), *_also(_STORAGES, _BYTES)), workers=2),
-    "OOM208": Plan(
-        (Signal("storage_bytes", "bytes of tensors", "bytes", ask=Ask.EASE), Signal("python_bytes", "bytes of arrays", "bytes", ask=Ask.EASE, limit=BENIGN))
-    ),
-    "OOM209": Plan((Signal("copied_bytes", "copied bytes", "bytes", Kind.SLOPE),)),
-    "OOM210": Plan((Signal("storage_bytes", "bytes of tensors after a step", "bytes", Kind.REST),), against=True),
-    "OOM211": _HELD,
-    "OOM212": _KEPT,
-    "OOM213": _KEPT,
-    "OOM215": _HELD,
-    "OOM216": Plan((_BYTES, *_also(_STORAGES, _NODES))),
-    "OOM217": _HELD,
-    "OOM219": _HELD,
-    "OOM220": Plan((_DEVICE, *_also(_NODES)), simulated=True),
-}
+
+@cache
+def plan_for(plan: LoopPlan) -> Plan:
+    """What a rule has declared, with the columns of a measurement."""
+    return Plan(_named(plan), plan.steps, plan.epochs, plan.workers, plan.simulated, plan.against)
 
 
 def columns(answer: Answer, plan: Plan, signal: Signal) -> list[float]:

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.finding import AttributeFact, ReadFact, StoreFact
 from oomlint.memory.construction import constructions_of
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.loaders import evaluator_of, loaders_of
@@ -17,7 +18,7 @@ from oomlint.verify.case import Part
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oomlint.finding import Place
+    from oomlint.finding import Finding, Place
     from oomlint.model.project import Module
     from oomlint.model.values import Frame
     from oomlint.syntax.walk import Scope
@@ -61,7 +62,7 @@ def functions(bench: Bench, *, every: bool = False) -> list[Subject]:
     What stands in none is run with the whole file, as a script.
     """
     found: dict[tuple[str, str], Subject] = {}
-    for place in _places(bench, related=False):
+    for place in _places(bench, facts=False):
         for module, scope in _around(bench, place):
             if scope.is_function and scope.name and not _local(scope) and (every or not _of_dataset(bench, module, scope)):
                 key = (module.path, scope.qualname)
@@ -84,14 +85,14 @@ def _of_dataset(bench: Bench, module: Module, scope: Scope) -> bool:
 # -- places ------------------------------------------------------------------------------------------------------------
 
 
-def _places(bench: Bench, *, related: bool = True) -> Iterator[Place]:
+def _places(bench: Bench, *, facts: bool = True) -> Iterator[Place]:
     finding = bench.case.finding
     yield finding.place
     if finding.fix:
         for edit in finding.fix.edits:
             yield edit.place
-    if related:
-        yield from finding.related
+    if facts:
+        yield from finding.places[1:]
 
 
 def _around(bench: Bench, place: Place) -> list[tuple[Module, Scope]]:
@@ -112,7 +113,7 @@ def _around(bench: Bench, place: Place) -> list[tuple[Module, Scope]]:
 
 def _classes(bench: Bench) -> Iterator[ClassRef | Instance]:
     """Classes of datasets, where it is known the very one. The first way that leads to any decides: a class that only may be meant is no witness."""
-    own = list(_places(bench, related=False))
+    own = list(_places(bench, facts=False))
     every = list(_places(bench))
     ways: tuple[Callable[[], Iterator[ClassRef | Instance]], ...] = (
         lambda: _standing(bench, own[:1]),
@@ -121,7 +122,6 @@ def _classes(bench: Bench) -> Iterator[ClassRef | Instance]:
         lambda: (ref for place in own for module, scope in _around(bench, place) if scope.is_function for ref in _users(bench, module, scope, 2)),
         lambda: _standing(bench, every),
         lambda: (ref for place in every for ref in _loaded(bench, place)),
-        lambda: (ref for place in every for ref in _named(bench, place)),
     )
     for way in ways:
         found = list(way())
@@ -187,18 +187,6 @@ def _made_in(bench: Bench, module: Module, scope: Scope) -> Iterator[ClassRef]:
                     yield alternative.value
 
 
-def _named(bench: Bench, place: Place) -> Iterator[ClassRef]:
-    """Datasets of a file that a message speaks of by name."""
-    try:
-        module = bench.project.module(place.path)
-    except SourceError:
-        return
-    words = {part for text in (bench.case.finding.message, place.message) for part in text.replace("`", " ` ").replace(".", " ").split()}
-    for scope in module.walk.scopes:
-        if scope.is_class and scope.name in words:
-            yield from constructions_of(bench.project).datasets(ClassRef(module, scope))
-
-
 def _local(scope: Scope) -> bool:
     here = scope.parent
     while here is not None:
@@ -249,20 +237,26 @@ def _passed(bench: Bench, module: Module, scope: Scope, frames: list[Frame]) -> 
 
 
 def witness(bench: Bench, subject: Subject | None, *, at_row: bool) -> Place | None:
-    """The place that has to be run before anything can be said: the finding's own, or for one at a loader the first that it names in the dataset's file."""
+    """The place that has to be run before anything can be said: the finding's own, or for one at a loader where the class sets or reads what is held."""
     finding = bench.case.finding
     if at_row or subject is None:
         return finding.place if at_row else None
     if (finding.place.path, finding.place.cell) == (subject.path, 0) and _inside(bench, finding.place, subject):
         return finding.place
-    return next((place for place in finding.related if place.path == subject.path and _inside(bench, place, subject)), None)
+    return next((place for place in _held(finding) if place.path == subject.path and _inside(bench, place, subject)), None)
 
 
 def concerns(bench: Bench, subject: Subject | None) -> bool:
     """Whether a fix, or a finding without one, touches the class itself."""
     finding = bench.case.finding
-    places = [edit.place for edit in finding.fix.edits] if bench.case.mended and finding.fix else [finding.place, *finding.related]
+    places = [edit.place for edit in finding.fix.edits] if bench.case.mended and finding.fix else [finding.place, *_held(finding)]
     return subject is None or any(place.path == subject.path and _inside(bench, place, subject) for place in places)
+
+
+def _held(finding: Finding) -> list[Place]:
+    """Where what it speaks of is set, stored or read."""
+    places = [fact.place for fact in finding.facts if isinstance(fact, AttributeFact | ReadFact | StoreFact)]
+    return [place for place in places if place is not None]
 
 
 def _inside(bench: Bench, place: Place, subject: Subject) -> bool:

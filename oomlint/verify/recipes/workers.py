@@ -1,10 +1,12 @@
-"""Workers beyond need, and without effect: OOM106, OOM120, OOM121, OOM122. The loader's call is cut out and run; its numbers are read, not started."""
+"""Workers beyond need, and without effect. The loader's call is cut out and run; its numbers are read, not started."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.finding import LoaderFact
+from oomlint.measurement import WorkerCheck
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
 from oomlint.verify.criteria import human
 from oomlint.verify.recipes import subjects
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from oomlint.verify.recipes.calls_values import Domain, Target
     from oomlint.verify.recipes.subjects import Subject
 
-CODES: Final = frozenset({"OOM106", "OOM120", "OOM121", "OOM122"})
 HOST: Final = 64  # processors of the machine that the program is taken to run on
 ALLOWED: Final = 4  # of them that it may use
 _PREFETCH: Final = 2  # torch's default
@@ -53,9 +54,11 @@ class _Told:
 def verify(bench: Bench) -> Verdict:
     """Verify one finding about workers."""
     told = _Told()
-    judge = {"OOM106": _ignored, "OOM120": _oversized, "OOM121": _in_flight, "OOM122": _together}[bench.case.code]
+    wanted = bench.case.plan.workers
+    if wanted is None:
+        return told.verdict(Outcome.INCONCLUSIVE, "nothing of the workers is asked")
     try:
-        return judge(bench, told)
+        return _CHECKS[wanted](bench, told)
     except _Unknown as stop:
         return told.verdict(Outcome.INCONCLUSIVE, str(stop))
 
@@ -111,7 +114,7 @@ def _settled(values: Domain, runs: list[Run], name: str) -> None:
                 raise _Unknown(f"`{text}` is not known, and with it the {name.replace('num_', 'number of ')}")
 
 
-# -- OOM106: a function for workers, without workers --------------------------------------------------------------------
+# -- a function for workers, without workers --------------------------------------------------------------------
 
 
 def _ignored(bench: Bench, told: _Told) -> Verdict:
@@ -202,7 +205,7 @@ def _failure(runs: Runs, part: Part) -> str | None:
     return None
 
 
-# -- OOM120: more workers than processors -------------------------------------------------------------------------------
+# -- more workers than processors -------------------------------------------------------------------------------
 
 
 def _oversized(bench: Bench, told: _Told) -> Verdict:
@@ -247,7 +250,7 @@ def _same_workers(before: list[Run], after: list[Run]) -> list[tuple[Run, Run]]:
     return pairs(before, after) or [(before[0], after[0])]
 
 
-# -- OOM121: batches in flight ------------------------------------------------------------------------------------------
+# -- batches in flight ------------------------------------------------------------------------------------------
 
 
 def _in_flight(bench: Bench, told: _Told) -> Verdict:
@@ -316,12 +319,13 @@ def _flying(bench: Bench, part: Part, target: Target, runs: Runs, told: _Told) -
     return most, said
 
 
-# -- OOM122: workers of several loaders at once --------------------------------------------------------------------------
+# -- workers of several loaders at once --------------------------------------------------------------------------
 
 
 def _together(bench: Bench, told: _Told) -> Verdict:
     finding = bench.case.finding
-    chosen = [one for place in (*finding.related, finding.place) for one in targets(bench, (place,))[:1]]
+    places = tuple(fact.place for fact in finding.of_noun(LoaderFact)) or (finding.place,)
+    chosen = [one for place in places for one in targets(bench, (place,))[:1]]
     if len({(one.path, one.site.call.lineno, one.site.call.col_offset) for one in chosen}) < 2 or len({one.path for one in chosen}) > 1:  # noqa: PLR2004 -- one alone is no case
         raise _Unknown("the loaders were not found in the program")
     told.assumptions += [_STAND_IN, f"each loader has {WORKERS} workers", "the loaders are used one after the other, and none is dropped in between"]
@@ -371,3 +375,11 @@ def _alive(bench: Bench, part: Part, chosen: list[Target], domains: list[Domain]
         said = cause(failed) if failed["type"] else failed["message"]
         raise _Unknown(f"{'' if part is Part.BEFORE else 'after the fix '}the cut-out calls cannot be run: {said}")
     return answer
+
+
+_CHECKS: Final = {
+    WorkerCheck.INITIALISED: _ignored,
+    WorkerCheck.OVERSIZED: _oversized,
+    WorkerCheck.IN_FLIGHT: _in_flight,
+    WorkerCheck.TOGETHER: _together,
+}

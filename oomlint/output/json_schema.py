@@ -1,0 +1,95 @@
+"""The JSON Schema of what `--output-format json` writes, of `oomlint check` and of `oomlint verify`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint import facts
+from oomlint.finding import Confidence, Safety, Severity
+from oomlint.verify.case import Fidelity, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from enum import StrEnum
+
+_PLACE: Final = "#/$defs/place"
+_TEXT: Final = {"type": "string"}
+_NUMBERS: Final = {"type": "array", "items": {"type": ["number", "null"]}}
+
+
+def schema() -> dict[str, Any]:
+    """An array of findings, each with its verdict where it was verified."""
+    spot = _object({"row": {"type": "integer", "minimum": 1}, "column": {"type": "integer", "minimum": 1}})
+    at = {
+        "filename": {**_TEXT, "description": "relative to the current folder, with `/`"},
+        "cell": {"type": ["integer", "null"], "minimum": 1, "description": "of a notebook; rows then count within it"},
+        "location": {"$ref": "#/$defs/spot"},
+        "end_location": {"$ref": "#/$defs/spot", "description": "exclusive"},
+    }
+    fix = {"safety": _enum(Safety), "message": _TEXT, "edits": _array(_object({**at, "content": _TEXT}))}
+    finding = {
+        "code": {"type": ["string", "null"], "pattern": r"^OOM\d{3}$", "description": "null for a file that cannot be read or parsed"},
+        "name": _TEXT,
+        "message": {**_TEXT, "description": "for people: it changes from version to version"},
+        "severity": _enum(Severity),
+        "confidence": _enum(Confidence),
+        **at,
+        "related": _array(_object({**at, "message": _TEXT})),
+        "fix": {"anyOf": [_object(fix), {"type": "null"}]},
+        "facts": {"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/{noun}"} for noun in facts.NOUNS]}},
+        "url": {"type": ["string", "null"]},
+    }
+    some = {
+        "fixed_by": {"enum": ["--fix", "--fix --unsafe-fixes", None]},
+        "left_out": {"type": ["string", "null"]},
+        "verdict": {"anyOf": [{"$ref": "#/$defs/verdict"}, {"type": "null"}]},
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "oomlint findings",
+        "type": "array",
+        "items": {"$ref": "#/$defs/finding"},
+        "$defs": {
+            "finding": _object({**finding, **some}, finding),
+            "spot": {**spot, "description": "Counted from 1, in characters."},
+            "place": _object(at),
+            **facts.schema(_PLACE),
+            "verdict": _verdict(),
+        },
+    }
+
+
+def _verdict() -> dict[str, Any]:
+    reading = {"name": _TEXT, "unit": _TEXT, "under": _TEXT, "before": _NUMBERS, "after": _NUMBERS}
+    points = {"type": "array", "items": {**_NUMBERS, "minItems": 2, "maxItems": 2}}
+    timeline = {"name": _TEXT, "unit": _TEXT, "axis": {"enum": ["seconds", "step"]}, "before": points, "after": points}
+    return _object(
+        {
+            "outcome": _enum(Outcome),
+            "reason": _TEXT,
+            "next_step": {"type": ["string", "null"]},
+            "mended": {"type": "boolean", "description": "whether there was a fix to compare with"},
+            "fidelity": {"anyOf": [_enum(Fidelity), {"type": "null"}]},
+            "readings": _array(_object(reading)),
+            "timelines": _array(_object(timeline)),
+            "assumptions": _array(_TEXT),
+            "left_out": _array(_TEXT),
+            "python": _TEXT,
+            "seconds": {"type": "number"},
+            "sandbox": {"type": ["string", "null"]},
+            "cached": {"type": "boolean"},
+        }
+    )
+
+
+def _object(properties: dict[str, Any], required: Iterable[str] | None = None) -> dict[str, Any]:
+    needed = list(properties if required is None else required)
+    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+
+
+def _array(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _enum(values: type[StrEnum]) -> dict[str, Any]:
+    return {"enum": [one.value for one in values]}
