@@ -212,14 +212,16 @@ class Checker:
         findings: list[Finding] = []
         failures: list[Failure] = []
         for rule in map(registry.load, codes):
+            said: list[Finding] = []
             try:
-                findings += list(rule.check(module, project))
+                said += rule.check(module, project)
             except OutOfStepsError:
-                break
+                break  # what a rule says in the middle of its work may be half of it
             except (RecursionError, SourceError):  # of the file, not of the rule
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a rule does wrong, the other rules and files are checked
                 failures.append(_failure(rule, path, error))
+            findings += said
         return findings, failures, module.source
 
 

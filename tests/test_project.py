@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from oomlint.config import Settings, load_settings
 from oomlint.engine import Options, run
 from oomlint.model.project import Project
+from oomlint.syntax.tree import Tree
+
+if TYPE_CHECKING:
+    from oomlint.source import Source
 
 FACTORY = """\
 from torch.utils.data import DataLoader
@@ -193,3 +198,51 @@ def test_a_folder_of_data_is_not_the_package_of_its_name(tmp_path: Path) -> None
     write(tmp_path, {"tools/models/a.ckpt": "", "models/net.py": "", "tools/train.py": ""})
     assert means(tmp_path, "tools/train.py", "models") == "models/"
     assert means(tmp_path, "tools/train.py", "models.net") == "models/net.py"
+
+
+# What is opened for it
+
+
+def parsed(top: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The files that libcst reads in a check of a folder."""
+    opened: set[str] = set()
+    make = Tree.__init__
+
+    def init(self: Tree, source: Source) -> None:
+        opened.add(os.path.basename(source.path))
+        make(self, source)
+
+    monkeypatch.setattr(Tree, "__init__", init)
+    found(top)
+    return opened
+
+
+LOADER = "from torch.utils.data import DataLoader\nDataLoader(range(8), num_workers=0, persistent_workers=True)\n"
+
+
+def test_a_file_is_not_opened_for_a_name_that_it_does_not_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"train.py": f"from a import *\nfrom b import c\n{LOADER}unknown(DataLoader(range(8), num_workers=2))\nc()\n", "a.py": "d = 1\n"})
+    write(tmp_path, {"b/__init__.py": "e = 1\n", "b/c.py": "f = 1\n"})
+    assert parsed(tmp_path, monkeypatch) == {"train.py", "c.py"}
+
+
+def test_a_name_is_found_behind_stars(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"train.py": f"from a import *\n{CALL}", "a.py": "from b import *\n", "b.py": "try:\n    from c import get_loaders\nexcept ImportError:\n    pass\n"},
+    )
+    write(tmp_path, {"c.py": FACTORY})
+    assert found(tmp_path) == ["train.py"]
+
+
+def test_callers_are_sought_where_a_name_can_have_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    factory = FACTORY.replace("=4", "")
+    write(tmp_path, {"data.py": factory, "train.py": f"def main():\n    from data import get_loaders\n    {CALL}"})
+    write(tmp_path, {"other.py": "from elsewhere import x\nx.get_loaders(1)\n", "whole.py": f"import data\ndata.{CALL}"})
+    assert parsed(tmp_path, monkeypatch) == {"data.py", "train.py", "whole.py"}
+
+
+def test_findings_do_not_depend_on_how_many_trees_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"data.py": FACTORY, **{f"train_{number}.py": f"from data import get_loaders\n{CALL}" for number in range(5)}})
+    monkeypatch.setattr("oomlint.model.project._MOST_PARSED", 0)
+    assert found(tmp_path) == [f"train_{number}.py" for number in range(5)]

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 class _Plain(ABCMeta):
     """Classes whose instances are known by inheritance alone."""
 
-    __instancecheck__ = type.__instancecheck__  # type: ignore[assignment] # the same, without the registry
-    __subclasscheck__ = type.__subclasscheck__  # type: ignore[assignment]
+    __instancecheck__ = type.__instancecheck__  # the same, without the registry
+    __subclasscheck__ = type.__subclasscheck__
 
 
 def _classes(top: type) -> Iterator[type]:
     yield top
-    for below in type.__subclasses__(top):
+    found: list[type] = type.__subclasses__(top)
+    for below in found:
         yield from _classes(below)
 
 
@@ -68,7 +69,7 @@ def parsing() -> Iterator[None]:
     """While libcst's parser makes nodes: they are not validated, and the garbage collector does not look for cycles among them: trees have none."""
     collects, validated = gc.isenabled(), cst.CSTNode.__post_init__
     gc.disable()
-    cst.CSTNode.__post_init__ = _valid  # type: ignore[method-assign]
+    cst.CSTNode.__post_init__ = _valid  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

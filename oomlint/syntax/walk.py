@@ -106,14 +106,15 @@ class Scope:
 
 def _below(kind: type) -> Iterator[type]:
     yield kind
-    for derived in type.__subclasses__(kind):
+    found: list[type] = type.__subclasses__(kind)
+    for derived in found:
         yield from _below(derived)
 
 
 # Sets of classes: to look one up costs a fraction of what ``isinstance`` does.
-_NODES: Final = frozenset(_below(cst.CSTNode))
-_STATEMENTS: Final = frozenset((*_below(cst.BaseSmallStatement), *_below(cst.BaseCompoundStatement)))
-_SCOPES: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
+_NODES: Final[frozenset[type]] = frozenset(_below(cst.CSTNode))
+_STATEMENTS: Final[frozenset[type]] = frozenset((*_below(cst.BaseSmallStatement), *_below(cst.BaseCompoundStatement)))
+_SCOPES: Final[frozenset[type]] = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
 
 
 def fields_of(node: cst.CSTNode) -> tuple[str, ...]:
@@ -132,12 +133,12 @@ def children_of(node: cst.CSTNode) -> list[cst.CSTNode]:
     found: list[cst.CSTNode] = []
     names = _FIELDS.get(node.__class__)
     for name in fields_of(node) if names is None else names:
-        value = getattr(node, name)
+        value: Any = getattr(node, name)
         kind = value.__class__
         if kind in _NODES:
             found.append(value)
         elif kind is tuple or kind is list:
-            found += [item for item in value if item.__class__ in _NODES]
+            found += [item for item in value if item.__class__ in _NODES]  # type: ignore[misc] # they are nodes
     return found
 
 
@@ -254,7 +255,7 @@ class Walk:
             inner = self._note(node, scope, statement)
             todo: list[tuple[cst.CSTNode, Scope, cst.CSTNode]] = []
             for name in fields_of(node):
-                value = getattr(node, name)
+                value: Any = getattr(node, name)
                 # Decorators, base classes and parameter defaults are evaluated outside of what they belong to.
                 outside = inner is not scope and name != "body"
                 where = scope if outside else inner
@@ -265,8 +266,8 @@ class Walk:
                 elif kind is tuple or kind is list:
                     for item in value:
                         if item.__class__ in _NODES:
-                            parents[item] = node
-                            todo.append((item, where, statement))
+                            parents[item] = node  # type: ignore[index] # as above
+                            todo.append((item, where, statement))  # type: ignore[arg-type]
             todo.reverse()
             stack.extend(todo)
 
