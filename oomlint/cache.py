@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from oomlint.basis import State
 
-    Verdict = tuple[bool, tuple[int, int, str] | None]  # whether to parse; row, column and cause of a syntax error
+    # Whether to parse; row, column and cause of a syntax error; functions of which one has to read a file.
+    Verdict = tuple[bool, tuple[int, int, str] | None, tuple[str, ...]]
 
 _Kind = TypeVar("_Kind")
 
@@ -275,11 +276,12 @@ def typed(value: Any, kind: type[_Kind]) -> _Kind:
 
 def _verdict(known: Any) -> Verdict:
     """Raises one of ``WRONG`` where the entry is not what the scout says; so do the next ones."""
-    parse, mistake = known
+    parse, mistake, readers = known
+    names = tuple(typed(name, str) for name in readers)
     if mistake is None:
-        return typed(parse, bool), None
+        return typed(parse, bool), None, names
     row, column, cause = mistake
-    return typed(parse, bool), (_number(row), _number(column), typed(cause, str))
+    return typed(parse, bool), (_number(row), _number(column), typed(cause, str)), names
 
 
 def _finding(known: Any) -> Finding:

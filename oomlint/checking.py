@@ -76,6 +76,7 @@ class Looked(NamedTuple):
     parse: bool = False  # a rule may have something to say
     comments: bool = False  # a suppression may be unused
     broken: Finding | None = None
+    readers: tuple[str, ...] = ()  # functions that it calls: a rule may have something to say only if one of them reads a file
 
 
 class Linted(NamedTuple):
@@ -127,8 +128,8 @@ class Checker:
         known = self.job.verdicts.get(digest)
         if known is None:
             seen = triage(source.text, notebook=source.kind is Kind.NOTEBOOK)
-            known = fresh = (seen.parse, seen.error)
-        parse, mistake = known
+            known = fresh = (seen.parse, seen.error, seen.readers)
+        parse, mistake, readers = known
         broken = None
         if mistake is not None:
             row, column, cause = mistake
@@ -136,7 +137,7 @@ class Checker:
             broken = cannot_check(path, cause, place.cell, place.row, place.column)
             if is_old(source.text):
                 broken = replace(broken, name=PYTHON_2)
-        return Looked(path, digest, len(source.data), fresh, parse, comments, broken)
+        return Looked(path, digest, len(source.data), fresh, parse or bool(readers), comments, broken, readers)
 
     def lint(self, looked: Looked) -> Linted:
         """Ask the rules about a file, silence what its comments silence, and leave out what is not to be shown."""
@@ -174,13 +175,22 @@ class Checker:
 
     def _said(self, looked: Looked, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
         """What the rules say, what failed, and the content that they have seen. Raises SourceError where it is not the one that was looked at."""
-        if looked.parse:
+        if looked.parse and self._may_read(looked):
             said, failures, source = self._ask(looked.path, codes)
         else:
             said, failures, source = [], [], read_source(looked.path, self.job.overlay.get(looked.path))
         if content_digest(looked.path, source.data) != looked.digest:
             raise SourceError(looked.path, "it has changed while it was checked")
         return said, failures, source
+
+    def _may_read(self, looked: Looked) -> bool:
+        """Whether one of the functions that a file calls may read a file, as far as that matters for it."""
+        if not looked.readers:
+            return True
+        from oomlint.memory.reads import may_read  # noqa: PLC0415 - brings libcst
+
+        self.project.readings.begin()
+        return may_read(self.project, looked.readers, looked.path)
 
     def _ask(self, path: str, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
         from oomlint.model import budget  # noqa: PLC0415 - brings libcst

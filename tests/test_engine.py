@@ -413,8 +413,9 @@ def test_a_cache_of_another_shape_is_passed_over(folder: Path, monkeypatch: pyte
             kept = cache.Cache(str(path.parent))
             kept.open_findings(later if seen % 2 else state)
             kept.basis()
-            for digest, (parse, mistake) in kept.verdicts.items():
+            for digest, (parse, mistake, readers) in kept.verdicts.items():
                 assert (type(digest), type(parse), mistake is None or [type(part) for part in mistake] == [int, int, str]) == (str, bool, True)
+                assert {type(name) for name in readers} <= {str}
             for file, entry in list(kept._findings.items()):
                 digest = entry[0] if isinstance(entry, list) and entry and isinstance(entry[0], str) else ""
                 for finding in kept.findings(file, digest) or ():

@@ -246,3 +246,12 @@ def test_findings_do_not_depend_on_how_many_trees_are_kept(tmp_path: Path, monke
     write(tmp_path, {"data.py": FACTORY, **{f"train_{number}.py": f"from data import get_loaders\n{CALL}" for number in range(5)}})
     monkeypatch.setattr("oomlint.model.project._MOST_PARSED", 0)
     assert found(tmp_path) == [f"train_{number}.py" for number in range(5)]
+
+
+@pytest.mark.parametrize("body", ["np.load(path)", "path.upper()"])
+def test_a_call_of_a_reader_is_looked_at_where_that_reads(body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(
+        tmp_path,
+        {"tools.py": f"import numpy as np\n\ndef load_room(path):\n    return {body}\n", "use.py": "import torch\nimport tools\nx = tools.load_room('a')\n"},
+    )
+    assert ("use.py" in parsed(tmp_path, monkeypatch)) == (body == "np.load(path)")

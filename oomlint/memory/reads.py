@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -19,7 +18,7 @@ from oomlint.scout.telling import MAPS, is_reader
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
@@ -116,7 +115,6 @@ class ReadCalls:
         self.evaluator = evaluator_of(project)
         self._scopes: Memory[Scope, tuple[Read, ...]] = Memory(project.readings)
         self._readers: Memory[Scope, Reader | None] = Memory(project.readings)
-        self._names: frozenset[bytes] | None = None
 
     def of(self, module: Module) -> Iterator[Read]:
         """All reading calls of a module, library's and project's."""
@@ -198,7 +196,7 @@ class ReadCalls:
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
         if not isinstance(call.func, cst.Name | cst.Attribute) or not call.args or not is_reader(names.last_name(call.func)):
             return None
-        if names.last_name(call.func).encode() not in self._candidates(module):
+        if names.last_name(call.func) not in _reading(self.project, module.path):
             return None
         frame = self.evaluator.calls.plain_frame(module, scope)
         for alt in self.evaluator.values(call.func, frame)[:2]:
@@ -207,22 +205,6 @@ class ReadCalls:
                 if reader is not None and reader.kind is not Reads.TORCH:
                     return Read(reader.kind, alt.value.scope.name, module, scope, call, call.args[0].value, reader.places)
         return None
-
-    def _candidates(self, module: Module) -> frozenset[bytes]:
-        """Names of functions of the project that may read a file, by the words of their text."""
-        self.project.search(_functions, (), module.path)  # what follows rests on no more
-        if self._names is None:
-            found: set[bytes] = set()
-            for path in self.project.files():
-                text = self.project.text(path)
-                if not _READING.search(text):
-                    continue
-                for part in _DEFS.split(text)[1:]:
-                    name = _WORD_BYTES.match(part)
-                    if name is not None and (_READING.search(part) or not found.isdisjoint(_CALLED.findall(part))):
-                        found.add(name.group())
-            self._names = frozenset(found)
-        return self._names
 
     def reader(self, module: Module, scope: Scope) -> Reader | None:
         """What a function returns, where it reads that from a file that is one of its parameters; ``None`` for other functions."""
@@ -346,7 +328,7 @@ def read_calls_of(project: Project) -> ReadCalls:
 
 @finder
 def _functions(path: str, data: bytes) -> str:
-    """The functions of a file that may read others, and what they call that may."""
+    """The functions of a file that may read others, one a row: its name, a mark where it reads itself, and what it calls that may read."""
     del path
     if not _READING.search(data):
         return ""
@@ -354,7 +336,27 @@ def _functions(path: str, data: bytes) -> str:
     for part in _DEFS.split(data)[1:]:
         name = _WORD_BYTES.match(part)
         if name is not None:
-            called = sorted({word for word in _CALLED.findall(part) if is_reader(word.decode())})
-            if called or _READING.search(part):
-                found.append(repr((name.group(), _READING.search(part) is not None, called)))
-    return hashlib.blake2b("\n".join(found).encode(), digest_size=16).hexdigest()
+            direct = _READING.search(part) is not None
+            called = sorted({word for word in map(bytes.decode, _CALLED.findall(part)) if is_reader(word)})
+            if called or direct:
+                found.append(" ".join((name.group().decode(), "+" if direct else "-", *called)))
+    return "\n".join(found)
+
+
+def _reading(project: Project, near: str) -> frozenset[str]:
+    """Names of functions of the project that may read a file, by the words of their text."""
+    told = project.search(_functions, (), near)
+    known = project.memo.get("reading functions")
+    if known is None:
+        names_found: set[str] = set()
+        for rows in told.values():
+            for name, direct, *called in map(str.split, rows.splitlines()):
+                if direct == "+" or not names_found.isdisjoint(called):
+                    names_found.add(name)
+        known = project.memo["reading functions"] = frozenset(names_found)
+    return known  # type: ignore[return-value]
+
+
+def may_read(project: Project, functions: Iterable[str], near: str) -> bool:
+    """Whether one of the functions that a file calls, told by their names, may be one that reads a file: a library's, or one of the project."""
+    return any(name in _LAST or name in _TEXTS for name in functions) or not _reading(project, near).isdisjoint(functions)

@@ -73,6 +73,7 @@ class Triage:
 
     parse: bool
     error: tuple[int, int, str] | None = None  # row, column, cause
+    readers: tuple[str, ...] = ()  # functions that it calls: to be parsed only if one of them reads a file
 
 
 def triage(text: str, *, notebook: bool = False) -> Triage:
@@ -90,7 +91,9 @@ def triage(text: str, *, notebook: bool = False) -> Triage:
     except ValueError as error:
         return Triage(parse=False, error=(1, 1, f"not valid Python: {error}"))
     try:
-        return Triage(parse=_Look(text, notebook=notebook).over(tree))
+        look = _Look(text, notebook=notebook)
+        parse = look.over(tree)
+        return Triage(parse, readers=() if parse else tuple(sorted(look.readers)))
     except RecursionError:
         return Triage(parse=False, error=(1, 1, "nested too deeply to be checked"))
 
@@ -149,6 +152,7 @@ class _Look:
         self.torches = {"torch"}
         self.called: set[str] = set()
         self.aliases: set[str] = set()
+        self.readers: set[str] = set()
         self.here = _Place(ast.Module([], []))
 
     def over(self, tree: ast.Module) -> bool:
@@ -446,8 +450,12 @@ class _Look:
         """Whether a call may open a file, or bring one into memory."""
         if name in _READS or name == "File":
             return True
-        if name in MAPS and node.args and (name_of(node.args[0]) in {"load", "open", *_READS} or is_reader(name_of(node.args[0]))):
-            return True
+        if name in MAPS and node.args:
+            given = name_of(node.args[0])
+            if given in {"load", "open", *_READS}:
+                return True
+            if is_reader(given):
+                self.readers.add(given)
         if name in MAKERS and getattr(self.here.node, "name", "") in BUILDERS:
             self.makes = True
         base = node.func
@@ -456,7 +464,9 @@ class _Look:
         library = base.id if isinstance(base, ast.Name) and base is not node.func else ""
         if name in {"load", "open"}:
             return (name == "load" or library in {"lmdb", "zarr", "Image", "PIL", "tarfile"}) and library not in _NOT_FROM_FILES
-        return is_reader(name)
+        if is_reader(name):
+            self.readers.add(name)
+        return False
 
     def _starts(self, name: str, node: ast.Call) -> bool:
         """Whether a call is what one of the rules starts from."""
