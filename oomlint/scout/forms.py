@@ -103,11 +103,14 @@ def joins(target: ast.expr, value: ast.expr) -> bool:
     """Whether a thing is set to itself and more: ``x = torch.cat([x, y])``."""
     wanted = ""
     for call in (value, *((value.body, value.orelse) if isinstance(value, ast.IfExp) else ())):
-        if isinstance(call, ast.Call) and name_of(call.func) in _JOINS:
-            wanted = wanted or written(target)
-            parts = [*call.args, *(k.value for k in call.keywords)]
-            if any(written(inner) == wanted for part in parts for inner in (part, *(part.elts if isinstance(part, ast.List | ast.Tuple) else ()))):
-                return True
+        if isinstance(call, ast.Call) and call.args and name_of(call.func) in _JOINS:
+            first = call.args[0]
+            pair = [*call.args, *(k.value for k in call.keywords)] if name_of(call.func) == "append" else []
+            inputs = first.elts if isinstance(first, ast.List | ast.Tuple) else pair
+            if len(inputs) > 1:
+                wanted = wanted or written(target)
+                if sum(written(item) == wanted for item in inputs) == 1:
+                    return True
     return False
 
 

@@ -26,6 +26,7 @@ from oomlint.scout.forms import (
     row_names,
     sets_on_first,
     unbounded,
+    written,
 )
 from oomlint.scout.mistakes import is_mistake_for_ever, mistake_of, parsed
 from oomlint.scout.telling import BUILDERS, FEEDS_ITSELF, LARGE_NUMBER, MAKERS, MAPS, NO_ROOTS, is_data_class, is_reader, is_worker_word, makes_data, words_of
@@ -108,6 +109,7 @@ class _Loop:
 
     batches: bool  # it may go over batches
     given: bool = False  # it goes over something, and does not just count
+    targets: frozenset[str] = frozenset()  # names that it sets in each round
     carries: bool = False  # a call is given what it sets
     trains: bool = False
 
@@ -266,6 +268,8 @@ class _Look:
         self._many(header)
         over = None if isinstance(node, ast.While) else node.iter
         loop = _Loop(over is not None and (gives_batches(over) or any(word in self.loaders or _SHORT_NAME.search(word) for word in words)), not counts(over))
+        if not isinstance(node, ast.While):
+            loop.targets = frozenset(row_names(node.target))
         here.loops.append(loop)
         self._many(node.body)
         here.loops.pop()
@@ -320,7 +324,7 @@ class _Look:
             target = node.targets[0]
             if isinstance(value, ast.Call):
                 self._carried(target, value)
-            if self.here.loops and joins(target, value) and self._may_join():
+            if self.here.loops and written(target) not in self.here.loops[-1].targets and joins(target, value) and self._may_join():
                 raise _Found
         self._below(node)
 
