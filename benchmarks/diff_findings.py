@@ -99,6 +99,7 @@ def serve(version: str, jobs: int) -> None:
         Path(folder, "train.py").write_text(FIRST, encoding="utf-8")
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         program.main([*CHECK, "--output-format", "json", folder])
+        sys.stdout.flush()  # not by each of the forks
     running: set[int] = set()
     for task in tasks:
         if len(running) == jobs:

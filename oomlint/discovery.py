@@ -87,11 +87,11 @@ def unreached(folders: Iterable[str], settings: Settings, root: str | os.PathLik
 class Patterns:
     """Lines of a .gitignore, or of a setting that is written like one, as they hold below the folder ``base``.
 
-    What nearly all lines are (a name, a name with ``*``, a path) is looked up here; only the rest, and lists with ``!``, whose order counts, cost
-    the import of pathspec.
+    What nearly all lines are (a name, a name with ``*``, a path) is looked up here; only the rest cost the import of pathspec. Where a line begins with
+    ``!``, the last one that speaks of a path decides, as in git: each is looked up by itself.
     """
 
-    __slots__ = ("_folder_glob", "_folder_names", "_folder_paths", "_folder_spec", "_glob", "_names", "_paths", "_prefix", "_spec", "base", "lines")
+    __slots__ = ("_folder_glob", "_folder_names", "_folder_paths", "_glob", "_names", "_ordered", "_paths", "_prefix", "_spec", "base", "lines")
 
     def __init__(self, base: str, lines: Iterable[str]) -> None:
         self.base = base
@@ -104,11 +104,14 @@ class Patterns:
         globs: list[str] = []
         folder_globs: list[str] = []
         rest: list[str] = []
-        for line in self.lines:
+        self._ordered: list[tuple[bool, Patterns]] = []  # where the order counts, the last line first: whether it leaves out, and what it says without its mark
+        if any(line.startswith("!") for line in self.lines):
+            self._ordered = [(not line.startswith("!"), Patterns(base, [_unmarked(line)])) for line in reversed(self.lines)]
+        for line in () if self._ordered else self.lines:
             name = line.rstrip(" ")
             folder = name.endswith("/")
             body = name[:-1] if folder else name
-            if "\\" in name or "//" in name or not body or line.startswith("!"):
+            if "\\" in name or "//" in name or not body:
                 rest.append(line)
             elif "/" in body:
                 if _WILD.search(body):
@@ -121,19 +124,14 @@ class Patterns:
                 (folder_globs if folder else globs).append(_as_regex(body))
             else:
                 rest.append(line)
-        if any(line.startswith("!") for line in self.lines):
-            for lookup in (self._names, self._folder_names, self._paths, self._folder_paths, globs, folder_globs):
-                lookup.clear()
-            rest = self.lines
         self._glob = re.compile("|".join(globs), re.DOTALL) if globs else None
         self._folder_glob = re.compile("|".join(folder_globs), re.DOTALL) if folder_globs else None
         self._spec = _spec(rest) if rest else None
-        # pathspec takes `!*/` for what lies in a folder; git brings back the folder itself, too.
-        brought = [line[:-1] if line.startswith("!") and line.endswith("/") else line for line in rest]
-        self._folder_spec = _spec(brought) if brought != rest else self._spec
 
     def verdict(self, path: str, *, folder: bool) -> bool | None:
         """Whether the lines leave a path out: True, False where one brings it back, None where none speaks of it. Folders above are not looked at."""
+        if self._ordered:
+            return next((leaves for leaves, line in self._ordered if line._is_of(path, folder=folder)), None)  # noqa: SLF001 - the same class
         name = path[path.rfind(os.sep) + 1 :]
         if name in self._names or (self._glob and self._glob.fullmatch(name)):
             return True
@@ -144,8 +142,15 @@ class Patterns:
         relative = self._relative(path)
         if relative in self._paths or (folder and relative in self._folder_paths):
             return True
-        spec = self._folder_spec if folder else self._spec
-        return spec.check_file(relative + "/" if folder else relative).include if spec else None
+        return self._spec.check_file(relative + "/" if folder else relative).include if self._spec else None
+
+    def _is_of(self, path: str, *, folder: bool) -> bool:
+        """Whether the only line is one of the path itself. pathspec takes ``a/*`` for all that lies below ``a/b``, too, which git looks at no more."""
+        if not self.verdict(path, folder=folder):
+            return False
+        above = os.path.dirname(path)
+        inside = self._spec is not None and len(above) >= len(self._prefix) and not self.lines[0].rstrip(" /").endswith("**")
+        return not (inside and self.verdict(above, folder=True))
 
     def without_covering(self, path: str) -> Patterns:
         """These patterns less the lines that leave out ``path`` or a folder above it."""
@@ -344,6 +349,12 @@ def _as_regex(glob: str) -> str:
         else:
             parts.append(part if part.startswith("[") else re.escape(part))
     return "".join(parts)
+
+
+def _unmarked(line: str) -> str:
+    """A line without the mark that it brings back what it matches."""
+    rest = line.removeprefix("!")
+    return f"\\{rest}" if rest != line and rest.startswith(("!", "#")) else rest
 
 
 def _spec(lines: list[str]) -> GitIgnoreSpec:

@@ -247,7 +247,17 @@ LINES = st.builds(
 )
 
 
-@given(st.lists(LINES, max_size=4), st.lists(st.sampled_from(NAMES), min_size=1, max_size=3), st.booleans())
+@pytest.mark.parametrize(
+    "lines", [["a", "!*/", "a"], ["*", "!a"], ["*", "!a/"], ["!*", "a"], ["!*", "*/"], ["a*", "!?"], ["a", "!a", "!!a", "!#a"], ["!"]], ids=" ".join
+)
+def test_the_last_line_that_speaks_of_a_folder_decides_as_in_git(lines: list[str], tmp_path: Path) -> None:
+    tree(tmp_path, "a/b.py", gitignore="".join(f"{line}\n" for line in lines))
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    said = subprocess.run(["git", "-C", str(tmp_path), "check-ignore", "--quiet", "--no-index", "a"], check=False).returncode
+    assert bool(Patterns(str(tmp_path), lines).verdict(str(tmp_path / "a"), folder=True)) == (said == 0)
+
+
+@given(st.lists(LINES.filter(lambda line: not line.startswith("!")), max_size=4), st.lists(st.sampled_from(NAMES), min_size=1, max_size=3), st.booleans())
 def test_lookups_say_what_pathspec_says(lines: list[str], parts: list[str], folder: bool) -> None:  # noqa: FBT001
     try:
         spec = GitIgnoreSpec.from_lines(lines)
