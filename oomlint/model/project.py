@@ -43,7 +43,7 @@ _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is 
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
 _MAX_BESIDE = 500  # names in a folder that are looked at for the sake of an import
-_MOST_PARSED = 2_500_000  # characters whose trees are kept; each takes about a hundred bytes in a tree, and in what is learnt from it
+_MOST_PARSED = 4_000_000  # characters whose trees are kept; each takes about 100 bytes. To let go of them costs their parse where they are asked for again
 
 
 @finder
