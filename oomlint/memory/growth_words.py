@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import libcst as cst
 
+from oomlint.memory.facts import growth_facts
 from oomlint.model.questions import short
 
 if TYPE_CHECKING:
-    from oomlint.finding import Place
+    from oomlint.finding import Confidence, Fact, Place, Severity
     from oomlint.memory.buffers import Growth
     from oomlint.model.events import Store
     from oomlint.model.project import Module
@@ -61,3 +62,24 @@ def other_node(store: Store, module: Module) -> cst.CSTNode:
         return store.node
     call = next((via.call for via in store.via if via.module is module), None)
     return store.node if store.module is module and call is None else call or store.node
+
+
+class Told(TypedDict):
+    """What the findings of all rules on growth say in the same way."""
+
+    place: Place
+    severity: Severity | None
+    confidence: Confidence
+    related: list[Place]
+    facts: list[Fact]
+
+
+def told(growth: Growth, module: Module) -> Told:
+    """Where a growth is, how grave and how sure that is, what belongs to it, and what is known of it."""
+    return Told(
+        place=module.place(growth.node),
+        severity=growth.severity,
+        confidence=growth.confidence,
+        related=related(growth, module),
+        facts=list(growth_facts(growth)),
+    )

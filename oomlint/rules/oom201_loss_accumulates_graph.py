@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Safety, Severity
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import detach_fix
-from oomlint.memory.growth_words import kept, loop_of, related, target_of, what_of
+from oomlint.memory.growth_words import kept, loop_of, target_of, told, what_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -110,12 +109,4 @@ class LossAccumulatesGraph(Rule):
             store = growth.store
             message = f"`{target_of(store)}` adds up `{what_of(store)}` with its graph over {loop_of(growth)}: {kept(growth)}"
             mend = detach_fix(growth, module, project, "add it up without its graph")
-            yield self.finding(
-                module.place(growth.node),
-                message,
-                severity=growth.severity,
-                confidence=growth.confidence,
-                related=related(growth, module),
-                fix=mend,
-                facts=growth_facts(growth),
-            )
+            yield self.finding(message=message, fix=mend, **told(growth, module))

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Safety, Severity
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import detach_fix
-from oomlint.memory.growth_words import kept, loop_of, related, target_of, what_of
+from oomlint.memory.growth_words import kept, loop_of, target_of, told, what_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -107,12 +106,4 @@ class CpuWithoutDetach(Rule):
                 f"but with its graph on the device: {kept(growth)}"
             )
             mend = detach_fix(growth, module, project, "keep it without its graph")
-            yield self.finding(
-                module.place(growth.node),
-                message,
-                severity=growth.severity,
-                confidence=growth.confidence,
-                related=related(growth, module),
-                fix=mend,
-                facts=growth_facts(growth),
-            )
+            yield self.finding(message=message, fix=mend, **told(growth, module))

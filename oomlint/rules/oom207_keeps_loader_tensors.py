@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Safety, Severity
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import copied, fix, safe_if_sure, written_later
-from oomlint.memory.growth_words import loop_of, related, target_of, what_of
+from oomlint.memory.growth_words import loop_of, target_of, told, what_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -109,12 +108,4 @@ class KeepsLoaderTensors(Rule):
                 "descriptor, also as `.detach().cpu()` or `.numpy()`"
             )
             mend = None if written_later(growth) else fix(growth, module, "keep a copy", copied(module), safe_if_sure)
-            yield self.finding(
-                module.place(growth.node),
-                message,
-                severity=growth.severity,
-                confidence=growth.confidence,
-                related=related(growth, module),
-                fix=mend,
-                facts=growth_facts(growth),
-            )
+            yield self.finding(message=message, fix=mend, **told(growth, module))

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Safety, Severity
 from oomlint.measurement import LoopPlan, Measurement, Quantity
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import copied, fix
-from oomlint.memory.growth_words import loop_of, related, target_of, what_of
+from oomlint.memory.growth_words import loop_of, target_of, told, what_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -97,15 +96,7 @@ class ViewKeepsBase(Rule):
             store = growth.store
             message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)}: a view, which holds all of the tensor it is a part of"
             mend = fix(growth, module, "keep a copy of the part", copied(module), _never)
-            yield self.finding(
-                module.place(growth.node),
-                message,
-                severity=growth.severity,
-                confidence=growth.confidence,
-                related=related(growth, module),
-                fix=mend,
-                facts=growth_facts(growth),
-            )
+            yield self.finding(message=message, fix=mend, **told(growth, module))
 
 
 def _never(_: Held) -> Safety:

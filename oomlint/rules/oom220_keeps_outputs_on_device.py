@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Safety, Severity
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import fix, on_host
-from oomlint.memory.growth_words import loop_of, related, target_of, what_of
+from oomlint.memory.growth_words import loop_of, target_of, told, what_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -108,12 +107,4 @@ class KeepsOutputsOnDevice(Rule):
             )
             # In an evaluation the host would be what grows.
             mend = None if growth.facts.get("evaluation") else fix(growth, module, "keep it on the host", on_host(module), lambda _: Safety.UNSAFE)
-            yield self.finding(
-                module.place(growth.node),
-                message,
-                severity=growth.severity,
-                confidence=growth.confidence,
-                related=related(growth, module),
-                fix=mend,
-                facts=growth_facts(growth),
-            )
+            yield self.finding(message=message, fix=mend, **told(growth, module))
