@@ -181,9 +181,11 @@ def aside(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def copy(paths: Sequence[Path], target: Path) -> Path:
-    """Copy folders below one, by their names, without what no check opens."""
+    """Copy folders below one, by their names, without what no check opens. What was a repository still looks like one."""
 
     def foreign(folder: str, names: Sequence[str]) -> set[str]:
+        if ".git" in names:
+            repositories.append(Path(folder))
         left = set()
         for name in names:
             path = Path(folder, name)
@@ -199,7 +201,10 @@ def copy(paths: Sequence[Path], target: Path) -> Path:
         while place.exists():
             number += 1
             place = target / f"{path.resolve().name}_{number}"
+        repositories: list[Path] = []
         shutil.copytree(path, place, ignore=foreign)
+        for folder in repositories:
+            (place / folder.relative_to(path) / ".git").mkdir()
     return target
 
 

@@ -84,7 +84,7 @@ class Basis:
 
         reads = [[number(path), sorted(map(number, files))] for path, files in self.reads.items()]
         searches = [
-            [number(near), what.finder, what.words, [[number(path), said] for path, said in found.items()]]
+            [number(near), what.finder, what.words, what.below, [[number(path), said] for path, said in found.items()]]
             for near, table in self.searches.items()
             for what, found in table.items()
         ]
@@ -95,8 +95,8 @@ class Basis:
         """The basis in a file. Raises ValueError, TypeError, LookupError or AttributeError where it has another shape."""
         files: list[str] = [str(path) for path in known["files"]]
         basis = cls({files[path]: frozenset(files[number] for number in reads) for path, reads in known["reads"]})
-        for near, finder, words, found in known["searches"]:
-            what = Search(str(finder), tuple(map(str, words)))
+        for near, finder, words, below, found in known["searches"]:
+            what = Search(str(finder), tuple(map(str, words)), str(below))
             basis.searches.setdefault(files[near], {})[what] = {files[path]: str(said) for path, said in found}
         return basis
 

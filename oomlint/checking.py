@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from oomlint import registry
 from oomlint.discovery import PerFileIgnores
 from oomlint.finding import Confidence, Finding, Place, Severity
+from oomlint.projects import Projects
 from oomlint.scout.look import triage
 from oomlint.scout.mistakes import is_old, mistake_of, parsed
 from oomlint.source import Kind, SourceError, content_digest, read_source
@@ -91,28 +92,12 @@ class Linted(NamedTuple):
 class Checker:
     """Checks files one by one. Every process has its own."""
 
-    def __init__(self, job: Job, project: Project | None = None) -> None:
+    def __init__(self, job: Job, projects: Projects | None = None) -> None:
+        """``projects`` are those that the rules see; made anew where there are none."""
         self.job = job
+        self.projects = projects or Projects(job.root, job.settings, job.overlay, job.folders)
         self._ignores = PerFileIgnores(job.settings, job.root)
-        self._project = project
         self._finished = True  # whether the last file was checked within half its budget; else nobody has noted what was read for it
-
-    @property
-    def project(self) -> Project:
-        """What the rules see of the other files."""
-        if self._project is None:
-            self._project = self._new_project()
-        return self._project
-
-    def _new_project(self) -> Project:
-        from oomlint.model.project import Project  # noqa: PLC0415 - brings libcst
-
-        return Project(self.job.root, self.job.settings, self.job.overlay, self.job.folders)
-
-    @property
-    def project_so_far(self) -> Project | None:
-        """The same where a rule has been asked already."""
-        return self._project
 
     def look(self, path: str) -> Looked:
         """Read a file and ask the scout."""
@@ -145,10 +130,11 @@ class Checker:
         ignored = tuple("" if code == "ALL" else code for code in self._ignores.codes(looked.path))
         codes = [code for code in self.job.codes if not code.startswith(ignored)] if ignored else self.job.codes
         reads: tuple[str, ...] | None = ()
+        readings = self.projects.of(looked.path).readings if looked.parse else None
         try:
             said, failures, source = self._said(looked, codes)
-            if looked.parse:
-                reads = None if failures or not self._finished else self.project.readings.end()
+            if readings is not None:
+                reads = None if failures or not self._finished else readings.end()
             known = [code for code, _ in registry.catalogue()]
             findings = apply(said, Suppressions.from_source(source), codes, known) if self.job.suppress else tuple(said)
         except SourceError as error:
@@ -156,7 +142,7 @@ class Checker:
         except RecursionError:
             return Linted((cannot_check(looked.path, "nested too deeply to be checked"),))
         shown = (item for item in findings if item.severity.rank <= settings.severity.rank and item.confidence.rank <= settings.min_confidence.rank)
-        return Linted(ordered(shown), tuple(failures), reads, self.project.readings.news() if looked.parse else ())
+        return Linted(ordered(shown), tuple(failures), reads, readings.news() if readings is not None else ())
 
     def _mistake(self, error: SourceError) -> Finding:
         """What is said of a file that libcst does not read: what the interpreter says, which is plainer, unless libcst has got further."""
@@ -189,15 +175,15 @@ class Checker:
             return True
         from oomlint.memory.reads import may_read  # noqa: PLC0415 - brings libcst
 
-        self.project.readings.begin()
-        return may_read(self.project, looked.readers, looked.path)
+        project = self.projects.of(looked.path)
+        project.readings.begin()
+        return may_read(project, looked.readers, looked.path)
 
     def _ask(self, path: str, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
         from oomlint.model import budget  # noqa: PLC0415 - brings libcst
 
         codes = tuple(codes)
-        project = self.project
-        project.relieve()
+        project = self.projects.of(path)
         project.readings.begin()
         project.steps.left = budget.STEPS // 2
         found = self._answers(path, codes, project)
@@ -205,8 +191,8 @@ class Checker:
         if self._finished:
             return found
         # It goes on from nothing, so that where it ends does not depend on the files before it; what was half learnt is no use to those behind it.
-        self._project = None
-        alone = self._new_project()
+        self.projects.forget(path)
+        alone = self.projects.new(path)
         alone.steps.left = budget.STEPS
         findings, failures, source = self._answers(path, codes, alone)
         if alone.steps.left < 0:

@@ -175,7 +175,7 @@ def _lint(checker: Checker, items: Sequence[Looked], options: Options) -> list[L
 
 @contextmanager
 def _patience() -> Iterator[None]:
-    """While files are checked, the garbage collector runs seldom: trees are many objects and no garbage. ``Project.relieve`` bounds what they take."""
+    """While files are checked, the garbage collector runs seldom: trees are many objects and no garbage. ``Projects`` bounds what they take."""
     known = gc.get_threshold()
     gc.set_threshold(*_PATIENT)
     try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oomlint.checking import Job, Looked
     from oomlint.finding import Finding
     from oomlint.fixing import Harmful
-    from oomlint.model.project import Project
+    from oomlint.projects import Projects
 
     Contents = Mapping[str, bytes]
 
@@ -36,7 +36,7 @@ class Rechecker:
     def __init__(self, checker: Checker, findings: Mapping[str, tuple[Finding, ...]], looks: Mapping[str, Looked], basis: Callable[[], Basis]) -> None:
         """``looks`` are those of the files that the rules were asked about, ``findings`` those of all files, which rest on ``basis``."""
         self._job: Job = checker.job
-        self._project: Project | None = checker.project_so_far
+        self._projects = checker.projects
         self._looks = looks
         self._found = dict(findings)
         self._originals: dict[str, bytes] = {}
@@ -71,8 +71,8 @@ class Rechecker:
         todo.sort(key=lambda path: (-late.get(path, -1), path not in contents))
         if not todo:
             return results
-        again = _Again(self._job, self._project, contents, self._looks)
-        self._project = again.project
+        again = _Again(self._job, self._projects, contents, self._looks)
+        self._projects = again.projects
         for path in todo:
             answer = again.answer(path)
             self._answers[path].append(answer)
@@ -126,15 +126,13 @@ class _Difference:
 class _Again:
     """One more check."""
 
-    def __init__(self, job: Job, project: Project | None, contents: Contents, looks: Mapping[str, Looked]) -> None:
-        from oomlint.model.project import Project  # noqa: PLC0415 - brings libcst
-
+    def __init__(self, job: Job, projects: Projects, contents: Contents, looks: Mapping[str, Looked]) -> None:
         overlay = {**job.overlay, **contents}
         self._contents = contents
         self._looks = looks
         self._basis = Basis()
-        self.project = project.over(overlay) if project is not None else Project(job.root, job.settings, overlay)
-        self._checker = Checker(replace(job, overlay=overlay), self.project)
+        self.projects = projects.over(overlay)
+        self._checker = Checker(replace(job, overlay=overlay), self.projects)
 
     def answer(self, path: str) -> _Answer:
         """What is found in a file."""

@@ -109,7 +109,7 @@ class Launches:
     def _shell_files(self) -> list[str]:
         found: list[str] = []
         seen = 0
-        for folder, folders, files in os.walk(self.project.root):
+        for folder, folders, files in os.walk(self.project.top):
             seen += len(folders) + len(files)
             folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in {"node_modules", "venv", "site-packages", "__pycache__"})
             found.extend(os.path.join(folder, f) for f in sorted(files) if f.endswith(_SHELL_FILES))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
@@ -43,7 +42,6 @@ _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is 
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
 _MAX_BESIDE = 500  # names in a folder that are looked at for the sake of an import
-_MOST_PARSED = 4_000_000  # characters whose trees are kept; each takes about 100 bytes. To let go of them costs their parse where they are asked for again
 
 
 @finder
@@ -109,13 +107,18 @@ class Module:
 class Project:
     """A folder of training code, read on demand.
 
-    ``root`` is the folder that bounds every search. ``overlay`` maps absolute paths to bytes that stand in for the files. ``folders`` are those of
-    what is checked: their files belong to the project, also where a walk over the root passes them by.
+    Imports are followed within ``root``, and what a file's surroundings are asked for (callers, mentions) is looked for below ``top``: a repository, where
+    the root holds several, else the root. ``overlay`` maps absolute paths to bytes that stand in for the files. ``folders`` are those of what is checked:
+    their files belong to the project, also where a walk over the root passes them by.
     """
 
-    def __init__(self, root: Path | str, settings: Settings, overlay: Mapping[str, bytes] | None = None, folders: Iterable[str] = ()) -> None:
+    def __init__(
+        self, root: Path | str, settings: Settings, overlay: Mapping[str, bytes] | None = None, folders: Iterable[str] = (), top: str | None = None
+    ) -> None:
         self.root = os.path.abspath(root)
+        self.top = top or self.root
         self._folders = tuple(folders)
+        self._searched_below = "" if self._folders else os.path.join(self.top, "")
         self.settings = settings
         self.overlay = dict(overlay or {})
         self._modules: dict[str, Module | SourceError] = {}
@@ -137,7 +140,7 @@ class Project:
 
     def over(self, overlay: Mapping[str, bytes]) -> Project:
         """The same project with other contents in place of files. What is known of the files that stay as they are need not be learnt again."""
-        other = Project(self.root, self.settings, overlay, self._folders)
+        other = Project(self.root, self.settings, overlay, self._folders, self.top)
         changed = {path for path in (*self.overlay, *overlay) if self.overlay.get(path) != overlay.get(path)}
         if self._files is not None and changed <= self.listed:
             other._files = self._files
@@ -171,13 +174,16 @@ class Project:
             raise known
         return known
 
-    def relieve(self) -> None:
-        """Let go of all trees, and of what was learnt from them, where they are many. Not while a question is open: nodes are told apart by identity."""
-        if self._parsed > _MOST_PARSED:
-            self._modules.clear()
-            self.memo = Memory(self.readings)
-            self._parsed = 0
-            gc.collect()
+    @property
+    def parsed(self) -> int:
+        """Characters of the trees that are kept."""
+        return self._parsed
+
+    def let_go(self) -> None:
+        """Forget all trees, and what was learnt from them. Not while a question is open: nodes are told apart by identity."""
+        self._modules.clear()
+        self.memo = Memory(self.readings)
+        self._parsed = 0
 
     def any_module(self) -> Module:
         """Some parsed file, for what belongs to the project as a whole."""
@@ -193,8 +199,8 @@ class Project:
     def files(self) -> tuple[str, ...]:
         """Python files and notebooks of the project, in order."""
         if self._files is None:
-            found = discover([self.root, *self._folders], self.settings, self.root, most_entries=_MAX_ENTRIES).files
-            self._files = tuple(sorted({*found, *self.overlay}))[:_MAX_PROJECT_FILES]
+            found = discover([self.top, *self._folders], self.settings, self.root, most_entries=_MAX_ENTRIES).files
+            self._files = tuple(sorted({*found, *(path for path in self.overlay if path.startswith(self._searched_below))}))[:_MAX_PROJECT_FILES]
         return self._files
 
     @cached_property
@@ -241,7 +247,7 @@ class Project:
         ways = sorted({name, stem, *os.path.relpath(folders, self.root).split(os.sep), *([owner] if owner else [])})
         calling = [path for path in searched if (path in self._called or word in self.text(path)) and word in self._called_in(path)]
         hits = [path for path in calling if self._reaches(path, owner, ways)]
-        self.readings.search(near, search_by(_calls, (name, owner, *ways)), dict.fromkeys(hits, FOUND))
+        self.readings.search(near, search_by(_calls, (name, owner, *ways), self._searched_below), dict.fromkeys(hits, FOUND))
         if near in calling and near not in hits:
             hits.append(near)
         hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
@@ -250,13 +256,14 @@ class Project:
             if module is not None:
                 yield module
 
-    def mentioning(self, words: Iterable[bytes], near: str) -> Iterator[Module]:
-        """Modules whose bytes hold all of the words, the nearest first."""
-        wanted = tuple(words)
+    def mentioning(self, texts: Iterable[bytes], near: str) -> Iterator[Module]:
+        """Modules whose bytes hold all of the texts, the nearest first."""
+        wanted = tuple(texts)
         known = self._mentioned.get(wanted)
         if known is None:
             known = self._mentioned[wanted] = [path for path in self.files() if all(word in self.text(path) for word in wanted)]
-        self.readings.search(near, search_by(_mentions, [word.decode(errors="surrogateescape") for word in wanted]), dict.fromkeys(known, FOUND))
+        words = [word.decode(errors="surrogateescape") for word in wanted]
+        self.readings.search(near, search_by(_mentions, words, self._searched_below), dict.fromkeys(known, FOUND))
         hits = list(known)
         hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
         for path in hits[:_MAX_CALLER_FILES]:
@@ -296,7 +303,7 @@ class Project:
 
     def search(self, function: Callable[..., str], words: Iterable[str], near: str) -> dict[str, str]:
         """What a function finds in the files of the project, by file, those where it finds nothing left out. ``near`` is the file on whose behalf it looks."""
-        what = search_by(function, words)
+        what = search_by(function, words, self._searched_below)
         known = self._searched.get(what)
         if known is None:
             told = ((path, function(path, self.text(path), *what.words)) for path in self.files())

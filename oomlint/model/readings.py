@@ -27,9 +27,12 @@ class Search(NamedTuple):
 
     finder: str  # the function that looks: its module and its name
     words: tuple[str, ...]  # what it is told beside the file
+    below: str = ""  # what the paths of the files begin with
 
     def of(self, path: str, data: bytes) -> str:
         """What the search finds in a file. Raises LookupError where there is no such finder."""
+        if not path.startswith(self.below):
+            return ""
         if self.finder not in _FINDERS and _NAME.fullmatch(self.finder):
             with suppress(ImportError):
                 importlib.import_module(self.finder.partition(":")[0])
@@ -48,9 +51,9 @@ def finder(function: _Finder) -> _Finder:
     return function
 
 
-def search_by(function: Callable[..., str], words: Iterable[str]) -> Search:
-    """The search that such a function makes."""
-    return Search(_name(function), tuple(words))
+def search_by(function: Callable[..., str], words: Iterable[str], below: str) -> Search:
+    """The search that such a function makes in the files whose paths begin with ``below``."""
+    return Search(_name(function), tuple(words), below)
 
 
 def _name(function: Callable[..., str]) -> str:
