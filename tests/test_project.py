@@ -244,8 +244,36 @@ def test_callers_are_sought_where_a_name_can_have_come_from(tmp_path: Path, monk
 
 def test_findings_do_not_depend_on_how_many_trees_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"data.py": FACTORY, **{f"train_{number}.py": f"from data import get_loaders\n{CALL}" for number in range(5)}})
-    monkeypatch.setattr("oomlint.model.project._MOST_PARSED", 0)
+    monkeypatch.setattr("oomlint.projects._MOST_PARSED", 0)
     assert found(tmp_path) == [f"train_{number}.py" for number in range(5)]
+
+
+def test_repositories_side_by_side_are_projects_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    for name in ("one/.git", "one/parts/.git", "two/.git"):
+        (tmp_path / name).mkdir(parents=True)
+    call = f"from data import get_loaders\n{CALL}"
+    # The function of `one` is called in a part of it, and one of that name in `two`.
+    write(tmp_path, {"one/data.py": FACTORY.replace("=4", ""), "one/parts/train.py": call, "two/other.py": call})
+    assert parsed(tmp_path, monkeypatch) == {"data.py", "train.py"}
+    assert found(tmp_path) == ["train.py"]
+
+
+def test_the_project_is_whole_where_its_root_is_a_repository(tmp_path: Path) -> None:
+    for name in (".git", "library/.git"):
+        (tmp_path / name).mkdir(parents=True)
+    write(tmp_path, {"library/__init__.py": "", "library/data.py": FACTORY.replace("=4", ""), "train.py": f"from library.data import get_loaders\n{CALL}"})
+    assert found(tmp_path) == ["train.py"]
+
+
+def test_imports_lead_from_one_repository_to_the_next(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    for name in ("one/.git", "two/.git"):
+        (tmp_path / name).mkdir(parents=True)
+    write(tmp_path, {"one/data.py": "WORKERS = 0\n"})
+    loader = "DataLoader([1, 2], num_workers=data.WORKERS, persistent_workers=True)"
+    write(tmp_path, {"two/train.py": f"import sys\nsys.path.append('../one')\nimport data\nfrom torch.utils.data import DataLoader\nloader = {loader}\n"})
+    assert found(tmp_path) == ["train.py"]
 
 
 @pytest.mark.parametrize("body", ["np.load(path)", "path.upper()"])
