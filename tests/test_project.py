@@ -252,11 +252,11 @@ def test_repositories_side_by_side_are_projects_of_their_own(tmp_path: Path, mon
     (tmp_path / "pyproject.toml").write_text("")
     for name in ("one/.git", "one/parts/.git", "two/.git"):
         (tmp_path / name).mkdir(parents=True)
-    call = f"from data import get_loaders\n{CALL}"
+    call = "from data import get_loaders\nget_loaders(range(8), 0)\n"
     # The function of `one` is called in a part of it, and one of that name in `two`.
     write(tmp_path, {"one/data.py": FACTORY.replace("=4", ""), "one/parts/train.py": call, "two/other.py": call})
     assert parsed(tmp_path, monkeypatch) == {"data.py", "train.py"}
-    assert found(tmp_path) == ["train.py"]
+    assert found(tmp_path) == ["data.py"]
 
 
 def test_the_project_is_whole_where_its_root_is_a_repository(tmp_path: Path) -> None:
