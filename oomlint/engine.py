@@ -20,6 +20,7 @@ from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, Checker, Job, c
 from oomlint.discovery import discover, tops_of, unreached
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
 from oomlint.foreseeing import Looks, foresee
+from oomlint.once import said_once
 from oomlint.processes import each
 from oomlint.rechecking import Rechecker
 from oomlint.writing import sweep
@@ -55,6 +56,7 @@ class Options:
     approve: Callable[[Finding], bool] | None = None  # whether the fix of a finding may be applied, beside what its safety says
     suppress: bool = True  # False: comments silence nothing
     foresee: bool = False  # find out which fixes could be applied
+    once: bool = True  # False: what several findings say of one container is said at each loader
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +96,22 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     if not options.fix:
         foreseen = foresee(lint, by_file, looks, options.overlay, cache) if options.foresee else None
         left = ordered([*problems, *(item for items in by_file.values() for item in items)])
-        return _told_apart(Report(left, len(files), notices=notices, failures=failures, foreseen=foreseen), paths)
+        return _shown(Report(left, len(files), notices=notices, failures=failures, foreseen=foreseen), paths, options)
     if options.write:
         for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
             sweep(place)
     report = _mend(lint, by_file, looks, options)
     shown = ordered([*problems, *report.findings])
-    return _told_apart(Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures, report.foreseen), paths)
+    return _shown(Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures, report.foreseen), paths, options)
+
+
+def _shown(report: Report, paths: Iterable[str], options: Options) -> Report:
+    """The report as it is shown: without what is no finding, and without repeats."""
+    report = _told_apart(report, paths)
+    if not options.once:
+        return report
+    findings, stands_for = said_once(report.findings)
+    return replace(report, findings=ordered(findings), foreseen=report.foreseen and report.foreseen.said_by(stands_for))
 
 
 def _told_apart(report: Report, paths: Iterable[str]) -> Report:

@@ -31,6 +31,13 @@ class Foreseen:
     left_out: Mapping[Finding, str] = field(default_factory=dict)  # why a fix would not be applied
     certain: bool = True  # False: to find out would take too long; all fixes count
 
+    def said_by(self, other: Mapping[Finding, Finding]) -> Foreseen:
+        """The same where some findings stand for others."""
+        safe, unsafe = (frozenset(other.get(item, item) for item in items) for items in (self.safe, self.unsafe))
+        left_out = {other.get(item, item): cause for item, cause in self.left_out.items()}
+        mended = safe | unsafe
+        return Foreseen(safe, unsafe - safe, {item: cause for item, cause in left_out.items() if item not in mended}, self.certain)
+
 
 class _TooMuchError(Exception):
     """It would take too long to find out what fixes do."""

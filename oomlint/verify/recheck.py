@@ -98,7 +98,7 @@ def _checked(bench: Bench, paths: tuple[str, ...], overlay: dict[str, bytes]) ->
     codes = {code for each in (chosen, bench.settings) for code in registry.codes(each.select, each.ignore, each.extend_select)}
     settings = replace(bench.settings, select=tuple(sorted(codes)), ignore=(), extend_select=(), severity=Severity.NOTE)
     present = [path for path in paths if overlay.get(path) or os.path.exists(path)]
-    options = engine.Options(cache=False, processes=1, overlay=overlay, suppress=False)
+    options = engine.Options(cache=False, processes=1, overlay=overlay, suppress=False, once=False)
     report = engine.run(present, settings, bench.case.root, options)
     found: dict[str, list[Finding]] = {path: [] for path in paths}
     for item in report.findings:
