@@ -202,6 +202,7 @@ class Checker:
     @staticmethod
     def _answers(path: str, codes: Iterable[str], project: Project) -> tuple[list[Finding], list[Failure], Source]:
         """What the rules say of a file, as far as its budget goes."""
+        from oomlint.memory.drivers import weighed  # noqa: PLC0415 - brings libcst
         from oomlint.model.budget import OutOfStepsError  # noqa: PLC0415
 
         module = project.module(path)
@@ -210,7 +211,7 @@ class Checker:
         for rule in map(registry.load, codes):
             said: list[Finding] = []
             try:
-                said += rule.check(module, project)
+                said += (weighed(item, module) for item in rule.check(module, project))
             except OutOfStepsError:
                 break  # what a rule says in the middle of its work may be half of it
             except (RecursionError, SourceError):  # of the file, not of the rule

@@ -65,6 +65,7 @@ class Kept:
     attribute: str
     node: cst.BaseExpression
     role: str  # "input", "output", "intermediate"
+    constant: bool = False  # an input that backward gives no gradient for: an index, a mask
 
 
 def functions_of(module: Module, project: Project) -> Iterator[Scope]:
@@ -101,7 +102,8 @@ def kept_by(module: Module, cls: Scope, project: Project) -> list[Kept]:
                 role = "input"
         if role == "input" and isinstance(node, cst.Name) and _LONG_LIVED.match(node.value):
             continue
-        found[effect.statement] = Kept(effect.statement, attribute, node, role)
+        constant = role == "input" and isinstance(node, cst.Name) and node.value in reader.constants
+        found[effect.statement] = Kept(effect.statement, attribute, node, role, constant)
     return list(found.values())
 
 
@@ -150,6 +152,7 @@ class _Reader:
         self.frame = self.evaluator.calls.plain_frame(module, scope)
         self.params = {p.name.value for p in names.parameters(scope)} - {ctx}
         self.seen: set[str] = set()
+        self.constants: set[str] = set()  # inputs that backward gives no gradient for
         self.shown = self._shown()
 
     def _shown(self) -> set[str]:
@@ -188,6 +191,8 @@ class _Reader:
             if isinstance(value, cst.Tuple) and any(isinstance(e, cst.StarredElement) for e in value.elements):
                 continue
             found |= {name for name, row in zip(params, rows, strict=False) if row is not None and not _is_none(row, backward)}
+            self.constants |= {name for name, row in zip(params, rows, strict=False) if row is not None and _is_none(row, backward)}
+        self.constants -= found
         return found
 
     def _torch(self, call: cst.Call) -> str:

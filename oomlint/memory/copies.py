@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence, Place, Severity
 from oomlint.memory.content import Content, Kind
 from oomlint.memory.datasets import Dataset, Holding, datasets_of
-from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
+from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
+from oomlint.memory.name_uses import names_files
 from oomlint.memory.start_methods import FORKED_MB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Unknown, assumptions
 
@@ -211,8 +212,10 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         for h in held
         if h.read and (h.content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY} or (h.content.kind is Kind.BLOB and any(n in h.content.words for n in _OWN_CODE)))
     ]
-    if copied:
-        holding = min(copied, key=lambda h: h.content.doubt)
+    light = [h for h in held if h.read and h.content.kind is Kind.PATHS] + [h for h in copied if _is_light(h, dataset, loader)]
+    heavy = [h for h in copied if h not in light]
+    if heavy:
+        holding = min(heavy, key=lambda h: h.content.doubt)
         if methods.only_pickles:
             how = "each gets a pickled copy of it when it starts"
         elif methods.pickles:
@@ -221,11 +224,19 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
             how = "each copies what it reads, since a read writes the reference counts"
         message = f"{_workers_words(workers)} over {_held_words(holding)}: {how}"
         return _case("OOM110", loader, dataset, holding, workers, methods, message, Severity.WARNING, holding.content.doubt)
-    paths = [h for h in held if h.read and h.content.kind is Kind.PATHS]
-    if paths:
-        message = f"{_workers_words(workers)} over {_held_words(paths[0])}: copied by each worker as it is read; worth a look above some 100,000 names"
-        return _case("OOM110", loader, dataset, paths[0], workers, methods, message, Severity.NOTE, paths[0].content.doubt)
+    if light:
+        message = f"{_workers_words(workers)} over {_held_words(light[0])}: copied by each worker as it is read; worth a look above some 100,000 of them"
+        return _case("OOM110", loader, dataset, light[0], workers, methods, message, Severity.NOTE, light[0].content.doubt)
     return None
+
+
+def _is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
+    """Whether a container of which nobody says how much it holds has a number or a name for each sample."""
+    content = holding.content
+    if content.count is not None or content.size.known:
+        return False
+    items = items_of(content)
+    return items == "numbers" or (items == "strings" and names_files(dataset, holding.name, datasets_of(loader.module.project).evaluator))
 
 
 def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:

@@ -47,7 +47,7 @@ DATASET_BASES = frozenset(
         "torch.utils.data.ConcatDataset",
     },
 )
-_READS_FILE = frozenset(
+READS_FILE = frozenset(
     "open imread load read_image loadtxt read_csv read_video File Image fromfile read_parquet imdecode read_json read_pickle genfromtxt memmap loadmat "
     "sf_read VideoReader VideoCapture decode_image decode_jpeg open_memmap read_file download urlopen load_image pil_loader default_loader load_audio "
     "load_wav get_image read_text read_bytes img_loader imread_rgb load_mesh load_obj loadz get_object begin cursor".split(),
@@ -402,11 +402,11 @@ class _Body:
             if isinstance(alt.value, FunctionRef) and alt.value.scope not in self._seen:
                 self._visit(alt.value, depth + 1)
                 return
-        if name in _READS_FILE:
+        if name in READS_FILE:
             self.reads_files = True
         elif not self._harmless(node, frame):
             self.unknown = True
-        if name in _READS_FILE:
+        if name in READS_FILE:
             pass
         elif (
             name in _WORKS

@@ -6,18 +6,23 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.memory.handles_readers import readers_of
+from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.open_paths import left_open
 from oomlint.memory.openings import Opens
 from oomlint.memory.trail import trail_of
 from oomlint.memory.trail_state import SETTLES, End
 from oomlint.model import names
+from oomlint.model.values import ClassRef
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from oomlint.memory.openings import Opening
     from oomlint.memory.trail_state import Trail
-    from oomlint.model.project import Project
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
 
+_DEEPEST: Final = 4  # callers of callers
 H5PY: Final = frozenset({"h5py.File", "h5py._hl.files.File"})
 
 
@@ -54,6 +59,26 @@ def closed_after_loop(opening: Opening, trail: Trail) -> cst.CSTNode | None:
     closers = trail.ends.get(End.CLOSED, [])
     inside = set(descend(loop))
     return closers[0] if closers and not any(node in inside for node in closers) else None
+
+
+def opened_once(opening: Opening, project: Project) -> bool:
+    """Whether a program opens the file just once, as far as all callers are known, and no dataset does."""
+    return not _repeats(opening.module, opening.scope, opening.call, project, _DEEPEST)
+
+
+def _repeats(module: Module, scope: Scope, node: cst.CSTNode, project: Project, deepest: int) -> bool:
+    """Whether a node may be evaluated more than once, or for a dataset."""
+    for here in module.walk.ancestors(node):
+        if here is scope.node:
+            break
+        if isinstance(here, cst.For | cst.While | cst.BaseComp):
+            return True
+    if scope.parent is None:
+        return False
+    if scope.parent.is_class and readers_of(project).is_dataset(ClassRef(module, scope.parent)):
+        return True
+    sites = evaluator_of(project).calls.sites(module, scope) if deepest else []
+    return not sites or any(_repeats(site.module, site.scope, site.call, project, deepest - 1) for site in sites)
 
 
 def _in_memory(opening: Opening) -> bool:

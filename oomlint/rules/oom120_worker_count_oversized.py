@@ -30,7 +30,7 @@ class WorkerCountOversized(Rule):
     ## What it does
 
     Checks for a `DataLoader` with 16 workers or more (a setting), and for `os.cpu_count()` or `multiprocessing.cpu_count()` taken as the
-    number of workers.
+    number of workers. A number that the code states is a note, not shown by default: who wrote it knew it.
 
     ## Why is this bad
 
@@ -114,12 +114,15 @@ class WorkerCountOversized(Rule):
                 continue
             place = module.place(loader.call)
             if isinstance(found.value, Const):
+                severity = Severity.NOTE
                 message = f"{found.value.value} workers: at least {FORKED_MB} MB each under fork, {SPAWNED_MB} MB under spawn and forkserver, and their batches"
                 confidence = confidence_of(assumptions(found))
             else:
+                severity = Severity.WARNING
                 message = "A worker for every processor of the host: a container's quota is not seen, and each costs memory of its own"
                 confidence = confidence_of(max(1, assumptions(found)))
-            yield self.finding(place, message, confidence=confidence, related=story_places(place, found), fix=_ADVICE, facts=[loader_fact(loader, [found])])
+            facts = [loader_fact(loader, [found])]
+            yield self.finding(place, message, severity=severity, confidence=confidence, related=story_places(place, found), fix=_ADVICE, facts=facts)
 
     @staticmethod
     def _oversized(loaders: Loaders, loader: Loader, limit: int) -> Alternative | None:

@@ -28,7 +28,8 @@ class CtxAttribute(Rule):
     an input, an output, or something computed on the way.
 
     Sizes, shapes, numbers, flags, devices, modules and one-element tensors belong on `ctx` and say nothing. So does an attribute that backward
-    deletes or sets to `None`, and a parameter of a module, which lives anyway.
+    deletes or sets to `None`, and a parameter of a module, which lives anyway. An input that backward returns `None` for (an index, a mask) is a
+    note, not shown by default: whoever made it mostly keeps it anyway.
 
     ## Why is this bad
 
@@ -104,4 +105,5 @@ class CtxAttribute(Rule):
                     an = "an input" if kept.role == "input" else "a tensor"
                     message = f"`ctx.{kept.attribute}` keeps {what}, {an}, as long as the graph lives: backward frees only what `save_for_backward` saved"
                 fact = StoreFact(module.place(kept.statement), f"ctx.{kept.attribute}", StoreKind.ASSIGN)
-                yield self.finding(module.place(kept.statement), message, fix=_ADVICE, facts=[fact])
+                severity = Severity.NOTE if kept.constant else Severity.WARNING
+                yield self.finding(module.place(kept.statement), message, severity=severity, fix=_ADVICE, facts=[fact])

@@ -12,7 +12,7 @@ from oomlint.memory.kept_files import keeps_many
 from oomlint.memory.openings import openings_of
 from oomlint.memory.suites import holds_tests
 from oomlint.memory.trail_state import End
-from oomlint.memory.unclosed import closed_after_loop, passed_by, unclosed
+from oomlint.memory.unclosed import closed_after_loop, opened_once, passed_by, unclosed
 from oomlint.memory.with_fixes import under_with
 from oomlint.rule import Rule
 
@@ -31,7 +31,8 @@ class H5OpenUnclosed(Rule):
     ## What it does
 
     Checks for functions that open an `h5py.File`, or build an object of one, and leave the closing to chance: no `with`, no `close()` on the way out,
-    nobody else who takes the file over. `h5py.File(path)["x"][i]` in one expression counts too.
+    nobody else who takes the file over. `h5py.File(path)["x"][i]` in one expression counts too. A file that a program opens once, to read from it, is a
+    note, not shown by default; one that a dataset opens, or a loop, or that can be written to is a warning.
 
     It is silent in tests; where the file is closed in any way, be it by a function that gets it, `contextlib.closing`, an `ExitStack`, `atexit` or
     `del`; where the file itself is returned or yielded, or kept on an object or in a container, which other rules look at; where it is given to what
@@ -132,8 +133,10 @@ class H5OpenUnclosed(Rule):
                 related.append(module.place(spot, "closes the last one only" if closed_after_loop(opening, trail) else "leaves it open"))
             unsure = {End.UNKNOWN, End.MAYBE_KEPT} & trail.ends.keys()
             confidence = Confidence.MEDIUM if unsure else Confidence.HIGH
-            fix, facts = under_with(opening, trail), [opening_fact(opening)]
-            yield self.finding(module.place(opening.call), _message(opening, trail), confidence=confidence, related=related, fix=fix, facts=facts)
+            harmless = opening.reads_only and End.HANDED_OUT not in trail.ends and opened_once(opening, project)
+            severity = Severity.NOTE if harmless else Severity.WARNING
+            fix, facts, place = under_with(opening, trail), [opening_fact(opening)], module.place(opening.call)
+            yield self.finding(place, _message(opening, trail), severity=severity, confidence=confidence, related=related, fix=fix, facts=facts)
 
 
 def _told(opening: Opening, project: Project) -> bool:
