@@ -17,7 +17,7 @@ from oomlint.memory.iteration import LoaderLike
 from oomlint.memory.metric_states import list_metric
 from oomlint.memory.phases import has_backward, is_evaluation
 from oomlint.memory.runs import runs_of
-from oomlint.memory.suites import is_test
+from oomlint.memory.suites import holds_tests
 from oomlint.model import names
 from oomlint.model.held import Device, Graph, Held, Mode, Size, Storage
 from oomlint.model.readings import Memory
@@ -67,7 +67,7 @@ class Buffers:
         """All that grows in a module, one entry for each loop and rule."""
         known = self._found.get(module.path)
         if known is None:
-            known = self._found[module.path] = [] if is_test(module) else list(self._judge_all(module))
+            known = self._found[module.path] = [] if holds_tests(module) else list(self._judge_all(module))
         return known
 
     def told_as(self, code: str, module: Module) -> Iterator[Growth]:

@@ -10,7 +10,7 @@ from oomlint.memory.buffers import buffers_of
 from oomlint.memory.iteration import LoaderLike
 from oomlint.memory.phases import is_evaluation, named_evaluation, wants_gradients
 from oomlint.memory.runs import runs_of
-from oomlint.memory.suites import is_test
+from oomlint.memory.suites import holds_tests
 from oomlint.model.held import Mode
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Evaluations:
 
     def of(self, module: Module) -> list[Evaluation]:
         """Evaluation loops of a module that record a graph."""
-        if is_test(module):
+        if holds_tests(module):
             return []
         judged: dict[cst.CSTNode, Evaluation | None] = {}
         for record in self.runs.of(module):

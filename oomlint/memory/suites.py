@@ -5,22 +5,40 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.syntax.walk import descend
+
 if TYPE_CHECKING:
     from oomlint.model.project import Module
+    from oomlint.syntax.walk import Scope
 
-_TESTS: Final = re.compile(rb"^\s*(async )?def test_|^import (pytest|unittest)|^from (pytest|unittest)|unittest\.TestCase", re.MULTILINE)
-
-
-def is_test(module: Module) -> bool:
-    """Whether a file belongs to a test suite, by its name and folder."""
-    parts = module.path.split("/")
-    return parts[-1].startswith(("test_", "conftest")) or parts[-1].endswith("_test.py") or "tests" in parts[-3:-1]
+_RUNNERS: Final = re.compile(rb"^[ \t]*(?:import|from)[ \t]+(?:pytest|unittest|numpy\.testing|torch\.testing|absl\.testing|hypothesis)\b", re.MULTILINE)
+_MAY_TEST: Final = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+test_", re.MULTILINE)
 
 
 def holds_tests(module: Module) -> bool:
-    """Whether a file is one of a test suite, by what it holds: research code calls its evaluations `test_*.py`."""
+    """Whether a file is one of a test suite, by what it imports and defines: research code calls its evaluations `test_*.py`, and their functions `test_epoch`."""
     key = ("tests", module.path)
     known = module.project.memo.get(key)
     if known is None:
-        known = module.project.memo[key] = _TESTS.search(module.project.raw(module.path)) is not None
+        raw = module.project.raw(module.path)
+        known = module.project.memo[key] = _RUNNERS.search(raw) is not None or (_MAY_TEST.search(raw) is not None and _has_case(module))
     return bool(known)
+
+
+def _has_case(module: Module) -> bool:
+    """Whether there is a function that pytest would run and that states what has to hold, and nobody calls it here."""
+    called = {names.last_name(call.func) for call, _ in module.walk.calls}
+    return any(scope.name not in called and _states(scope) for scope in _cases(module.root))
+
+
+def _cases(root: Scope) -> list[Scope]:
+    """Functions that pytest collects: of the module, and of classes without an `__init__` that are named for tests."""
+    classes = [one for one in root.children if one.is_class and one.name.startswith("Test") and one.child("__init__") is None]
+    return [one for home in (root, *classes) for one in home.children if one.is_function and one.name.startswith("test_")]
+
+
+def _states(scope: Scope) -> bool:
+    return any(isinstance(node, cst.Assert) or (isinstance(node, cst.Call) and names.last_name(node.func).startswith("assert")) for node in descend(scope.suite))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
+from oomlint.model.names import last_name
 from oomlint.model.questions import UNKNOWN, Questions, constant, is_cpu_count, short, trim, written
 from oomlint.model.values import (
     Alternative,
@@ -53,6 +54,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     cst.Power: operator.pow,
     cst.LeftShift: operator.lshift,
 }
+_MAKES = frozenset({"assign", "for", "with", "import", "from"})  # what gives a name a value, and leaves the one that it had as it is
 _MOST_BITS = 64
 _LONGEST = 10_000  # characters or elements of a constant that arithmetic makes
 
@@ -172,9 +174,25 @@ class Expressions(Questions):
                     if known:
                         verdict = isinstance(target.operator, cst.IsNot)
                 elif isinstance(target.operator, cst.In | cst.NotIn):
-                    verdict = self._contained(left.value, right.value, negated=isinstance(target.operator, cst.NotIn))
+                    verdict = None
+                    if isinstance(target.comparator, cst.List | cst.Tuple | cst.Set | cst.Dict) or not self._changed(target.comparator, frame, right.value):
+                        verdict = self._contained(left.value, right.value, negated=isinstance(target.operator, cst.NotIn))
                 out.append(Alternative(Const(verdict) if verdict is not None else UNKNOWN, (), picks, doubt, left.reach or right.reach))
         return out
+
+    @staticmethod
+    def _changed(container: cst.BaseExpression, frame: Frame, found: Value) -> bool:
+        """Whether anything that goes by the container's name is changed after it was made, where the test stands or where it is written out."""
+        word = last_name(container)
+        homes = {frame.module, *([found.frame.module] if isinstance(found, Display) else [])}
+        return any(
+            (next((str(key) for kind, key in reversed(effect.path) if kind == "attr"), root) == word)
+            and (effect.kind not in _MAKES or (bool(effect.path) and effect.path[-1][0] == "item"))
+            for module in homes
+            for scope in module.walk.scopes
+            for root in (scope.effects if not isinstance(container, cst.Name) else ([word] if word in scope.effects else ()))
+            for effect in scope.effects[root]
+        )
 
     @staticmethod
     def _contained(left: Value, right: Value, *, negated: bool) -> bool | None:

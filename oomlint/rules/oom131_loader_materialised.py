@@ -12,7 +12,7 @@ from oomlint.memory.facts import like_facts
 from oomlint.memory.iteration import loader_like
 from oomlint.memory.loader_words import may_be_loader
 from oomlint.memory.loaders import evaluator_of
-from oomlint.memory.suites import is_test
+from oomlint.memory.suites import holds_tests
 from oomlint.model.names import last_name
 from oomlint.model.values import External
 from oomlint.rule import Rule
@@ -107,7 +107,7 @@ class LoaderMaterialised(Rule):
 
     def _whole(self, module: Module, project: Project, node: cst.BaseExpression | cst.For, iterated: cst.BaseExpression, scope: Scope) -> Iterator[Finding]:
         like = loader_like(project, iterated, module, scope)
-        if like is None or is_test(module):
+        if like is None or holds_tests(module):
             return  # what a test keeps lives as long as the test
         name = f"`{like.name}`" if like.name else "this loader"
         outer = module.walk.parents.get(module.walk.parents.get(node, node))

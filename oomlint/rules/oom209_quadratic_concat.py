@@ -9,7 +9,7 @@ from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.concat import growths
 from oomlint.memory.concat_fixes import as_list
 from oomlint.memory.facts import concat_facts
-from oomlint.memory.suites import is_test
+from oomlint.memory.suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class QuadraticConcat(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield, for each loop, the first statement that copies what it grows."""
-        if is_test(module):
+        if holds_tests(module):
             return  # the loops of tests are short
         loops: dict[cst.CSTNode, list[Growth]] = {}
         for growth in growths(module, project):

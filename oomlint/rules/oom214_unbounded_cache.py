@@ -8,7 +8,7 @@ from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.measurement import HELD, DatasetSign, Measurement, Trait
 from oomlint.memory.caches import caches, facts_of
 from oomlint.memory.loaders import story_places
-from oomlint.memory.suites import is_test
+from oomlint.memory.suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class UnboundedCache(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the caches that reading samples fills without an end."""
-        if is_test(module):
+        if holds_tests(module):
             return
         for cache in caches(module, project):
             place = module.place(cache.place)

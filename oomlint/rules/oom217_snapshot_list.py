@@ -8,7 +8,7 @@ from oomlint.finding import Confidence, LoopKind, Severity, StoreFact
 from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.snapshots import snapshots
-from oomlint.memory.suites import is_test
+from oomlint.memory.suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class SnapshotList(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield, for each loop, the first statement that keeps a copy of a model."""
-        if is_test(module):
+        if holds_tests(module):
             return
         loops: dict[cst.CSTNode, list[Snapshot]] = {}
         for snapshot in snapshots(module, project):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Severity, StoreFact
 from oomlint.memory.notes_retained import kept_exceptions, shown_and_kept
-from oomlint.memory.suites import is_test
+from oomlint.memory.suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class RetainedException(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the exceptions and the values of cells that keep tensors alive."""
-        if is_test(module):
+        if holds_tests(module):
             return
         for kept in kept_exceptions(module, project):
             message = f"`{kept.container}` keeps the exception, and with it the tensors of all frames that `{kept.name}` came through"

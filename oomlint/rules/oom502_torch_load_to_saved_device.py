@@ -9,7 +9,7 @@ from oomlint.finding import Confidence, Fix, ReadFact, Safety, Severity
 from oomlint.memory.checkpoints import chosen_by_device, is_one_process, loaded, several_processes
 from oomlint.memory.notes_edits import added_argument
 from oomlint.memory.notes_loops import library_name
-from oomlint.memory.suites import is_test
+from oomlint.memory.suites import holds_tests
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
 
@@ -92,7 +92,7 @@ class TorchLoadToSavedDevice(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the checkpoints that go to the device they were saved from."""
-        if is_test(module) or not _DEVICES.search(module.source.text):
+        if holds_tests(module) or not _DEVICES.search(module.source.text):
             return
         for call, scope in module.walk.calls:
             if not last_name(call.func) or not self._is_open(call) or library_name(project, call.func, module, scope) not in _LOADS:

@@ -12,7 +12,7 @@ from oomlint.memory.iteration import conditional_in, loops_around
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.notes_loops import counts_epochs, is_over_loader, library_name, makes_steps
 from oomlint.memory.notes_models import in_the_callers_words, optimized, renewed, renewed_in_function
-from oomlint.memory.suites import is_test
+from oomlint.memory.suites import holds_tests
 from oomlint.model.names import last_name, parameters
 from oomlint.rule import Rule
 from oomlint.syntax.walk import descend
@@ -96,7 +96,7 @@ class OptimizerRebuilt(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the optimizers that are built again for a model that stays."""
-        if is_test(module):
+        if holds_tests(module):
             return
         for call, scope in module.walk.calls:
             model = optimized(call) if call.args else None
