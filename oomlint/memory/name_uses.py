@@ -120,4 +120,12 @@ class _Reader:
             return names.last_name(call.func) in READS_FILE
         free = [p.name.value for p in names.parameters(callee.scope)][1 if names.is_method(callee.scope) else 0 :]
         given = arg.keyword.value if arg.keyword is not None else next((name for name, one in zip(free, call.args, strict=False) if one is arg), None)
-        return given is not None and self.names(callee, frozenset({given}), depth + 1)
+        if given is None:
+            return False
+        return self.names(callee, frozenset({given}), depth + 1) or (_gives_back(callee, given) and self._is_name(call, function, depth))
+
+
+def _gives_back(callee: FunctionRef, given: str) -> bool:
+    """Whether a function returns a text that is made of a parameter."""
+    rows = [statement.value for statement in callee.scope.returns if statement.value is not None]
+    return any(isinstance(part, cst.Name) and part.value == given for row in rows for part in descend(row))

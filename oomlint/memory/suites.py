@@ -19,7 +19,7 @@ _MAY_TEST: Final = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+test_", re.MULT
 
 
 def holds_tests(module: Module) -> bool:
-    """Whether a file is one of a test suite, by what it imports and defines: research code calls its evaluations `test_*.py`, and their functions `test_epoch`."""
+    """Whether a file is one of a test suite, by what it imports and defines: research code has `test_*.py` and `test_epoch` for its evaluations."""
     key = ("tests", module.path)
     known = module.project.memo.get(key)
     if known is None:
@@ -41,4 +41,6 @@ def _cases(root: Scope) -> list[Scope]:
 
 
 def _states(scope: Scope) -> bool:
-    return any(isinstance(node, cst.Assert) or (isinstance(node, cst.Call) and names.last_name(node.func).startswith("assert")) for node in descend(scope.suite))
+    return any(
+        isinstance(node, cst.Assert) or (isinstance(node, cst.Call) and names.last_name(node.func).startswith("assert")) for node in descend(scope.suite)
+    )

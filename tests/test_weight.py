@@ -1,0 +1,194 @@
+"""How grave a finding is follows from what it costs, and what several findings would repeat is said once."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oomlint.config import Settings
+from oomlint.engine import Options, Report, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from oomlint.finding import Finding
+
+
+def check(folder: Path, files: dict[str, str], code: str, options: Options | None = None) -> Report:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+    settings = Settings().with_overrides(select=[code], severity="note")
+    report = run([str(folder)], settings, folder, options or Options(cache=False, processes=1))
+    assert not report.failures
+    return report
+
+
+def only(report: Report) -> Finding:
+    (found,) = report.findings
+    return found
+
+
+LOADER = "from torch.utils.data import DataLoader, Dataset\n"
+
+
+@pytest.mark.parametrize(("count", "severity"), [("32", "note"), ("os.cpu_count()", "warning")])
+def test_a_number_of_workers_that_the_code_states_is_a_note(count: str, severity: str, tmp_path: Path) -> None:
+    text = f"import os\n{LOADER}def make(data):\n    return DataLoader(data, num_workers={count})\n"
+    assert only(check(tmp_path, {"train.py": text}, "OOM120")).severity == severity
+
+
+SCENES = """\
+import os
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Scenes(Dataset):
+    def __init__(self, root, listing):
+        self.root = root
+        self.taken = [row.rstrip() for row in open(listing)]
+
+    def __len__(self):
+        return len(self.taken)
+
+    def _path(self, which):
+        return f"{self.root}/{which}.npy"
+
+    def __getitem__(self, index):
+        one = self.taken[index]
+        return EXPRESSION
+
+loader = DataLoader(Scenes("scenes", "train.txt"), num_workers=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "severity"),
+    [
+        ("np.load(os.path.join(self.root, one + '.npy'))", "note"),
+        ("np.load(f'{self.root}/{one}.npy')", "note"),
+        ("np.load('%s/%06d.npy' % (self.root, int(one)))", "note"),
+        ("np.load(self._path(one))", "note"),
+        ("self.root[one]", "note"),
+        ("torch.frombuffer(one.encode(), dtype=torch.uint8)", "warning"),
+        ("self.root.encode(one + ' end')", "warning"),
+    ],
+)
+def test_strings_that_name_files_are_a_note_and_texts_are_a_warning(expression: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"train.py": SCENES.replace("EXPRESSION", expression)}, "OOM110")).severity == severity
+
+
+READS = """\
+    import h5py
+
+    def read(path):
+        file = h5py.File(path, "MODE")
+        return file["x"][:]
+
+    CALL
+    """
+
+
+@pytest.mark.parametrize(
+    ("call", "mode", "severity"),
+    [
+        ("data = read('a.h5')", "r", "note"),
+        ("data = read('a.h5')", "r+", "warning"),
+        ("data = [read(path) for path in open('files')]", "r", "warning"),
+        ("for path in open('files'):\n        read(path)", "r", "warning"),
+    ],
+)
+def test_a_file_that_is_read_once_is_a_note(call: str, mode: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"train.py": textwrap.dedent(READS).replace("MODE", mode).replace("CALL", call)}, "OOM307")).severity == severity
+
+
+FUNCTION = """\
+    import torch
+
+    class Gather(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, features, idx: torch.Tensor):
+            ctx.kept = KEPT
+            return features.gather(1, idx)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad.sum(dim=0), None
+    """
+
+
+@pytest.mark.parametrize(("kept", "severity"), [("(idx, 3)", "note"), ("(features, 3)", "warning")])
+def test_an_input_without_a_gradient_on_the_context_is_a_note(kept: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"ops.py": FUNCTION.replace("KEPT", kept)}, "OOM216")).severity == severity
+
+
+CRASH = "DataLoader(range(8), num_workers=0, persistent_workers=True)\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "severity"),
+    [
+        ({"data.py": f"{LOADER}loader = {CRASH}"}, "error"),
+        ({"data.py": f"{LOADER}if __name__ == '__main__':\n    loader = {CRASH}"}, "error"),
+        ({"data.py": f"{LOADER}if __name__ == '__main__':\n    loader = {CRASH}", "train.py": "from data import DataLoader\n"}, "warning"),
+        ({"data.py": f"{LOADER}import pytest\nloader = {CRASH}"}, "warning"),
+    ],
+)
+def test_code_that_does_not_train_is_one_step_less_grave(files: dict[str, str], severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, files, "OOM101")).severity == severity
+
+
+LINES = """\
+from torch.utils.data import DataLoader, Dataset
+
+class Lines(Dataset):
+    def __init__(self, path):
+        self.lines = open(path).read().splitlines()
+
+    def __len__(self):
+        return len(self.lines)
+
+    def __getitem__(self, index):
+        return self.lines[index]
+
+"""
+
+
+def test_what_loaders_of_several_files_say_of_one_container_is_said_once(tmp_path: Path) -> None:
+    files = {
+        "data.py": f"{LINES}loader = DataLoader(Lines('a'), num_workers=2)\n",
+        "train.py": f"{LOADER}from data import Lines\ntrain = DataLoader(Lines('a'), num_workers=3)\nvalid = DataLoader(Lines('b'), num_workers=2)\n",
+    }
+    found = only(check(tmp_path, files, "OOM110"))
+    assert (found.place.path, found.place.row) == (str(tmp_path / "train.py"), 3), "the one with the most workers"
+    assert {(place.path.rpartition("/")[2], place.row) for place in found.related} >= {("data.py", 13), ("train.py", 4), ("data.py", 5)}
+    each = check(tmp_path, files, "OOM110", Options(cache=False, processes=1, once=False))
+    assert len(each.findings) == 3
+
+
+def test_what_is_said_once_is_fixed_at_each_place(tmp_path: Path) -> None:
+    data = """\
+        import numpy as np
+        from torch.utils.data import DataLoader, Dataset
+
+        class Rows(Dataset):
+            def __init__(self, path):
+                self.rows = np.load(path)
+
+            def __len__(self):
+                return len(self.rows)
+
+            def __getitem__(self, index):
+                return self.rows[index]
+
+        train = DataLoader(Rows("train.npy"), num_workers=8)
+        valid = DataLoader(Rows("valid.npy"), num_workers=8)
+        """
+    assert only(check(tmp_path, {"train.py": data}, "OOM114")).place.row == 14
+    fixed = check(tmp_path, {"train.py": data}, "OOM114", Options(cache=False, processes=1, fix=True, unsafe_fixes=True))
+    assert fixed.findings == ()
+    assert (tmp_path / "train.py").read_text(encoding="utf-8").count("num_workers=0") == 2
