@@ -31,8 +31,8 @@ class PythonObjectsCopiedByWorkers(Rule):
     medium confidence.
 
     A list of file names of unknown length is a note, not shown by default: up to some 100,000 names it is small beside what it leads to. So
-    is one whose attribute says that it holds file names (`paths`, `files`). Attributes that by their name hold one small value a sample or a
-    summary (`labels`, `ids`, `vocab`) are silent.
+    is one of strings that `__getitem__` makes paths or keys of, one of numbers, and one whose attribute says that it holds file names
+    (`paths`, `files`). Attributes that by their name hold one small value a sample or a summary (`labels`, `ids`, `vocab`) are silent.
 
     ## Why is this bad
 
