@@ -154,7 +154,9 @@ class Checker:
                 row, column, cause = mistake_of(mistake)
                 old = is_old(source.text)
                 place = source.place(row, column, row, column)
-                if old or "never closed" in cause or (place.cell, place.row + 1) >= (error.cell, error.row):  # libcst names the row below what is missing
+                # libcst names the row below what is missing. What CPython has a guess at is no syntax of a newer one.
+                guessed = "never closed" in cause or "Perhaps you forgot" in cause
+                if old or guessed or (place.cell, place.row + 1) >= (error.cell, error.row):
                     said = cannot_check(error.path, cause, place.cell, place.row, place.column)
                     return replace(said, name=PYTHON_2) if old else said
         return _broken(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +46,14 @@ def check(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[st
     status = main(("check", *words))
     out, err = capsys.readouterr()
     return status, out.splitlines(), err.splitlines()
+
+
+def test_a_forgotten_comma_is_named_where_it_is_missing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.py").write_text(f"{LOADER}x = {{\n    'a': len('')\n    'b' : len(''),\n    'c': 1,\n    'd' : 2 ,\n}}\n{BAD}")
+    _, out, _ = check(capsys, "--output-format", "concise")
+    assert out[0] == "a.py:3:10: cannot check: not valid Python 3.11: invalid syntax. Perhaps you forgot a comma?".replace(
+        "3.11", ".".join(map(str, sys.version_info[:2]))
+    )
 
 
 @pytest.mark.parametrize("form", NEWER)

@@ -29,6 +29,8 @@ _FORM_FEED: Final = re.compile(r"[ \t\f]*\f")
 _TABS: Final = re.compile(r"[ \t]*\t[ \t]*")
 _OF_STRINGS: Final = frozenset({"STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"})
 
+_MOST_EXPECTED = 4
+
 
 class Tree:
     """One file that libcst has read. Its rows are those of :mod:`oomlint.rows`, each ended by a line feed."""
@@ -144,8 +146,11 @@ class Tree:
 
 def _cause(error: cst.ParserSyntaxError) -> str:
     message = " ".join(error.message.split())
-    expected = re.search(r"expected (one of .*|.*)$", message)
-    return f"expected {expected.group(1)}" if expected else (message or "syntax error")
+    expected = re.search(r"expected (.*)$", message)
+    if expected is None:
+        return message or "invalid syntax"
+    # Behind a whole expression any operator could stand: to list them says nothing.
+    return f"expected {expected.group(1)}" if expected.group(1).count(",") < _MOST_EXPECTED else "invalid syntax"
 
 
 def _written_rows(text: str) -> list[tuple[int, str]]:
