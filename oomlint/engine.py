@@ -111,7 +111,8 @@ def _shown(report: Report, paths: Iterable[str], options: Options) -> Report:
     if not options.once:
         return report
     findings, stands_for = said_once(report.findings)
-    return replace(report, findings=ordered(findings), foreseen=report.foreseen and report.foreseen.said_by(stands_for))
+    foreseen = report.foreseen and report.foreseen.said_by(stands_for)
+    return replace(report, findings=ordered(findings), fixed=tuple(said_once(report.fixed).findings), foreseen=foreseen)
 
 
 def _told_apart(report: Report, paths: Iterable[str]) -> Report:
