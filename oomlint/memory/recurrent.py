@@ -121,7 +121,7 @@ def callees(node: cst.BaseExpression, module: Module, scope: Scope, project: Pro
     found = modules_of(node, calls.plain_frame(module, scope), project)
     if not any(isinstance(value, Unknown) for value in found):
         return found
-    return [value for frame in calls.frames(module, scope)[:4] for value in modules_of(node, frame, project)] or found
+    return [value for frame in calls.frames(module, scope, most=4) for value in modules_of(node, frame, project)] or found
 
 
 def modules_of(node: cst.BaseExpression, frame: Frame, project: Project, depth: int = 0) -> list[Value]:

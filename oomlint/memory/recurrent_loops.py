@@ -177,7 +177,7 @@ def _over_calls(step: Step, module: Module, scope: Scope, project: Project) -> C
 
 
 def _called_per_batch(module: Module, scope: Scope, project: Project) -> bool:
-    for site in evaluator_of(project).calls.sites(module, scope)[:6]:
+    for site in evaluator_of(project).calls.sites(module, scope, most=6):
         for loop in loops_around(site.call, site.module, site.scope):
             if has_backward(loop) or _goes_over_batches(loop, site.module, site.scope, project):
                 return True
