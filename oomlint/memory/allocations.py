@@ -80,7 +80,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
     if speaks and (large or any(isinstance(number, str) for number in size.dimensions)):
         keeper = _keeper(project, module, scope, call)
     if keeper is not None:
-        frames = evaluator.calls.frames(module, scope)[:_MOST_FRAMES]
+        frames = evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
         sizes = [size, *(one for frame in frames if (one := allocation(made, call, evaluator, frame)) is not None)]
         size = max(sizes, key=lambda one: one.least)
         large = _is_large(project, size)

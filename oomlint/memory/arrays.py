@@ -106,7 +106,7 @@ class Arrays:
         """Whether the read is one that the user has to ask for (``if in_memory:``), and it is not so by default; or one that asks for its size first."""
         if self._asked(module, scope, node, _ASKS):
             return True
-        sites = self.evaluator.calls.sites(module, scope)[:_MOST_FRAMES] if scope.parent is not None and scope.name != "__init__" else []
+        sites = self.evaluator.calls.sites(module, scope, most=_MOST_FRAMES) if scope.parent is not None and scope.name != "__init__" else []
         return bool(sites) and all(self._asked(site.module, site.scope, site.call, _ASKS_SIZE) for site in sites)
 
     def _optional_keeper(self, keeper: Keeper) -> bool:
@@ -117,7 +117,7 @@ class Arrays:
             inner = test.left if isinstance(test, cst.Comparison) else test
             if words.search(module.code(inner if words is _ASKS else test)) is None or not isinstance(inner, cst.Name | cst.Attribute | cst.Call):
                 continue
-            frames = self.evaluator.calls.frames(module, scope)[:_MOST_FRAMES]
+            frames = self.evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
             verdicts = [verdict for frame in frames for verdict, picks, _ in self.evaluator.truth(test, frame) if is_usual(picks)]
             if wanted not in verdicts or len(set(verdicts)) > 1:
                 return True

@@ -208,7 +208,7 @@ class Buffers:
         tag = id(store.node)
         frame = record.frame
         if frame is not None and tag in record.returned.all_tags:
-            for site in self.runs.evaluator.calls.sites(frame.module, frame.scope)[:4]:
+            for site in self.runs.evaluator.calls.sites(frame.module, frame.scope, most=4):
                 for other in self.runs.records(site.module, site.scope):
                     if any(tag in event.tags for event in other.backwards):
                         return True

@@ -290,7 +290,7 @@ def _compared(call: cst.Call, module: Module) -> bool:
 
 def _reachable(effect: Effect, module: Module, scope: Scope, evaluator: Evaluator) -> bool:
     """Whether some run gets there: the flag before it is not known to be off."""
-    return any(evaluator.where(effect.statement, frame) for frame in evaluator.calls.frames(module, scope)[:8])
+    return any(evaluator.where(effect.statement, frame) for frame in evaluator.calls.frames(module, scope, most=8))
 
 
 def _sample(effect: Effect, module: Module, scope: Scope, project: Project) -> Heavy | None:

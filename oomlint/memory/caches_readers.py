@@ -69,7 +69,7 @@ def _sets(project: Project, module: Module, scope: Scope, depth: int, seen: set[
     if owner is not None and owner.is_function:
         yield from _sets(project, module, owner, depth, seen)
         return
-    for site in evaluator.calls.sites(module, scope)[:_MOST_SITES]:
+    for site in evaluator.calls.sites(module, scope, most=_MOST_SITES):
         if site.scope.is_function and site.scope.name != "__init__":
             yield from _sets(project, site.module, site.scope, depth + 1, seen)
 

@@ -144,7 +144,7 @@ def _made(module: Module, project: Project, scope: Scope, node: cst.BaseExpressi
         effects = [e for e in scope.effects.get(node.value, ()) if not e.path]
         if len(effects) == 1 and isinstance(effects[0].value, cst.Call) and not effects[0].index:
             node = effects[0].value
-    frames = evaluator.calls.frames(module, scope)[:2] or [evaluator.calls.plain_frame(module, scope)]
+    frames = evaluator.calls.frames(module, scope, most=2) or [evaluator.calls.plain_frame(module, scope)]
     for frame in frames:
         for alt in evaluator.values(node, frame)[:3]:
             if isinstance(alt.value, ExternalCall):

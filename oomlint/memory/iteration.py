@@ -47,7 +47,7 @@ def loader_like(project: Project, node: cst.BaseExpression, module: Module, scop
     code = _plain_name(node)
     named = _LOADER_NAME.search(code) is not None
     # Who calls the function matters only where the name lets one think of a loader; to look for callers is not cheap.
-    frames = evaluator.calls.frames(module, scope)[:4] if named else [evaluator.calls.plain_frame(module, scope)]
+    frames = evaluator.calls.frames(module, scope, most=4) if named else [evaluator.calls.plain_frame(module, scope)]
     for frame in frames:
         unknown = False
         for alt in evaluator.values(node, frame):

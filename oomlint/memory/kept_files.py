@@ -251,7 +251,7 @@ def _attribute(node: cst.CSTNode, module: Module, scope: Scope) -> _Holder | Non
 
 def _of_callers(module: Module, scope: Scope, project: Project) -> _Holder | None:
     """The attribute that a caller of the function puts its result into."""
-    for site in evaluator_of(project).calls.sites(module, scope)[:6]:
+    for site in evaluator_of(project).calls.sites(module, scope, most=6):
         above = site.module.walk.parents.get(site.call)
         if isinstance(above, cst.Assign) and len(above.targets) == 1:
             found = _attribute(above.targets[0].target, site.module, site.scope)

@@ -186,7 +186,7 @@ class KeptNames(Keeping):
         search.seen.add(key)
         if not self._used_for_data(module, scope):
             return
-        for site in self.evaluator.calls.sites(module, scope)[:_MOST_SITES]:
+        for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES):
             if not self.constructions.per_item(site.module, site.scope):
                 self.climb(search, site.module, site.call, replace(going, many=going.many or self.repeats(site.module, site.call)))
 

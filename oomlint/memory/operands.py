@@ -35,7 +35,7 @@ def operand(project: Project, module: Module, scope: Scope, node: cst.BaseExpres
     """What an array, tensor or table holds; ``None`` for what is not known to be one."""
     calls = evaluator_of(project).calls
     content = datasets_of(project).contents.of(node, calls.plain_frame(module, scope))
-    for frame in (None, *calls.frames(module, scope)[:2]):
+    for frame in (None, *calls.frames(module, scope, most=2)):
         if frame is not None:
             content = datasets_of(project).contents.of(node, frame)
         if content.kind in {Kind.ARRAY, Kind.TENSOR, Kind.FRAME}:

@@ -14,6 +14,8 @@ from oomlint.model.values import ExternalCall, FunctionRef, Instance, Unknown, W
 from oomlint.syntax.walk import descend, path_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame, Value
     from oomlint.syntax.walk import Accessor, Scope
@@ -44,15 +46,15 @@ class Step:
     known: bool  # whether the recurrent module was found
 
 
-def steps_of(module: Module, scope: Scope, project: Project) -> list[Step]:
-    """The recurrent calls of a scope, in order."""
+def steps_of(module: Module, scope: Scope, project: Project, matters: Callable[[cst.Assign, Iterable[str]], bool]) -> list[Step]:
+    """The recurrent calls of a scope, in order, where the statement and the states that it sets matter: what is called may be far away."""
     found: list[Step] = []
     for call in scope.calls:
         statement = module.walk.parents.get(call)
         if not isinstance(statement, cst.Assign) or len(statement.targets) != 1 or len(call.args) < 2:  # noqa: PLR2004 - an input and a state
             continue
         states = _shared(statement, call, module)
-        if not states:
+        if not states or not matters(statement, states):
             continue
         step = _step(statement, call, states, module, scope, project)
         if step is not None:
@@ -119,7 +121,7 @@ def callees(node: cst.BaseExpression, module: Module, scope: Scope, project: Pro
     found = modules_of(node, calls.plain_frame(module, scope), project)
     if not any(isinstance(value, Unknown) for value in found):
         return found
-    return [value for frame in calls.frames(module, scope)[:4] for value in modules_of(node, frame, project)] or found
+    return [value for frame in calls.frames(module, scope, most=4) for value in modules_of(node, frame, project)] or found
 
 
 def modules_of(node: cst.BaseExpression, frame: Frame, project: Project, depth: int = 0) -> list[Value]:

@@ -18,7 +18,7 @@ from oomlint.syntax.edits import Text
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from oomlint.memory.recurrent import Step
     from oomlint.model.project import Module, Project
@@ -47,7 +47,15 @@ def carried_in(module: Module, project: Project) -> Iterator[Carried]:
     for scope in module.walk.scopes:
         if scope.is_class or isinstance(scope.node, cst.Lambda):
             continue
-        for step in steps_of(module, scope, project):
+
+        def matters(statement: cst.Assign, states: Iterable[str], scope: Scope = scope) -> bool:
+            loops = list(loops_around(statement, module, scope))
+            own = f"{names.self_name(scope)}."
+            return any(has_backward(loop) or _goes_over_batches(loop, module, scope, project) for loop in loops) or (
+                not loops and all(state.startswith(own) for state in states)
+            )
+
+        for step in steps_of(module, scope, project, matters):
             found = _over_loops(step, module, scope, project)
             if found is None and all("." in state for state in step.states):
                 found = _over_calls(step, module, scope, project)
@@ -169,7 +177,7 @@ def _over_calls(step: Step, module: Module, scope: Scope, project: Project) -> C
 
 
 def _called_per_batch(module: Module, scope: Scope, project: Project) -> bool:
-    for site in evaluator_of(project).calls.sites(module, scope)[:6]:
+    for site in evaluator_of(project).calls.sites(module, scope, most=6):
         for loop in loops_around(site.call, site.module, site.scope):
             if has_backward(loop) or _goes_over_batches(loop, site.module, site.scope, project):
                 return True

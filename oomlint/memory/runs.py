@@ -78,7 +78,7 @@ class Runs:
         key = ("step", scope)
         known = self._steps.get(key)
         if known is None:
-            frame = self.evaluator.calls.frames(module, scope)[0]
+            frame = self.evaluator.calls.frames(module, scope, most=1)[0]
             params = [p.name.value for p in names.parameters(scope)]
             batch = params[1] if len(params) > 1 else ""
             known = self._steps[key] = self._flow().run(frame, self.gradients.entry(frame), None, batch_of=batch or "batch")
@@ -92,12 +92,8 @@ class Runs:
         return Flow(self.evaluator, self.gradients, loader_of, self._known)
 
     def _frames(self, module: Module, scope: Scope) -> list[Frame]:
-        frames = self.evaluator.calls.frames(module, scope)
-        if scope.parent is None or len(frames) == 1:
-            return frames[:1]
-        if not _tests_parameters(scope, module):
-            return frames[:1]
-        return frames[:_MOST_FRAMES]
+        most = 1 if scope.parent is None or not _tests_parameters(scope, module) else _MOST_FRAMES
+        return self.evaluator.calls.frames(module, scope, most=most)
 
     @staticmethod
     def _evaluating(frame: Frame) -> bool | None:

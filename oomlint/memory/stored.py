@@ -371,7 +371,7 @@ class Stored:
         if node.value not in {p.name.value for p in names.parameters(scope)} or not self._signs(frame.module):
             return None
         calls = self.evaluator.calls
-        for site in calls.sites(frame.module, scope)[:_MOST]:
+        for site in calls.sites(frame.module, scope, most=_MOST):
             if not self._signs(site.module):
                 continue
             outer = calls.plain_frame(site.module, site.scope)

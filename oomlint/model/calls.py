@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _MOST_FRAMES = 16
+_MOST_SITES = 2 * _MOST_FRAMES
 _DEEPEST = 6
 
 
@@ -42,17 +43,17 @@ class Calls:
     def __init__(self, project: Project, evaluator: Questions) -> None:
         self.project = project
         self.evaluator = evaluator
-        self._sites: Memory[Scope, list[Site]] = Memory(project.readings)
-        self._frames: Memory[Scope, list[Frame]] = Memory(project.readings)
+        self._sites: Memory[tuple[Scope, int], list[Site]] = Memory(project.readings)  # each with how many were asked for
+        self._frames: Memory[tuple[Scope, int], list[Frame]] = Memory(project.readings)
         self._subclasses: Memory[Scope, list[ClassRef]] = Memory(project.readings)
         self._written: dict[Module, tuple[dict[str, list[int]], dict[str, set[str]]]] = {}  # calls by the name that they are written with
         self._active: set[Scope] = set()
         self._asking: set[Scope] = set()
         self._circles = 0  # answers that were given in the middle of the same question: what rests on one is not kept
 
-    def sites(self, module: Module, scope: Scope) -> list[Site]:
-        """Calls of a function of the project, nearest file first. For ``__init__`` the calls of its class."""
-        known = self._sites.get(scope)
+    def sites(self, module: Module, scope: Scope, most: int = _MOST_SITES) -> list[Site]:
+        """Calls of a function of the project, nearest file first. For ``__init__`` the calls of its class. Who needs only some has fewer files parsed."""
+        known = self._sites.get((scope, most))
         if known is not None:
             return known
         if scope in self._asking:
@@ -61,13 +62,13 @@ class Calls:
             return []
         self._asking.add(scope)
         try:
-            found = self._sites_of(module, scope)
+            found = self._sites_of(module, scope, most)
         finally:
             self._asking.discard(scope)
-        self._sites[scope] = found
+        self._sites[scope, most] = found
         return found
 
-    def _sites_of(self, module: Module, scope: Scope) -> list[Site]:
+    def _sites_of(self, module: Module, scope: Scope, most: int) -> list[Site]:
         found: list[Site] = []
         if isinstance(scope.node, cst.FunctionDef):
             of_class = scope.name == "__init__" and scope.parent is not None and scope.parent.is_class
@@ -77,9 +78,9 @@ class Calls:
                 inner = scope.parent is not None and scope.parent.is_function  # nobody else knows its name
                 for caller in [module] if inner else self.project.callers(name, module.path, owner):
                     found.extend(self._in(caller, name, scope))
-                    if len(found) >= 2 * _MOST_FRAMES:
+                    if len(found) >= most:
                         break
-        return found
+        return found if most == _MOST_SITES else found[:most]
 
     def _in(self, caller: Module, name: str, target: Scope) -> list[Site]:
         found: list[Site] = []
@@ -134,13 +135,13 @@ class Calls:
             this = this or outer.this
         return Frame(module, scope, None, this, outer)
 
-    def frames(self, module: Module, scope: Scope, depth: int = 0) -> list[Frame]:
-        """The frames in which the code of ``scope`` runs: one for each way that leads there, at least one."""
+    def frames(self, module: Module, scope: Scope, depth: int = 0, most: int = _MOST_FRAMES) -> list[Frame]:
+        """The frames in which the code of ``scope`` runs: one for each way that leads there, at least one. Who needs only some has fewer files parsed."""
         if scope.parent is None:
             return [Frame(module, scope)]
         if scope.is_class:
             return [Frame(module, scope)]
-        known = self._frames.get(scope)
+        known = self._frames.get((scope, most))
         if known is not None:
             return known
         if scope in self._active or depth >= _DEEPEST:
@@ -150,20 +151,20 @@ class Calls:
         circles = self._circles
         self._active.add(scope)
         try:
-            found = self._frames_of(module, scope, depth)
+            found = self._frames_of(module, scope, depth, most)
         finally:
             self._active.discard(scope)
         if not found:
             found = [self.plain_frame(module, scope)]
         if depth == 0 and circles == self._circles:
-            self._frames[scope] = found
+            self._frames[scope, most] = found
         return found
 
-    def _frames_of(self, module: Module, scope: Scope, depth: int) -> list[Frame]:
+    def _frames_of(self, module: Module, scope: Scope, depth: int, most: int) -> list[Frame]:
         found: list[Frame] = []
         method = names.is_method(scope) and scope.name != "__init__"
-        for site in self.sites(module, scope):
-            for outer in self.frames(site.module, site.scope, depth + 1):
+        for site in self.sites(module, scope, most if most < _MOST_FRAMES else _MOST_SITES):
+            for outer in self.frames(site.module, site.scope, depth + 1, most):
                 bound = (Bound(site.args, outer, site.call),)
                 if scope.name == "__init__" and site.this is not None:
                     this: Instance | None = Instance(site.this.cls, bound, site.call, outer)
@@ -172,16 +173,16 @@ class Calls:
                 else:
                     this = site.this
                 found.append(Frame(module, scope, bound, this, self._enclosing(scope, outer)))
-                if len(found) >= _MOST_FRAMES:
+                if len(found) >= most:
                     return found
         if found or scope.parent is None:
             return found
         if scope.name == "__init__" and scope.parent.is_class:
-            return self._through_subclasses(module, scope, depth)
+            return self._through_subclasses(module, scope, depth)[:most]
         if not method:
             return found
         # Frameworks call the hooks of the objects that the project makes.
-        return [Frame(module, scope, None, this) for this in self.instances(module, scope.parent, depth + 1)][:_MOST_FRAMES]
+        return [Frame(module, scope, None, this) for this in self.instances(module, scope.parent, depth + 1, most)]
 
     def _through_subclasses(self, module: Module, scope: Scope, depth: int) -> list[Frame]:
         """Frames of an ``__init__`` that only ``super().__init__(...)`` of derived classes runs."""
@@ -217,7 +218,7 @@ class Calls:
             here = here.outer
         return None
 
-    def instances(self, module: Module, cls: Scope, depth: int = 0) -> list[Instance]:
+    def instances(self, module: Module, cls: Scope, depth: int = 0, most: int = _MOST_FRAMES) -> list[Instance]:
         """Objects of the class, or of a class derived from it, that the project makes."""
         found: list[Instance] = []
         own = ClassRef(module, cls)
@@ -230,9 +231,9 @@ class Calls:
                         continue
                     if init is not None and scope is init.scope:
                         continue
-                    for frame in self.frames(caller, scope, depth + 1):
+                    for frame in self.frames(caller, scope, depth + 1, most):
                         found.append(Instance(ref, (Bound(tuple(call.args), frame, call),), call, frame))
-                        if len(found) >= _MOST_FRAMES:
+                        if len(found) >= most:
                             return found
         return found
 

@@ -25,6 +25,7 @@ class Index:
 
     names: frozenset[str]  # all that a statement outside of functions and classes speaks of
     stars: tuple[tuple[str, int], ...]  # modules of which everything is imported, each with how many dots stood before it
+    taken: frozenset[str]  # names that are imported anywhere by themselves: what stands behind `from ... import`, and all parts of `import a.b`
     imported: frozenset[str]  # names that are imported anywhere, the parts of dotted ones too, and what they are called from then on
 
 
@@ -36,10 +37,11 @@ def index_of(text: bytes) -> Index | None:
             tree = ast.parse(text)
         names: set[str] = set()
         imported: set[str] = set()
+        taken: set[str] = set()
         for node in ast.walk(tree) if _INNER.search(text) else _top(tree.body):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 imported.update((getattr(node, "module", None) or "").split("."))
-                imported.update(part for alias in node.names for part in (*alias.name.split("."), alias.asname or ""))
+                taken.update(part for alias in node.names for part in (*alias.name.split("."), alias.asname or ""))
         stars: list[tuple[str, int]] = []
         for node in _top(tree.body):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -54,7 +56,7 @@ def index_of(text: bytes) -> Index | None:
                 names.update(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return Index(frozenset(names), tuple(stars), frozenset(imported - {""}))
+    return Index(frozenset(names), tuple(stars), frozenset(taken - {""}), frozenset((imported | taken) - {""}))
 
 
 def _top(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:

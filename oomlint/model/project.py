@@ -50,7 +50,7 @@ def _calls(path: str, data: bytes, name: str, owner: str, *ways: str) -> str:
     word = name.encode()
     if word not in data or word not in _called(data):
         return ""
-    return FOUND if (owner and owner.encode() in data) or _imports(_index(path, data), ways) else ""
+    return FOUND if (owner and owner.encode() in data) or _imports(_index(path, data), ways, owner) else ""
 
 
 @lru_cache(maxsize=256)
@@ -59,9 +59,9 @@ def _index(path: str, data: bytes) -> Index | None:
     return None if path.endswith(".ipynb") else index_of(data)
 
 
-def _imports(index: Index | None, names: Iterable[str]) -> bool:
-    """Whether a file may import one of the names, or everything that some module has."""
-    return index is None or bool(index.stars) or not index.imported.isdisjoint(names)
+def _imports(index: Index | None, names: Iterable[str], owner: str) -> bool:
+    """Whether a file may import one of the names, or everything that some module has. An object, whose methods have an ``owner``, may have any name."""
+    return index is None or bool(index.stars) or not (index.imported if owner else index.taken).isdisjoint(names)
 
 
 @lru_cache(maxsize=256)
@@ -299,7 +299,7 @@ class Project:
         return False
 
     def _reaches(self, path: str, owner: str, ways: Iterable[str]) -> bool:
-        return (owner != "" and owner.encode() in self.text(path)) or _imports(self.index(path), ways)
+        return (owner != "" and owner.encode() in self.text(path)) or _imports(self.index(path), ways, owner)
 
     def search(self, function: Callable[..., str], words: Iterable[str], near: str) -> dict[str, str]:
         """What a function finds in the files of the project, by file, those where it finds nothing left out. ``near`` is the file on whose behalf it looks."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from oomlint.model import names
+from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Alternative, Alternatives, ClassRef, Display
 from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.syntax.walk import Scope
 
+_MOST_FILES = 24
 _MOST = 12  # classes that are looked at for one key
 
 
@@ -49,10 +53,23 @@ def _decorators(module: Module, root: str) -> Iterator[str]:
 
 def _decorated(module: Module, decorator: str) -> Iterator[tuple[object, ClassRef]]:
     """Classes of the project under the decorator, with the key that it is given (the class's own name where it is given none)."""
-    for other in module.project.mentioning([f"@{decorator}".encode()], module.path):
-        yield from _in(other, decorator, dotted=False)
-    for other in module.project.mentioning([f".{decorator}".encode(), b"class "], module.path):
-        yield from _in(other, decorator, dotted=True)
+    for dotted in (False, True):
+        hits = sorted(
+            module.project.search(_decorates, (decorator, "." if dotted else ""), module.path),
+            key=lambda path: (path != module.path, -len(os.path.commonpath([path, module.path])), path),
+        )
+        for path in hits[:_MOST_FILES]:
+            other = module.project.find(path)
+            if other is not None:
+                yield from _in(other, decorator, dotted=dotted)
+
+
+@finder
+def _decorates(path: str, data: bytes, name: str, dot: str) -> str:
+    """Whether a file may have a class under a decorator of that name."""
+    del path
+    word = name.encode()
+    return FOUND if word in data and b"class " in data and re.search(rb"@[^\n]*" + re.escape(dot.encode() + word) + rb"\b", data) else ""
 
 
 def _in(module: Module, decorator: str, *, dotted: bool) -> Iterator[tuple[object, ClassRef]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from math import prod
 from typing import TYPE_CHECKING
 
-from oomlint.scout.telling import is_table
+from oomlint.scout.telling import LARGE_NUMBER, MAKERS, is_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +17,9 @@ _PLAIN = frozenset({"range", "reversed", "sorted", "list", "tuple", "set", "map"
 _DICTS = frozenset({"dict", "OrderedDict", "defaultdict"})
 FILLERS = frozenset({"__init__", "__setstate__", "__setitem__"})
 KEEPS = frozenset({"append", "add", "appendleft"})
+_TAKES_OUT = frozenset({"pop", "popitem", "clear", "popleft", "remove"})
+_SMALL = frozenset({"int", "float", "str", "bool", "Path"})
+_SIZES = frozenset({"shape", "size", "numel", "ndim", "nbytes", "empty", "dim"})
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -92,6 +96,67 @@ def unbounded(node: ast.expr) -> bool:
     return name_of(node.func) == "lru_cache" and any(not isinstance(size, ast.Constant) or size.value is None for size in sizes)
 
 
+def makes_array(node: ast.AST) -> bool:
+    """Whether an array is made in an expression, other than for weights, which are what a model is."""
+    if isinstance(node, ast.Call):
+        if name_of(node.func) == "Parameter":
+            return False
+        if name_of(node.func) in MAKERS and not _is_small(node):
+            return True
+    return any(makes_array(part) for part in ast.iter_child_nodes(node))
+
+
+def takes_out(node: ast.ClassDef) -> set[str]:
+    """Attributes of an object out of which its own methods take something again: ``self.cache.pop(key)``, ``del self.cache[key]``."""
+    found: set[str] = set()
+    for method in node.body:
+        if not isinstance(method, FUNCTIONS) or any(name_of(part) == "staticmethod" for part in method.decorator_list):
+            continue
+        own = first_parameter(method)
+        for part in _own_parts(method):
+            kept: ast.expr | None = None
+            if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _TAKES_OUT:
+                kept = part.func.value
+            elif isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Del):
+                kept = part.value
+            if own and isinstance(kept, ast.Attribute) and isinstance(kept.value, ast.Name) and kept.value.id == own:
+                found.add(kept.attr)
+    return found
+
+
+def _own_parts(node: ast.AST) -> Iterable[ast.AST]:
+    """What a function does itself: not the functions and classes in it."""
+    for part in ast.iter_child_nodes(node):
+        if not isinstance(part, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            yield part
+            yield from _own_parts(part)
+
+
+def first_parameter(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """The first parameter of a function; empty where it has none."""
+    return next((arg.arg for arg in (*node.args.posonlyargs, *node.args.args)), "")
+
+
+def may_keep_much(node: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool) -> bool:
+    """Whether a function whose results are all kept has many of them, and does not say that each is small."""
+    params = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)][method:]
+    returns = node.returns
+    return bool(params) and name_of(returns) not in _SMALL if returns is not None else bool(params)
+
+
+def _is_small(maker: ast.Call) -> bool:
+    """Whether the shape of an array is written in numbers, and small."""
+    sizes = [size for arg in maker.args for size in (arg.elts if isinstance(arg, ast.Tuple | ast.List) else [arg])]
+    numbers = [size.value for size in sizes if isinstance(size, ast.Constant) and type(size.value) is int]
+    shaped = not any(keyword.arg in {None, "size", "shape"} for keyword in maker.keywords)
+    return shaped and bool(maker.args) and len(numbers) == len(sizes) and prod(max(1, number) for number in numbers) <= LARGE_NUMBER
+
+
+def runs_backward(node: ast.AST) -> bool:
+    """Whether gradients are computed in a function."""
+    return any(isinstance(part, ast.Call) and name_of(part.func) in {"backward", "manual_backward"} for part in ast.walk(node))
+
+
 def counts(node: ast.expr | None) -> bool:
     """Whether a loop over that counts, or waits (``while``), and does not go over the length of anything."""
     if node is None:
@@ -112,6 +177,40 @@ def joins(target: ast.expr, value: ast.expr) -> bool:
                 if sum(written(item) == wanted for item in inputs) == 1:
                     return True
     return False
+
+
+def goes_on(loop: ast.stmt, statement: ast.Assign) -> bool:
+    """Whether a loop reads what the statement grows, or sets it anew, so that it is no collection that waits for the end of the loop."""
+    target = written(statement.targets[0])
+    return any(_takes_up(item, statement, target, plain=True) for item in getattr(loop, "body", ()))
+
+
+def _takes_up(node: ast.AST, statement: ast.Assign, target: str, *, plain: bool) -> bool:
+    """Whether a part of the loop does so. ``plain`` says that it runs in every round."""
+    if node is statement or isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
+        return False
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and written(node.targets[0]) == target:
+        if joins(node.targets[0], node.value):
+            return False
+        return plain or _takes_up(node.value, statement, target, plain=False)
+    inside = plain and isinstance(node, ast.For | ast.AsyncFor | ast.While | ast.With)
+    for name, value in ast.iter_fields(node):
+        asks = _asks_for_size(node, name)
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Load) and not asks and written(part) == target:
+                return True
+            if isinstance(part, ast.AST) and _takes_up(part, statement, target, plain=inside):
+                return True
+    return False
+
+
+def _asks_for_size(node: ast.AST, name: str) -> bool:
+    """Whether what stands in that field is looked at from outside: its size, whether it is empty."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in _SIZES
+    if isinstance(node, ast.Call):
+        return name != "func" and name_of(node.func) in {"len", "print"}
+    return isinstance(node, ast.Compare | ast.UnaryOp | ast.IfExp) or (isinstance(node, ast.If) and name == "test")
 
 
 def written(node: ast.expr) -> str:

@@ -7,6 +7,7 @@ behind the names is none of its business.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -17,19 +18,25 @@ from oomlint.scout.forms import (
     caches,
     counts,
     fills,
+    first_parameter,
     gives_batches,
+    goes_on,
     is_empty,
     joins,
     keeps_exception,
+    makes_array,
+    may_keep_much,
     name_of,
     names_in,
     row_names,
+    runs_backward,
     sets_on_first,
+    takes_out,
     unbounded,
     written,
 )
 from oomlint.scout.mistakes import is_mistake_for_ever, mistake_of, parsed
-from oomlint.scout.telling import BUILDERS, FEEDS_ITSELF, LARGE_NUMBER, MAKERS, MAPS, NO_ROOTS, is_data_class, is_reader, is_worker_word, makes_data, words_of
+from oomlint.scout.telling import BUILDERS, FEEDS_ITSELF, LARGE_NUMBER, MAPS, NO_ROOTS, is_data_class, is_reader, is_worker_word, makes_data, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -112,6 +119,7 @@ class _Loop:
     targets: frozenset[str] = frozenset()  # names that it sets in each round
     carries: bool = False  # a call is given what it sets
     trains: bool = False
+    node: ast.stmt | None = None
 
 
 @dataclass(slots=True)
@@ -127,6 +135,7 @@ class _Place:
     steps: bool = False  # a step is made in a loop
     often: bool = False  # a loop counts epochs or makes steps
     copies: bool = False  # a model's parameters may be copied
+    emptied: set[str] | None = None  # attributes out of which methods of the class take something, once somebody has asked
 
     @property
     def in_module(self) -> bool:
@@ -216,7 +225,8 @@ class _Look:
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if _STEP_METHOD.search(node.name) and isinstance(self.here.node, ast.ClassDef):
             raise _Found
-        if any(unbounded(part) for part in node.decorator_list):
+        method = isinstance(self.here.node, ast.ClassDef) and not any(name_of(part) == "staticmethod" for part in node.decorator_list)
+        if any(unbounded(part) for part in node.decorator_list) and may_keep_much(node, method=method):
             raise _Found
         outside = [*node.decorator_list, *node.args.defaults, *(part for part in node.args.kw_defaults if part is not None)]
         self._many(outside)
@@ -270,6 +280,7 @@ class _Look:
         loop = _Loop(over is not None and (gives_batches(over) or any(word in self.loaders or _SHORT_NAME.search(word) for word in words)), not counts(over))
         if not isinstance(node, ast.While):
             loop.targets = frozenset(row_names(node.target))
+        loop.node = node
         here.loops.append(loop)
         self._many(node.body)
         here.loops.pop()
@@ -314,8 +325,15 @@ class _Look:
             raise _Found
         self._below(node)
 
+    def _builds(self, node: ast.expr) -> None:
+        """Note that a model or a data module keeps an array which it makes while it is built."""
+        if getattr(self.here.node, "name", "") in BUILDERS and makes_array(node):
+            self.makes = True
+
     def _assign(self, node: ast.Assign) -> None:
         value = node.value
+        if any(isinstance(target, ast.Attribute) for target in node.targets):
+            self._builds(value)
         if isinstance(value, ast.Call | ast.Name | ast.Attribute | ast.IfExp) and self.loaders and any("oader" in word for word in names_in(value)):
             self.aliases.update(target.id for target in node.targets if isinstance(target, ast.Name))
         for target in node.targets:
@@ -324,12 +342,14 @@ class _Look:
             target = node.targets[0]
             if isinstance(value, ast.Call):
                 self._carried(target, value)
-            if self.here.loops and written(target) not in self.here.loops[-1].targets and joins(target, value) and self._may_join():
+            if self.here.loops and joins(target, value) and self._may_join(node, self.here.loops[-1]):
                 raise _Found
         self._below(node)
 
-    def _may_join(self) -> bool:
+    def _may_join(self, node: ast.Assign, loop: _Loop) -> bool:
         """Whether to join a thing to itself round after round may be an oversight here: not where a model feeds itself, unless it goes over a loader."""
+        if written(node.targets[0]) in loop.targets or (loop.node is not None and goes_on(loop.node, node)):
+            return False
         name = getattr(self.here.node, "name", "")
         return "forward" not in name and (FEEDS_ITSELF.search(name) is None or any(loop.given for loop in self.here.loops))
 
@@ -337,12 +357,27 @@ class _Look:
         """A call that is given what it sets, behind its first argument: a state that goes around, in a loop or on an object."""
         if len(call.args) + len(call.keywords) <= 1:
             return
-        taken = set(row_names(target)) if self.here.loops else {key for key in row_names(target) if "." in key}
+        taken = set(row_names(target)) if self.here.loops else self._kept_by(target, call)
         if taken and any(key in taken for part in (*call.args[1:], *(k.value for k in call.keywords)) for key in row_names(part)):
             if not self.here.loops:
                 raise _Found
             for loop in self.here.loops:
                 loop.carries = True
+
+    def _kept_by(self, target: ast.expr, call: ast.Call) -> set[str]:
+        """Attributes of the object itself that a call sets in a method, where that may be run for each batch and the call may be one of a module."""
+        method, above = self.here.node, self.here.above
+        if not isinstance(method, FUNCTIONS) or above is None or not isinstance(above.node, ast.ClassDef):
+            return set()
+        # Nobody calls a special method by its name.
+        if method.name.startswith("__") and method.name.endswith("__") and method.name != "__init__" and not runs_backward(method):
+            return set()
+        base = call.func
+        while isinstance(base, ast.Attribute):
+            base = base.value
+        if isinstance(base, ast.Name) and (base.id in self.torches or (base is call.func and hasattr(builtins, base.id))):
+            return set()
+        return {key for key in row_names(target) if key.startswith(f"{first_parameter(method)}.")}
 
     def _stored(self, target: ast.expr, value: ast.expr) -> None:
         """Note what is made empty, and what is filled under a key that is computed."""
@@ -362,6 +397,8 @@ class _Look:
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
+            if isinstance(node.target, ast.Attribute):
+                self._builds(node.value)
             self._stored(node.target, node.value)
         self._below(node)
 
@@ -377,7 +414,19 @@ class _Look:
         if isinstance(self.here.node, FUNCTIONS) and self.here.node.name not in FILLERS and not self.here.in_module:
             while isinstance(node, ast.Subscript):
                 node = node.value
-            self.stores.add(self._holder(node))
+            if not self._is_emptied(node):
+                self.stores.add(self._holder(node))
+
+    def _is_emptied(self, node: ast.expr) -> bool:
+        """Whether it is an attribute of the object itself out of which a method takes something again."""
+        method, above = self.here.node, self.here.above
+        if not isinstance(node, ast.Attribute) or above is None or not isinstance(above.node, ast.ClassDef) or not isinstance(method, FUNCTIONS):
+            return False
+        if not isinstance(node.value, ast.Name) or node.value.id != first_parameter(method):
+            return False
+        if above.emptied is None:
+            above.emptied = takes_out(above.node)
+        return node.attr in above.emptied
 
     def _holder(self, node: ast.expr) -> str:
         """An attribute by its name, whatever it is of; a name of the module, or of a class, where it is no local one."""
@@ -423,10 +472,9 @@ class _Look:
         self.called.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
             raise _Found
-        if name == "Parameter" and node.args and isinstance(node.args[0], ast.Call) and name_of(node.args[0].func) in MAKERS:
-            self._below(node.args[0])  # weights are what a model is
-            return
         here = self.here
+        if name == "register_buffer":
+            self._builds(node)
         if name in self.steps and here.loops and not (name == "update" and fills(node)):
             here.steps = True
         if name in _COPIES:
@@ -460,8 +508,6 @@ class _Look:
                 return True
             if is_reader(given):
                 self.readers.add(given)
-        if name in MAKERS and getattr(self.here.node, "name", "") in BUILDERS:
-            self.makes = True
         base = node.func
         while isinstance(base, ast.Attribute):
             base = base.value
