@@ -461,6 +461,18 @@ TRAPS: Final = {
         "total += criterion(model(x), y)",
         "total += criterion(model(x), y).detach()",
     ),
+    "a mean of it that is printed with its history": Case(
+        """
+        total = 0.0
+        for x, y in train_loader:
+            total += criterion(model(x), y)
+        mean = total / 2
+        print("mean %s" % mean)
+        result = None
+        """,
+        "total += criterion(model(x), y)",
+        "total += criterion(model(x), y).detach()",
+    ),
     "an evaluation that tests the gradient mode of its results": Case(
         """
         def validate(model, val_loader):

@@ -123,15 +123,36 @@ def stays_detached(growth: Growth, project: Project) -> bool:
 
 
 def _shown(store: Store) -> bool:
-    """Whether the sum itself is printed: a tensor shows its history."""
+    """Whether the sum itself, or what is worked out from it, is printed: a tensor shows its history."""
     target = store.node.target if isinstance(store.node, cst.AugAssign) else store.node.targets[0].target if isinstance(store.node, cst.Assign) else None
     if not isinstance(target, cst.Name):
         return False
     scope = store.module.walk.scope_at(store.node)
+    tensors = {target.value}
+    while True:
+        effects = ((name, effect) for name, known in scope.effects.items() if name not in tensors for effect in known)
+        more = {name for name, effect in effects if effect.kind == "assign" and not effect.path and effect.value is not None and _is_of(effect.value, tensors)}
+        if not more:
+            break
+        tensors |= more
     shown = [arg.value for call in scope.calls if names.last_name(call.func) in {"print", "str", "repr", "info", "write"} for arg in call.args]
     parts = [part for text in shown if isinstance(text, cst.FormattedString) for part in text.parts]
     shown += [part.expression for part in parts if isinstance(part, cst.FormattedStringExpression) and part.format_spec is None]
-    return any(isinstance(node, cst.Name) and node.value == target.value for node in shown)
+    return any(_is_of(node, tensors) for node in shown)
+
+
+def _is_of(node: cst.BaseExpression, tensors: set[str]) -> bool:
+    """Whether an expression is one of the tensors, or arithmetic with one."""
+    if isinstance(node, cst.BinaryOperation):
+        text = node.left.evaluated_value if isinstance(node.operator, cst.Modulo) and isinstance(node.left, cst.SimpleString) else None
+        if isinstance(text, str) and "%s" not in text and "%r" not in text:
+            return False  # a number is written without its history
+        return _is_of(node.left, tensors) or _is_of(node.right, tensors)
+    if isinstance(node, cst.UnaryOperation):
+        return _is_of(node.expression, tensors)
+    if isinstance(node, cst.Tuple):  # of a text with `%`
+        return any(_is_of(element.value, tensors) for element in node.elements)
+    return isinstance(node, cst.Name) and node.value in tensors
 
 
 def result_differentiated(scope: Scope, module: Module, project: Project) -> bool:
