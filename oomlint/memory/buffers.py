@@ -179,7 +179,7 @@ class Buffers:
         handed = [use for use in record.uses if loop in use.loops and use.value.all_sources & sources and _may_train(use.what)]
         freed = bool(passes or handed) and not any(event.retain for event in passes)
         seen = evaluation or record.backwards or handed or loop.evaluating
-        if not seen and (tag in record.returned.all_tags or not loop.named or escapes(store, loop)):
+        if not seen and (tag in record.returned.all_tags or not loop.batches or escapes(store, loop)):
             return None  # neither an evaluation nor a backward pass in sight: whoever calls this may differentiate the result
         if store.kind == "augment" or (store.kind == "concat" and store.value.size is Size.SCALAR):
             code = "OOM201"
@@ -244,7 +244,7 @@ class Buffers:
             found = self._loader_owned(store, record, node, owned)
             if found is not None:
                 return found
-        if not loop.named and not any(other.named for other in store.loops):
+        if not loop.batches and not any(other.batches for other in store.loops):
             return None
         off = store.mode is Mode.OFF or any(loop in event.loops and event.mode is Mode.OFF for event in record.forwards)
         evaluation = is_evaluation(record, loop) or (off and not has_backward(record, loop))

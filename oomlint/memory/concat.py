@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.memory.concat_loops import SHORT, batch_loader, loops_over, made_anew, rounds, says_first, trains, within
+from oomlint.memory.concat_loops import SHORT, batch_loader, loops_over, made_anew, rounds, says_first, within
 from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.iteration import is_epoch_loop
 from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.runs import runs_of
 from oomlint.model import names
-from oomlint.model.values import External, FunctionRef, Instance
+from oomlint.model.values import External, FunctionRef
 from oomlint.scout.telling import FEEDS_ITSELF
 from oomlint.syntax.walk import descend, path_of
 
@@ -29,13 +30,6 @@ _JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_sta
 _LIBRARIES = frozenset({"torch", "numpy", "pandas"})
 _TWO_INPUTS = "numpy.append"
 _LONG = 1000  # rounds that are many, whatever the loop is about
-_PARTS_OF_A_DATA_SET = re.compile(
-    r"(^|_)(room|file|path|fname|filename|scene|sequence|video|clip|sample|image|img|patient|case|slide|volume|dataset|data|record|document|doc|sentence|"
-    r"batch|batche|episode|recording|utterance|utt|window|patch|patche|molecule|graph|cloud|shard)s?(_(all|list|names?|files?|paths?|ids?))?$",
-    re.IGNORECASE,
-)
-_MODEL = re.compile(r"(^|_)(model|net|network|encoder|decoder|generator|classifier|backbone|detector|predictor|unet|extractor|module)s?\d*$", re.IGNORECASE)
-_RUNS = frozenset({"forward", "predict", "predict_proba", "encode", "inference", "infer", "generate", "embed"})
 _SCALAR_NAME = re.compile(
     r"(^|_)(loss|losses|acc|accs|accuracy|accuracies|lr|lrs|err|error|errors|metric|metrics|history|log|logs|epoch|step|time|times|mse|mae|rmse|psnr|ssim|iou|miou|"
     r"dice|auc|f1|reward|rewards|return|returns|score|kl|count|counts|best|avg|mean)(_?(epochs?|train|val|test|history|list|all|per_epoch|curve))?\d*$",
@@ -198,12 +192,9 @@ def _role(
         return None
     if is_epoch_loop(loop, module):
         return "the epochs", most is not None
-    if trains(loop, module, itself=True):
-        return "the training steps", False
-    if not isinstance(loop, cst.For):
-        return None
-    if _goes_over_data(loop) and _runs_model(module, project, loop, scope):
-        return f"`{module.code(loop.iter).strip()}`", False
+    repeats = runs_of(project).loop(loop, module, scope)
+    if repeats is not None and (repeats.batches or repeats.holds or repeats.steps):
+        return (f"`{module.code(loop.iter).strip()}`" if isinstance(loop, cst.For) and (repeats.batches or repeats.holds) else "the training steps"), False
     if most is not None and most >= _LONG and all(not isinstance(node, cst.List | cst.Tuple) for node in added) and not _is_append(statement):
         return f"{most:,} rounds", True
     return None
@@ -219,49 +210,6 @@ def _uses_torch(module: Module) -> bool:
         for effects in module.root.effects.values()
         for effect in effects
     )
-
-
-def _goes_over_data(loop: cst.For) -> bool:
-    """Whether a loop goes over files, scenes, samples: by the names that it uses."""
-    node: cst.BaseExpression = loop.iter
-    while isinstance(node, cst.Call) and node.args:
-        name = names.last_name(node.func)
-        if name == "range":
-            last = node.args[0 if len(node.args) == 1 else 1].value
-            if isinstance(last, cst.Call) and names.last_name(last.func) == "len" and last.args:
-                return _names_data(last.args[0].value)
-            counted = names.last_name(last)
-            return counted.startswith(("num_", "n_", "nb_", "N_")) and _PARTS_OF_A_DATA_SET.search(counted) is not None
-        if name in {"enumerate", "tqdm", "sorted", "zip", "track", "list"}:
-            node = node.args[0].value
-            continue
-        return name in {"glob", "listdir", "iglob", "rglob", "scandir"}
-    return _names_data(node)
-
-
-def _names_data(node: cst.BaseExpression) -> bool:
-    while isinstance(node, cst.Subscript):
-        node = node.value
-    word = names.last_name(node)
-    return word != "data" and _PARTS_OF_A_DATA_SET.search(word) is not None
-
-
-def _runs_model(module: Module, project: Project, loop: Loop, scope: Scope) -> bool:
-    evaluator = evaluator_of(project)
-    for call in descend(loop.body, into_scopes=False):
-        if not isinstance(call, cst.Call):
-            continue
-        name = names.last_name(call.func)
-        if _MODEL.search(name):
-            return True
-        if isinstance(call.func, cst.Attribute) and name in _RUNS and _MODEL.search(names.last_name(call.func.value)):
-            return True
-        frame = evaluator.calls.plain_frame(module, scope)
-        if isinstance(call.func, cst.Name | cst.Attribute) and any(
-            isinstance(a.value, Instance) and evaluator.derives(a.value.cls, "torch.nn.Module") for a in evaluator.values(call.func, frame)[:2]
-        ):
-            return True
-    return False
 
 
 def _bounded(statement: cst.Assign, loop: Loop, path: Path, module: Module) -> bool:

@@ -61,7 +61,7 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
         isinstance(node, cst.FunctionDef)
         and not scope.yields
         and node.asynchronous is None
-        and all(is_evaluation(other, inner) for other in records for inner in other.loops if inner.scope is scope and inner.named)
+        and all(is_evaluation(other, inner) for other in records for inner in other.loops if inner.scope is scope and inner.batches)
         and not any(other.backwards or any(use.what in {"gradients", "step"} for use in other.uses) for other in records)
         and all(event.mode is not Mode.ON or any(inner.scope is scope for inner in event.loops) for other in records for event in other.forwards)
     )

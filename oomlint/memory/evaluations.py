@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.iteration import LoaderLike
-from oomlint.memory.phases import is_evaluation, named_evaluation, wants_gradients
+from oomlint.memory.phases import is_evaluation, wants_gradients
 from oomlint.memory.runs import runs_of
 from oomlint.memory.suites import holds_tests
 from oomlint.model.held import Mode
@@ -51,7 +51,7 @@ class Evaluations:
         judged: dict[cst.CSTNode, Evaluation | None] = {}
         for record in self.runs.of(module):
             for loop in record.loops:
-                if loop.module is not module or not loop.named:
+                if loop.module is not module or not loop.batches:
                     continue
                 found = self._judge(loop, record)
                 if loop.node not in judged or found is not None:
@@ -81,7 +81,7 @@ class Evaluations:
             return None
         if any(_trains(use.what) and loop in use.loops for use in record.uses):
             return None
-        sure = loop.evaluating is True and named_evaluation(record, loop)
+        sure = loop.evaluating is True and loop.proven
         known = isinstance(loop.loader, LoaderLike) and any(event.known for event in live)
         confidence = Confidence.HIGH if sure and known else Confidence.MEDIUM
         return Evaluation(loop, record, tuple(live), confidence)

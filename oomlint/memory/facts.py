@@ -163,7 +163,7 @@ def store_fact(store: Store) -> StoreFact:
 def growth_facts(growth: Growth) -> tuple[Fact, ...]:
     """What grows with the rounds of a loop."""
     loop = growth.loop
-    kind = LoopKind.BATCH if loop.loader is not None or loop.named else LoopKind.ROUND
+    kind = LoopKind.BATCH if loop.batches else LoopKind.ROUND
     return (loop_fact(loop.module, loop.node, kind, loop.name), *dict.fromkeys(store_fact(store) for store in growth.stores))
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.memory.buffer_readers import mentions
-from oomlint.memory.iteration import is_epoch_loop
 from oomlint.model import names
 from oomlint.model.held import Kind
 from oomlint.syntax.walk import descend
@@ -24,9 +23,9 @@ def growing_loops(store: Store, record: Record) -> list[Loop]:
     anew = False  # whether a loop over data around it makes it anew with each batch: what repeats steps inside of that ends soon
     for loop in store.loops:
         renewed = loop in made or any(_renews(reset, store, loop) for reset in record.resets)
-        if not renewed and (loop.named or not anew) and _is_batches(loop, record):
+        if not renewed and (loop.batches or (loop.steps and not anew)):
             found.append(loop)
-        anew = anew or (renewed and loop.named)
+        anew = anew or (renewed and loop.batches)
     return found
 
 
@@ -37,7 +36,7 @@ def _renews(reset: Reset, store: Store, loop: Loop) -> bool:
     if reset.node is store.node:
         return False
     inner = reset.loops[reset.loops.index(loop) + 1 :]
-    if any(other.named for other in inner):
+    if any(other.batches for other in inner):
         return False
     return reset.path == store.path[: len(reset.path)]
 
@@ -50,34 +49,6 @@ def is_flushed(store: Store, record: Record, loops: list[Loop]) -> bool:
         and reset.node is not store.node
         for reset in record.resets
     )
-
-
-def _is_batches(loop: Loop, record: Record) -> bool:
-    """Whether each round is a batch: by what the loop goes through, or by the backward pass that it makes of its own forward pass."""
-    if loop.named:
-        return True
-    if isinstance(loop.node, cst.For) and not _counts_steps(loop):
-        return False
-    if is_epoch_loop(loop.node, loop.module) and any(
-        other.named and other is not loop and loop.node in other.module.walk.ancestors(other.node) for other in record.loops
-    ):
-        return False
-    inner = [other for other in record.loops if other is not loop and loop.node in set(other.module.walk.ancestors(other.node))]
-    forwards = {id(event.node): event for event in record.forwards}
-    for event in record.backwards:
-        if loop not in event.loops or not event.known:
-            continue
-        if any(other in event.loops and (other.named or _counts_steps(other)) for other in inner):
-            return False
-        made = [forwards[source] for source in event.sources if source in forwards]
-        if made and any(loop in forward.loops for forward in made):
-            return True
-    return False
-
-
-def _counts_steps(loop: Loop) -> bool:
-    """Whether a loop counts."""
-    return loop.name in {"range", "trange", "xrange", "count"}
 
 
 def has_new_key(store: Store, loop: Loop) -> bool:

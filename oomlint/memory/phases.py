@@ -5,11 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-import libcst as cst
-
-from oomlint.model import names
-from oomlint.syntax.walk import descend
-
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record
 
@@ -20,9 +15,6 @@ _EVALUATION: Final = re.compile(
     r"|(^|_)(test|val|valid|validation|eval|dev)_?(data_?)?(loader|set|iter|dl|gen)",
 )
 _TRAINING: Final = re.compile(r"(^|_)(train|training|trn|fit)(_|$|\d)", re.IGNORECASE)
-_ATTACKS: Final = re.compile(
-    r"attack|adversar|perturb|grad_?cam|saliency|attribut|explain|captum|(^|_)(fgsm|pgd|tta|tent|cw|ig)(_|$)|influence|adapt|fine_?tune|meta", re.IGNORECASE
-)
 
 
 def _words_around(record: Record, loop: Loop) -> list[str]:
@@ -64,9 +56,5 @@ def is_evaluation(record: Record, loop: Loop) -> bool:
 
 
 def wants_gradients(record: Record, loop: Loop) -> bool:
-    """Whether an evaluation needs gradients: an attack, a saliency map, adaptation at test time."""
-    if any(use.what == "gradients" and loop in use.loops for use in record.uses):
-        return True
-    if any(_ATTACKS.search(word) for word in _words_around(record, loop)):
-        return True
-    return any(isinstance(node, cst.Call) and _ATTACKS.search(names.last_name(node.func)) for node in descend(loop.node.body))
+    """Whether an evaluation asks for gradients, or hands a model to somebody who may: an attack, a saliency map, adaptation at test time."""
+    return any(use.what in {"gradients", "model given"} and loop in use.loops for use in record.uses)

@@ -15,12 +15,12 @@ from oomlint.model.gradients import Gradients
 from oomlint.model.held import Graph
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External
-from oomlint.scout.telling import NO_ROOTS, is_table, words_of
+from oomlint.scout.telling import ADDS, IN_ROUNDS, MODES, NO_ROOTS, is_table, words_of
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
-    from oomlint.model.events import Record
+    from oomlint.model.events import Loop, Record
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
     from oomlint.scout.telling import Words
@@ -57,7 +57,7 @@ class Runs:
             scope for scope in module.walk.scopes if scope.loops and not isinstance(scope.node, cst.ClassDef | cst.Lambda) and scope.name not in NO_ROOTS
         ]
         words = words_of(module.source.text)
-        if not looping or not (words.loaders or words.steps):
+        if not looping:
             return []
         return [scope for scope in looping if self._is_root(scope, module, words)]
 
@@ -72,6 +72,11 @@ class Runs:
                 known.append(self._flow().run(frame, entry, self._evaluating(frame)))
             self._records[scope] = known
         return known
+
+    def loop(self, node: cst.CSTNode, module: Module, scope: Scope) -> Loop | None:
+        """What a loop of a function repeats, where some way of calling the function tells."""
+        found = [loop for record in self.records(module, scope) for loop in record.loops if loop.node is node]
+        return max(found, key=lambda loop: (loop.proven, loop.batches, loop.holds, loop.steps), default=None)
 
     def step(self, module: Module, scope: Scope) -> Record:
         """The record of a method that a framework calls once for each batch."""
@@ -118,7 +123,8 @@ class Runs:
         """Whether a function with a loop names a loader, or steps in its loop; what is cheap to know is asked first."""
         if words.loaders and _names_one_of(words.loaders, scope):
             return True
-        if not any(names.last_name(call.func) in words.steps for call in scope.calls) or not any(_may_go_through_batches(loop, words) for loop in scope.loops):
+        steps = any(names.last_name(call.func) in words.steps for call in scope.calls) and any(_may_go_through_batches(loop, words) for loop in scope.loops)
+        if not steps and not _may_run_a_model(scope):
             return False
         method = scope.parent is not None and scope.parent.is_class
         return self._speaks_of_torch(module) and not (method and scope.parent is not None and self._is_module(module, scope.parent))
@@ -162,6 +168,27 @@ def _may_go_through_batches(loop: cst.For | cst.While, words: Words) -> bool:
         isinstance(node, cst.Call) and (word := names.last_name(node.func)) in words.steps and not (word == "update" and _fills(node))
         for node in descend(loop.body, into_scopes=False)
     )
+
+
+def _may_run_a_model(scope: Scope) -> bool:
+    """Whether a function puts a model into evaluation, or keeps something in a loop and uses what only code does that runs a model."""
+    if any(isinstance(call.func, cst.Attribute) and call.func.attr.value == "eval" for call in scope.calls):
+        return True
+    rounds = [node for loop in scope.loops for node in descend(loop.body, into_scopes=False)]
+    if not any(_keeps(node) for node in rounds):
+        return False
+    return any(_word(node) in IN_ROUNDS for node in rounds) or any(_word(node) in MODES for node in descend(scope.node, into_scopes=False))
+
+
+def _keeps(node: cst.CSTNode) -> bool:
+    """Whether a statement of a round may keep something beyond it."""
+    if isinstance(node, cst.Call):
+        return names.last_name(node.func) in ADDS
+    return isinstance(node, cst.AugAssign) and not isinstance(node.value, cst.BaseNumber | cst.BaseString)
+
+
+def _word(node: cst.CSTNode) -> str:
+    return node.attr.value if isinstance(node, cst.Attribute) else node.value if isinstance(node, cst.Name) else ""
 
 
 def _fills(call: cst.Call) -> bool:

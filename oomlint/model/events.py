@@ -26,6 +26,15 @@ class Loop:
     loader: object = None  # what memory/ said of the iterated expression, where it is a loader
     named: bool = False  # whether its name says that it gives batches
     evaluating: bool | None = None  # `.eval()` was called before, `.train()` was, or nobody knows
+    around: tuple[Loop, ...] = ()  # the loops that it runs in
+    via: tuple[Via, ...] = ()  # the calls that led to it
+    counts: bool = False  # what it goes over are numbers
+    short: bool = False  # it is known to go round a few times at most
+    # What `model/loops.py` says of it at the end of the run.
+    batches: bool = False  # each round is a batch
+    proven: bool = False  # by what its rounds do, not by a name
+    steps: bool = False  # each round goes backward
+    holds: bool = False  # each round goes over batches of its own data
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,7 @@ class Via:
     call: cst.Call
     this: Path  # where the object lives whose method it is
     given: tuple[tuple[cst.Arg, Held], ...] = ()
+    callee: Scope | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -17,7 +17,8 @@ from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_state import BUDGET, Activation, State, joined
 from oomlint.model.flow_values import NAMED
 from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, meet
-from oomlint.model.torch_tables import BATCHES_NAME
+from oomlint.model.loops import FEW, decide
+from oomlint.model.values import Const
 from oomlint.scout.telling import LOADER_NAME
 from oomlint.syntax.walk import block_of, constant_key
 
@@ -53,6 +54,7 @@ class Flow(FlowBindings):
         self.block(frame.module.walk.body(frame.scope), state)
         self.record.returned = self.act.returned or PLAIN
         self.record.complete = self.spent <= self.limit
+        decide(self.record)
         return self.record
 
     # -- statements ----------------------------------------------------------------------------------------------------
@@ -174,17 +176,36 @@ class Flow(FlowBindings):
             if iterable.loader not in {None, NAMED}
             else (self.loader_of(inner, self.act.module, self.act.scope, self.act.frame) if LOADER_NAME.search(name) else None)
         )
-        named = iterable.loader is not None or (iterable.kind is not Kind.PLAIN and BATCHES_NAME.search(name) is not None)
+        named = iterable.loader is not None or (iterable.kind is not Kind.PLAIN and LOADER_NAME.search(name) is not None)
         if named and iterable.kind in {Kind.UNKNOWN, Kind.OBJECT} and each.kind is Kind.UNKNOWN:
             each = batch()
         self._freezes(node, state)
-        loop = Loop(node, self.act.module, self.act.scope, name, loader, named or loader is not None, state.evaluating)
+        loop = Loop(node, self.act.module, self.act.scope, name, loader, named or loader is not None, state.evaluating, self.act.loops, self.act.via)
+        loop.short = self._is_short(node.iter, iterable)
+        loop.counts = iterable.kind is Kind.ITERABLE and each.kind is Kind.PLAIN
 
         def begin(here: State) -> None:
             self.assign(node.target, each, here, None, node)
 
         known = [item for _, item in iterable.items] if iterable.exact and 0 < len(iterable.items) <= _MOST_UNROLLED and not named else []
         return self._rounds(loop, node, state, begin, known)
+
+    def _is_short(self, node: cst.BaseExpression, iterable: Held) -> bool:
+        """Whether a loop is known to go round a few times at most: over a short display, or a range of a known small number."""
+        if iterable.exact and iterable.kind in {Kind.PACK, Kind.ITERABLE}:
+            return len(iterable.items) <= FEW
+        while isinstance(node, cst.Call) and node.args:
+            if names.last_name(node.func) in {"range", "trange"}:
+                ends = [self._number(arg.value) for arg in node.args[:2] if arg.keyword is None]
+                return all(end is not None for end in ends) and ends[-1] - (ends[0] if len(ends) > 1 else 0) <= FEW  # type: ignore[operator] # no None is left
+            node = node.args[0].value
+        return False
+
+    def _number(self, node: cst.BaseExpression) -> int | None:
+        """The greatest whole number that an expression can be, where all that it can be is known."""
+        found = [alt.value.value if isinstance(alt.value, Const) else None for alt in self.evaluator.values(node, self.act.frame)]
+        known = [number for number in found if isinstance(number, int)]
+        return max(known) if known and len(known) == len(found) else None
 
     def _freezes(self, node: cst.For, state: State) -> None:
         """``for p in model.parameters(): p.requires_grad = False``: nothing of the model asks for gradients."""
@@ -201,7 +222,7 @@ class Flow(FlowBindings):
                 state.env[held.home] = held.having(kind=Kind.MODULE, frozen=True, sure=True)
 
     def _while(self, node: cst.While, state: State) -> State | None:
-        loop = Loop(node, self.act.module, self.act.scope, "while", evaluating=state.evaluating)
+        loop = Loop(node, self.act.module, self.act.scope, "while", evaluating=state.evaluating, around=self.act.loops, via=self.act.via)
 
         def begin(here: State) -> None:
             self.value(node.test, here)

@@ -101,6 +101,8 @@ class FlowCalls(FlowMethods):
         held = self.member(base, written) if isinstance(func, cst.Attribute) else self.value(func, state) if isinstance(func, cst.Name) else UNKNOWN
         if held.kind is Kind.MODULE:
             return self.forward(node, held, state, args)
+        if self._has_model(base if isinstance(func, cst.Attribute) else held, state):
+            self.used(node, state, "model given")
         if isinstance(func, cst.Attribute):
             return self.method_of_unknown(node, func, base, args, state)
         if LOSS_NAME.search(written):
@@ -109,6 +111,13 @@ class FlowCalls(FlowMethods):
         if self.is_module_name(func) or MODULE_NAME.search(written):
             return self.forward(node, module_of(frozen=FROZEN_NAME.search(written) is not None), state, args)
         return self.unknown_call(node, written, args, state)
+
+    def _has_model(self, held: Held, state: State) -> bool:
+        """Whether something is an object of a library other than torch that was made with a model: an attack, a saliency map."""
+        made = held.value
+        if held.kind is not Kind.OBJECT or not isinstance(made, ExternalCall) or made.name.startswith(("torch.", "builtins.")):
+            return False
+        return made.frame.scope is self.act.scope and any(self.value(arg.value, state).kind is Kind.MODULE for arg in made.call.args)
 
     def _callees(self, func: cst.BaseExpression, base: Held) -> list[Value]:
         """What is called, as far as its name tells."""
@@ -132,6 +141,8 @@ class FlowCalls(FlowMethods):
     def unknown_call(self, node: cst.Call, written: str, args: list[Held], state: State) -> Held:
         """A call that nobody can follow. What goes in may come out."""
         live = [held for held in args if held.carries or held.all_tags]
+        if any(held.kind is Kind.MODULE for held in args):
+            self.used(node, state, "model given")
         if live and BACKWARD_NAME.search(written):
             self.went_backward(node, state, meet_all([held.having(home=()) for held in live]), known=False)
         elif live and not HARMLESS_CALL.search(written):

@@ -40,7 +40,7 @@ class FlowFunctions(FlowLibraries):
         receiver = function.this
         frame = Frame(function.module, scope, (Bound(tuple(node.args), outer.frame, node),), receiver, self._enclosing(function))
         self.numbers += 1
-        via = Via(outer.module, node, this, tuple(zip(node.args, args, strict=True)))
+        via = Via(outer.module, node, this, tuple(zip(node.args, args, strict=True)), scope)
         act = Activation(self.numbers, frame, outer.loops, (*outer.via, via), this, tests=outer.tests, guards=outer.guards)
         self.record.made[self.numbers] = outer.loops
         act.params = dict(params)

@@ -118,9 +118,9 @@ class FlowLibraries(FlowValues):
             inner = args[0] if args else UNKNOWN
             graph = Graph.YES if flag(node, "requires_grad") else Graph.NO
             if last == "Variable":
-                off = any(arg.keyword is not None and arg.keyword.value == "volatile" for arg in node.args)
+                # What `volatile` asked for is not heard since torch 0.4.
                 found = inner if inner.tensorlike else tensor(device=Device.UNKNOWN, size=inner.size)
-                return found.having(moved="volatile" if off else found.moved)
+                return found.having(graph=graph, sources=frozenset({id(node)})) if graph else found
             keeps = last in {"as_tensor", "from_numpy"} and inner.tensorlike
             device = Device.ACCELERATOR if self._to_accelerator(node) else Device.UNKNOWN if not keeps else inner.device
             return tensor(

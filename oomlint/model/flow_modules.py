@@ -12,7 +12,7 @@ from oomlint.model.flow_definitions import is_metric
 from oomlint.model.flow_functions import bound_arguments
 from oomlint.model.flow_layers import FlowLayers
 from oomlint.model.flow_state import State, flag, instance_of, module_of
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Mode, Size, Storage, meet_all, mixed, pack, tags_of, tensor
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, mixed, pack, tags_of, tensor
 from oomlint.model.torch_tables import FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS
 from oomlint.model.values import External
 
@@ -45,8 +45,6 @@ class FlowModules(FlowLayers):
         if this is None and LOSS_NAME.search(name) and not MODULE_NAME.search(name):
             return self.loss_of(given)
         mode = state.mode
-        if any(leaf.moved == "volatile" for held in given for leaf in held.leaves()):
-            mode = Mode.OFF  # code of before 0.4, whose author meant it so
         inner: Held | None = None
         own = True
         if this is not None:

@@ -32,8 +32,9 @@ BUDGET: Final = 6_000  # statements and calls of one run
 FORWARD_BUDGET: Final = 3_000  # of one `forward`
 DEEPEST: Final = 5  # calls inside calls
 _MODULE_CALLS: Final = frozenset(
-    "eval train parameters named_parameters modules named_modules register_forward_hook".split(),
+    "eval train parameters named_parameters modules named_modules register_forward_hook state_dict load_state_dict zero_grad".split(),
 )
+_OTHERS_CALLS: Final = frozenset({"step", "minimize"})  # of optimizers, schedulers and scalers, which have some of those as well
 _NO_MODULE: Final = re.compile(r"^opt|optim|sched|scaler|trainer|metric", re.IGNORECASE)  # what has some of these methods and is no module
 _COUNTED: Final = re.compile(r"^[\w.]+\s*==\s*[01]$|\bfirst")
 _IS_NEW: Final = re.compile(r"\bis None\b|\bnot in\b|^not \w|hasattr|== None|== \[\]|len\(.*\)\s*(==\s*0|<\s*1)\b")
@@ -227,7 +228,9 @@ def _used_as_module(module: Module) -> frozenset[str]:
             code = names.dotted(call.args[0].value)
             if code:
                 found.add(code)
-    found = {code for code in found if not _NO_MODULE.search(code.rpartition(".")[2])}
+    called = (call.func for call, _ in module.walk.calls if isinstance(call.func, cst.Attribute))
+    steppers = {names.dotted(func.value) for func in called if func.attr.value in _OTHERS_CALLS}
+    found = {code for code in found if code not in steppers and not _NO_MODULE.search(code.rpartition(".")[2])}
     for scope in module.walk.scopes:
         for effect in scope.effects.get("self", ()):
             if effect.kind == "assign" and len(effect.path) == 1 and effect.value is not None and names.dotted(effect.value) in found:

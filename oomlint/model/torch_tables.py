@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from oomlint.scout.telling import LOADER_NAME
-
 # Methods whose result is a Python value, or says nothing of the data.
 PLAIN_METHODS: Final = frozenset(
     "item tolist size dim numel nelement stride storage_offset data_ptr is_floating_point is_cuda get_device element_size ndimension type_as_str "
@@ -70,11 +68,6 @@ MODULE_NAME: Final = re.compile(
 FROZEN_NAME: Final = re.compile(
     r"teacher|(^|_)ema(_|$)|momentum|frozen|(^|_)(first_stage|ref_model|reward_model|target_net)(_|$|\d)",
     re.IGNORECASE,
-)
-# What a loop over batches is called: a loader, or an iterator made of one.
-BATCHES_NAME: Final = re.compile(
-    LOADER_NAME.pattern
-    + r"|^(?!(max|num|n|cur|total|epoch|start|end|last|log|save|print|eval|test|val)_iters?$)\w+_(iter|iterator|itr)$|^(batches|batch_gen|data_gen|generator)$",
 )
 BACKWARD_NAME: Final = re.compile(
     r"backward|(^|_)back_?prop|optimi[sz]e(_|$)|^(loss_)?scaler$|_scaler$|apply_grad|update_params|train_on_batch|optim_step|step_optim"

@@ -36,7 +36,21 @@ from oomlint.scout.forms import (
     written,
 )
 from oomlint.scout.mistakes import is_mistake_for_ever, mistake_of, parsed
-from oomlint.scout.telling import BUILDERS, FEEDS_ITSELF, LARGE_NUMBER, MAPS, NO_ROOTS, is_data_class, is_reader, is_worker_word, makes_data, words_of
+from oomlint.scout.telling import (
+    ADDS,
+    BUILDERS,
+    FEEDS_ITSELF,
+    IN_ROUNDS,
+    LARGE_NUMBER,
+    MAPS,
+    MODES,
+    NO_ROOTS,
+    is_data_class,
+    is_reader,
+    is_worker_word,
+    makes_data,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -133,6 +147,9 @@ class _Place:
     looped: bool = False
     loader: bool = False  # a name of a loader is used
     steps: bool = False  # a step is made in a loop
+    runs: bool = False  # a model may be run in a loop
+    keeps: bool = False  # a round may keep something
+    evaluates: bool = False  # a model is put into evaluation
     often: bool = False  # a loop counts epochs or makes steps
     copies: bool = False  # a model's parameters may be copied
     emptied: set[str] | None = None  # attributes out of which methods of the class take something, once somebody has asked
@@ -217,7 +234,7 @@ class _Look:
             raise _Found
         if getattr(here.node, "name", "") in NO_ROOTS:
             return
-        if here.loader or (here.steps and not here.in_module):
+        if here.loader or ((here.steps or here.evaluates or (here.runs and here.keeps)) and not here.in_module):
             raise _Found
 
     # -- what opens a scope --------------------------------------------------------------------------------------------
@@ -395,6 +412,11 @@ class _Look:
             for item in target.elts:
                 self._stored(item, target)
 
+    def _augmented(self, node: ast.AugAssign) -> None:
+        if self.here.loops and not isinstance(node.value, ast.Constant):
+            self.here.keeps = True
+        self._below(node)
+
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             if isinstance(node.target, ast.Attribute):
@@ -451,10 +473,16 @@ class _Look:
     def _name(self, node: ast.Name) -> None:
         if node.id in self.loaders:
             self.here.loader = True
+        if node.id in MODES:
+            self.here.runs = True
 
     def _attribute(self, node: ast.Attribute) -> None:
         if node.attr in self.loaders:
             self.here.loader = True
+        if node.attr in (IN_ROUNDS if self.here.loops else MODES):
+            self.here.runs = True
+        if node.attr == "eval":
+            self.here.evaluates = True
         self._one(node.value)
 
     def _constant(self, node: ast.Constant) -> None:
@@ -479,6 +507,8 @@ class _Look:
             here.steps = True
         if name in _COPIES:
             here.copies = True
+        if name in ADDS and here.loops:
+            here.keeps = True
         if name in _STEPS and here.loops:
             here.often = True
             for loop in here.loops if name != "step" else ():
@@ -570,6 +600,7 @@ _HANDLERS: dict[type, Callable[[_Look, Any], None]] = {
     ast.Global: _Look._global,  # noqa: SLF001
     ast.Try: _Look._try,  # noqa: SLF001
     ast.Assign: _Look._assign,  # noqa: SLF001
+    ast.AugAssign: _Look._augmented,  # noqa: SLF001
     ast.AnnAssign: _Look._annotated,  # noqa: SLF001
     ast.Expr: _Look._expression,  # noqa: SLF001
     ast.Name: _Look._name,  # noqa: SLF001

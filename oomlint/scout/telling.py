@@ -21,6 +21,10 @@ _STEP_NAME = re.compile(r"^(backward|step|manual_backward)$|(?<!pre)train|pretra
 _TABLE = re.compile(
     r"hash|md5|sha\d*$|dict|kwargs|config|cfg|meta|params$|args_?$|opts?$|info|p?bar$|progress|tqdm|env(iron)?$|cache|context|ctx|items$|attrs$", re.IGNORECASE
 )
+# Names of torch in functions that run a model, and in the rounds of a loop that does.
+MODES: Final = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})
+IN_ROUNDS: Final = MODES | {"cuda", "cpu", "detach"}
+ADDS: Final = frozenset({"append", "extend"})
 # Functions that are run by others, or for each sample: not looked at by themselves.
 NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__", "collate_fn"})
 _WORD = re.compile(r"[^\W\d]\w*")
