@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Alternatives, Frame, Value
 
 _UNREDUCED: Final = re.compile(r"""reduction\s*=\s*["']none|reduce\s*=\s*False""")  # a loss for each sample
+_NO_MODULES: Final = ("Config", "Processor", "FeatureExtractor", "Arguments", "Trainer", "_Weights")  # classes of such libraries that make or hold no network
 _DEEPEST_STATIC: Final = 4
 _MOST_ELEMENTS: Final = 6  # of a display that are looked at
 _METRICS: Final = ("torchmetrics.", "torcheval.")
@@ -157,11 +158,7 @@ class FlowDefinitions(Flowing):
                 path = "fast" if fast else "unreduced" if _UNREDUCED.search(frame.module.code(call)) else ""
                 return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved=path)
         if name.startswith(TRAINABLE_FACTORIES):
-            if (
-                last.endswith(("Tokenizer", "TokenizerFast", "Config", "Processor", "FeatureExtractor", "Arguments", "Trainer", "Weights"))
-                or "okenizer" in name
-                or "schedule" in name.lower()
-            ):
+            if any(part.endswith(_NO_MODULES) for part in name.split(".")) or "okenizer" in name or "schedule" in name.lower():
                 return Held(Kind.OBJECT, value=External(name))
             plain = name.startswith("torchvision.models.") and not FAST_PATH.search(name)
             return module_of(value=External(name) if plain else None, frozen=FROZEN_NAME.search(name) is not None)

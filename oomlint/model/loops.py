@@ -46,11 +46,12 @@ _Flows = list[tuple[frozenset[str], tuple[cst.CSTNode, ...], cst.CSTNode | None]
 
 def decide(record: Record) -> None:
     """Say of all loops of a run what they repeat."""
+    chains = {loop for event in record.forwards for loop in event.loops if _is_chained(loop, event)}
     for event in record.forwards:
         # The outermost loop whose round the module's input comes from, but not through what an inner loop goes over: the loops inside run within that round.
         loaders = [number for number, loop in enumerate(event.loops) if loop.named]
         for loop in event.loops[loaders[0] if loaders else 0 :]:
-            if loop.proven or (not loop.short and not _ends_at_once(loop.node) and _takes(loop, event)):
+            if loop.proven or (not loop.short and loop not in chains and not _ends_at_once(loop.node) and _takes(loop, event)):
                 loop.proven = True
                 break
     for loop in sorted(record.loops, key=lambda loop: -len(loop.around)):  # the inner ones first
@@ -121,6 +122,16 @@ class _Round:
         return _Round(frozenset(data), frozenset(numbers - data))
 
 
+def _is_chained(loop: Loop, event: Forward) -> bool:
+    """Whether a module's call goes on from what it gave in the round before: all that the loop does are steps of one chain."""
+    level = len(loop.via)
+    if loop.loader is not None or level > len(event.via):
+        return False
+    call = event.via[level].call if level < len(event.via) else event.node
+    body = _Body(loop)
+    return isinstance(call, cst.Call) and body.carried(call, body.round.spread(body.flows, ()))
+
+
 def _takes(loop: Loop, event: Forward) -> bool:
     """Whether a module's call is given something that comes from the loop's round."""
     chain = [*event.via, None]
@@ -130,9 +141,9 @@ def _takes(loop: Loop, event: Forward) -> bool:
     inner = {other.node for other in event.loops[event.loops.index(loop) + 1 :]}
     body = _Body(loop)
     here = body.round.spread(body.flows, inner)
-    for number, via in enumerate(chain[level:]):
+    for via in chain[level:]:
         call = event.node if via is None else via.call
-        if not isinstance(call, cst.Call) or (not number and loop.loader is None and body.carried(call, here)):
+        if not isinstance(call, cst.Call):
             return False
         if via is None or via.callee is None:
             return _given(call, here, body.targets)
@@ -181,16 +192,16 @@ class _Body:
 
     def _comes_around(self, name: str) -> bool:
         """Whether what a name holds depends on what it held the round before, by a call."""
-        reach = {name}
+        reach: set[str] = {name}
+        values: list[cst.CSTNode] = []
+        more: set[str] = set()
         for _ in range(_MOST_PASSES):
             values = [value for bound, given, loop in self.flows if loop is None and bound & reach for value in given]
             more = {word for value in values for word in _mentioned(value)}
-            if name in more:
-                return self._read_first(name) and any(isinstance(part, cst.Call) for value in values for part in descend(value))
             if more <= reach:
-                return False
+                break
             reach |= more
-        return False
+        return name in more and self._read_first(name) and any(isinstance(part, cst.Call) for value in values for part in descend(value))
 
     def _read_first(self, name: str) -> bool:
         """Whether a round reads a name ahead of binding it."""
