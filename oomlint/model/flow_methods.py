@@ -71,6 +71,8 @@ class FlowMethods(FlowModules):
 
     def _tensor_method(self, node: cst.Call, method: str, base: Held, args: list[Held], state: State) -> Held:
         if method == "backward":
+            if base.home and base.graph is not Graph.YES:
+                base = self._differentiated(node, base, state)
             self.went_backward(node, state, base, retain=flag(node, "retain_graph") or flag(node, "create_graph"))
             return PLAIN
         if method in PLAIN_METHODS:
@@ -226,6 +228,12 @@ class FlowMethods(FlowModules):
                 kind=Kind.PACK,
             )
 
+    def _differentiated(self, node: cst.Call, base: Held, state: State) -> Held:
+        """What is known of a value once it went backward: only a tensor with a graph does. It is one number, whose graph this pass frees."""
+        found = tensor(graph=Graph.YES, size=Size.SCALAR, sources=base.sources or frozenset({id(node)}), tags=base.tags, home=base.home)
+        state.env[base.home] = found
+        return found
+
     # -- unknown things ------------------------------------------------------------------------------------------------
 
     def method_of_unknown(self, node: cst.Call, func: cst.Attribute, base: Held, args: list[Held], state: State) -> Held:
@@ -234,10 +242,8 @@ class FlowMethods(FlowModules):
         word = names.last_name(func.value)
         if method in {"backward", "manual_backward"}:
             value = args[0] if args and not (base.graph or base.sources) else mixed([base, *args])
-            if base.kind is Kind.UNKNOWN and base.home and not args and not value.sources:
-                # Only a tensor with a graph has a backward pass: one number, whose graph this pass frees.
-                value = tensor(graph=Graph.YES, size=Size.SCALAR, sources=frozenset({id(node)}), tags=base.tags, home=base.home)
-                state.env[base.home] = value
+            if base.kind is Kind.UNKNOWN and base.home and not args and base.graph is not Graph.YES:
+                value = self._differentiated(node, base, state)
             self.went_backward(node, state, value, retain=flag(node, "retain_graph"))
             return PLAIN
         if method == "scale" and args:

@@ -186,7 +186,8 @@ class _Body:
         if not around:
             return False
         every = here.data | here.numbers
-        fresh = {name for bound, values, loop in self.flows if loop is None for name in bound if any(_picks(value, every) for value in values)}
+        picked = (bound for bound, values, loop in self.flows if loop is None and any(_picks(value, every) and not _fills(value) for value in values))
+        fresh = {name for bound in picked for name in bound}
         parts = (arg.value for arg in call.args if not isinstance(arg.value, cst.Name))
         return not ((given - around) & (fresh - around)) and not any(_depends(node, self.targets & here.data) for node in parts)
 
@@ -233,6 +234,11 @@ def _picks(node: cst.CSTNode, numbers: frozenset[str]) -> bool:
         ):
             return True
     return False
+
+
+def _fills(node: cst.CSTNode) -> bool:
+    """Whether a tensor is made of one number: ``torch.full((b,), steps[i])``."""
+    return isinstance(node, cst.Call) and names.last_name(node.func) in {"full", "full_like"}
 
 
 def _draws(node: cst.CSTNode, own: frozenset[str]) -> bool:
