@@ -99,6 +99,11 @@ class Checker:
         self._ignores = PerFileIgnores(job.settings, job.root)
         self._finished = True  # whether the last file was checked within half its budget; else nobody has noted what was read for it
 
+    def take_projects(self) -> Projects:
+        """Hand the projects on, for others to change: this one starts with new ones, so that no tree is kept twice."""
+        taken, self.projects = self.projects, Projects(self.job.root, self.job.settings, self.job.overlay, self.job.folders)
+        return taken
+
     def look(self, path: str) -> Looked:
         """Read a file and ask the scout."""
         try:

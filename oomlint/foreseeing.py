@@ -10,7 +10,7 @@ from oomlint.finding import Safety
 from oomlint.fixing import key, mend
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from oomlint.cache import Cache
     from oomlint.checking import Looked
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # A check that was made once more with all fixes in place says what most of them do; to find the one that does harm takes a few.
 _FORESEEN_CHECKS: Final = 12
+_TOO_MUCH: Final = "too much"  # stands in the cache where it would take too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,9 @@ def foresee(lint: Rechecker, by_file: Mapping[str, tuple[Finding, ...]], looks: 
                 contents = {**overlay, **{change.path: change.after for change in safe.changes}}
                 both = mend(safe.findings, limited, looks.digests, looks.foreign, unsafe=True, overlay=contents)
         except _TooMuchError:
-            safe_ones, unsafe_ones = (frozenset(item for item in fixable if item.fix and item.fix.safety is safety) for safety in (Safety.SAFE, Safety.UNSAFE))
-            return Foreseen(safe_ones, unsafe_ones, certain=False)
+            cache.keep_foreseen(fixable, [_TOO_MUCH] * len(fixable))
+            cache.save()
+            return _uncertain(fixable)
         causes = {key(item): cause for outcome in (safe, both) for item, cause in outcome.left_out.items()}
         mended = [Counter(map(key, outcome.fixed)) for outcome in (safe, both)]
         left = {key(item) for items in both.findings.values() for item in items}
@@ -89,6 +91,15 @@ def foresee(lint: Rechecker, by_file: Mapping[str, tuple[Finding, ...]], looks: 
             known.append(("safe", "unsafe")[by] if by is not None else causes.get(key(item), "it overlaps another fix" if key(item) in left else ""))
         cache.keep_foreseen(fixable, known)
         cache.save()
+    if known[0] == _TOO_MUCH:
+        return _uncertain(fixable)
     told = list(zip(fixable, known, strict=True))
     safe_ones, unsafe_ones = (frozenset(item for item, what in told if what == word) for word in ("safe", "unsafe"))
     return Foreseen(safe_ones, unsafe_ones, {item: what for item, what in told if what not in {"safe", "unsafe", ""}})
+
+
+def _uncertain(fixable: Iterable[Finding]) -> Foreseen:
+    """What would be foreseen if all fixes were applied."""
+    items = [item for item in fixable if item.fix]
+    safe, unsafe = (frozenset(item for item in items if item.fix and item.fix.safety is safety) for safety in (Safety.SAFE, Safety.UNSAFE))
+    return Foreseen(safe, unsafe, certain=False)

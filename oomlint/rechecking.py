@@ -36,7 +36,7 @@ class Rechecker:
     def __init__(self, checker: Checker, findings: Mapping[str, tuple[Finding, ...]], looks: Mapping[str, Looked], basis: Callable[[], Basis]) -> None:
         """``looks`` are those of the files that the rules were asked about, ``findings`` those of all files, which rest on ``basis``."""
         self._job: Job = checker.job
-        self._projects = checker.projects
+        self._projects = checker.take_projects()
         self._looks = looks
         self._found = dict(findings)
         self._originals: dict[str, bytes] = {}
