@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from oomlint import checking, engine, foreseeing
+from oomlint import checking, engine, fixing
 from oomlint.checking import Checker, Linted, Looked
 from oomlint.config import Settings
 from oomlint.finding import Severity
@@ -160,7 +160,7 @@ def test_fixes_after_a_warm_run_are_those_after_a_cold_one(tree: Tree) -> None:
 def test_that_foreseeing_takes_too_long_is_found_out_once(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oomlint.foreseeing._FORESEEN_CHECKS", 0)
     tries: list[int] = []
-    mend = foreseeing.mend
+    mend = fixing.mend
 
     def counted(*given: object, **more: object) -> object:
         tries.append(1)
