@@ -39,11 +39,13 @@ def said_once(findings: Iterable[Finding]) -> Once:
 
 
 def _subject(finding: Finding) -> object:
-    """The code, and the container that a finding on a loader is about; ``None`` for any other one."""
-    held = finding.of_noun(AttributeFact)
-    if not held or not finding.of_noun(LoaderFact) or held[0].place is None or finding.of_noun(LoaderFact)[0].place != finding.place:
+    """The code, and the container, or the function, that a finding on a loader is about; ``None`` for any other one."""
+    held, loaders = finding.of_noun(AttributeFact), finding.of_noun(LoaderFact)
+    if not loaders or loaders[0].place != finding.place:
         return None
-    return finding.code, held[0].place
+    if not held and len(loaders) == 1 and loaders[0].option.endswith("_fn") and finding.related:
+        return finding.code, finding.related[0]
+    return (finding.code, held[0].place) if held and held[0].place is not None else None
 
 
 def _weight(finding: Finding) -> tuple[object, ...]:
@@ -55,7 +57,7 @@ def _weight(finding: Finding) -> tuple[object, ...]:
 
 def _with_others(first: Finding, others: Iterable[Finding]) -> Finding:
     """A finding with the places of others behind its own first one, which is that of the container."""
-    calls = [item.place.saying("this loader reads it, too") for item in sorted(others, key=lambda item: item.sort_key)]
+    calls = [item.place.saying("this loader has it, too") for item in sorted(others, key=lambda item: item.sort_key)]
     related = [*first.related[:1], *calls, *first.related[1:]]
     unique: dict[tuple[str, int, int], Place] = {(first.place.path, first.place.cell, first.place.row): first.place}
     for place in related:

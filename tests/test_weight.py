@@ -192,3 +192,50 @@ def test_what_is_said_once_is_fixed_at_each_place(tmp_path: Path) -> None:
     fixed = check(tmp_path, {"train.py": data}, "OOM114", Options(cache=False, processes=1, fix=True, unsafe_fixes=True))
     assert fixed.findings == ()
     assert (tmp_path / "train.py").read_text(encoding="utf-8").count("num_workers=0") == 2
+
+
+CLOUDS = (
+    LOADER
+    + """\
+import numpy as np
+import torch
+
+class Clouds(Dataset):
+    def __init__(self, files):
+        self.files = files
+        self.clouds = []
+        for file in files:
+            self.clouds.append(torch.from_numpy(np.load(file)))
+
+    def __len__(self):
+        return len(self.files) * 500
+
+    def __getitem__(self, index):
+        {reads}
+        return self.clouds[cloud]
+
+def make(files):
+    return DataLoader(Clouds(files), num_workers=2)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("reads", "severity"), [("cloud = index", "warning"), ("cloud = index % 7", "warning"), ("cloud = int(torch.argmin(self.clouds[0]))", "note")]
+)
+def test_tensors_of_which_there_is_not_one_for_each_sample_are_a_note(reads: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"data.py": CLOUDS.format(reads=reads)}, "OOM113")).severity == severity
+
+
+def test_loaders_that_share_a_function_which_cannot_be_sent_are_one_finding(tmp_path: Path) -> None:
+    text = f"""\
+{LOADER}
+def make(train, valid):
+    def seed(worker):
+        print(worker)
+
+    first = DataLoader(train, num_workers=2, worker_init_fn=seed)
+    return first, DataLoader(valid, num_workers=2, worker_init_fn=seed)
+"""
+    found = only(check(tmp_path, {"data.py": text}, "OOM111"))
+    assert (found.place.row, [place.row for place in found.related]) == (7, [4, 8])

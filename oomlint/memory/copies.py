@@ -11,6 +11,7 @@ from oomlint.memory.datasets import Dataset, Holding, datasets_of
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.name_uses import names_files
+from oomlint.memory.sample_uses import has_arrays, one_a_sample
 from oomlint.memory.start_methods import FORKED_MB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Unknown, assumptions
 
@@ -192,6 +193,7 @@ def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         if content.kind is not Kind.TENSORS or (content.count is not None and content.count <= _MOST_STORAGES) or holding.name == "tensors":
             continue
         known = methods.known and "forkserver" in methods.counted
+        many = content.count is not None or one_a_sample(_owner(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator)
         how = f"Every tensor takes a file descriptor when {dataset.words} is sent to a worker:"
         if methods.known and methods.counted == {"spawn"}:
             message = f"{_held_words(holding)}: {how} under spawn ({methods.source}) the limit of open files is soon reached"
@@ -201,7 +203,8 @@ def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
             message = (
                 f"{_held_words(holding)}: {how} forkserver, the default on Linux from Python 3.14 on, refuses about 250 of them; under fork nothing is sent"
             )
-        return _case("OOM113", loader, dataset, holding, workers, methods, message, Severity.ERROR if known else Severity.WARNING, content.doubt)
+        severity = Severity.NOTE if not many else Severity.ERROR if known else Severity.WARNING
+        return _case("OOM113", loader, dataset, holding, workers, methods, message, severity, content.doubt)
     return None
 
 
@@ -212,6 +215,7 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         for h in held
         if h.read and (h.content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY} or (h.content.kind is Kind.BLOB and any(n in h.content.words for n in _OWN_CODE)))
     ]
+    copied = [h for h in copied if not _may_hold_arrays(h.content) or not has_arrays(_owner(dataset, h), h.name, datasets_of(loader.module.project).evaluator)]
     light = [h for h in held if h.read and h.content.kind is Kind.PATHS] + [h for h in copied if _is_light(h, dataset, loader)]
     heavy = [h for h in copied if h not in light]
     if heavy:
@@ -228,6 +232,17 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         message = f"{_workers_words(workers)} over {_held_words(light[0])}: copied by each worker as it is read; worth a look above some 100,000 of them"
         return _case("OOM110", loader, dataset, light[0], workers, methods, message, Severity.NOTE, light[0].content.doubt)
     return None
+
+
+def _owner(dataset: Dataset, holding: Holding) -> Dataset:
+    """The dataset that has the attribute: the loader's own, or one that it wraps."""
+    return next((found for one in dataset.inner if holding in one.every() for found in [_owner(one, holding)]), dataset)
+
+
+def _may_hold_arrays(content: Content) -> bool:
+    """Whether it is a container of tuples or lists of which nobody says what they hold."""
+    element = content.element
+    return element is not None and element.kind is Kind.OBJECTS and element.element is not None and element.element.kind is Kind.UNKNOWN
 
 
 def _is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:

@@ -57,10 +57,13 @@ def kept_where(load: Load) -> str:
 
 
 WORKERS: Final = "forked workers share arrays, under spawn and forkserver each gets a copy"
+PICKLED: Final = "forked workers copy what of it are Python objects as they read them, under spawn and forkserver each gets a copy of all"
 OBJECTS: Final = "forked workers copy Python objects as they read them, under spawn and forkserver each gets a copy at once"
 
 
 def workers(load: Load) -> str:
     """What worker processes do with the data."""
-    objects = load.read is not None and load.read.kind in {Reads.OBJECT, Reads.RECORDS, Reads.TEXT}
+    if load.read is not None and load.read.kind is Reads.OBJECT:
+        return PICKLED
+    objects = load.read is not None and load.read.kind in {Reads.RECORDS, Reads.TEXT}
     return OBJECTS if objects or (load.read is None and load.whole is None and "Python objects" in load.words) else WORKERS

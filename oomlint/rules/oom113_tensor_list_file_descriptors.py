@@ -33,7 +33,8 @@ class TensorListFileDescriptors(Rule):
     - spawn fails at the limit of open files (`ulimit -n`): with 1024, 900 work and 1100 raise `Too many open files`.
 
     Under fork it works. So a dataset that runs on Linux with Python 3.13 crashes with Python 3.14, whose default is forkserver. It is an
-    error where the start method is known to be forkserver, and a warning else.
+    error where the start method is known to be forkserver, and a warning else. Where nobody says how many there are, and they are not one for
+    each sample, it is a note.
 
     Under fork such a list costs as well: 27 % of 98 MB were copied into a worker, because the tensors' headers lie between their data.
 

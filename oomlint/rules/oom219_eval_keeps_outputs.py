@@ -88,10 +88,7 @@ class EvalKeepsOutputs(Rule):
         """Yield the loops that keep what the model gives until they end."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
-            local = len(store.path) == 1
-            message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host: it grows with the number of samples" + (
-                "; local, so `del` before the return changes nothing" if local else ""
-            )
+            message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host: it grows with the number of samples"
             yield self.finding(
                 module.place(growth.node),
                 message,
