@@ -194,7 +194,7 @@ class Arrays:
 
     @staticmethod
     def _large(keepers: tuple[Keeper, ...]) -> tuple[Keeper, ...]:
-        named = (k for k in keepers if not any(small_name(name) for name in (*k.names[:1], *k.names[-1:])) and _SETTINGS.isdisjoint(k.names))
+        named = (k for k in keepers if not any(small_name(name) for name in (k.names if k.live else (*k.names[:1], *k.names[-1:]))) and _SETTINGS.isdisjoint(k.names))
         return tuple(k for k in named if not few_a_sample(k.module, k.node))
 
 

@@ -132,7 +132,7 @@ def keeper_fact(keeper: Keeper) -> AttributeFact:
 
 def keeper_facts(*keepers: Keeper) -> tuple[Fact, ...]:
     """Who keeps data, and the datasets among them."""
-    owners = dict.fromkeys(class_fact(one.owner) for one in keepers if one.owner is not None)
+    owners = dict.fromkeys(class_fact(one.owner) for one in keepers if one.owner is not None and not one.live)
     return (*(keeper_fact(one) for one in keepers), *owners)
 
 

@@ -14,6 +14,7 @@ import libcst as cst
 from oomlint.memory.attribute_names import may_be_data, small_by_name
 from oomlint.memory.kept_calls import SMALL_FUNCTIONS, KeptCalls
 from oomlint.memory.kept_state import STEPS, Does, Going, Keeper, Search, names_of
+from oomlint.memory.serving import is_target, picks_some
 from oomlint.model import names
 from oomlint.model.readings import Memory
 from oomlint.scout.telling import MAPS
@@ -47,7 +48,7 @@ class Kept(KeptCalls):
         if known is None:
             search = Search()
             mapped = isinstance(node, cst.Call) and names.last_name(node.func) in MAPS
-            going = Going(many=self.repeats(module, node), index=index, listed=mapped)
+            going = Going(many=self.repeats(module, node), index=index, listed=mapped, since=node)
             if isinstance(node, cst.Call) and names.last_name(node.func) == "read_direct" and node.args:
                 self.follow_target(search, module, node, node.args[0].value, going)  # it fills what it is given
             else:
@@ -107,6 +108,8 @@ class Kept(KeptCalls):
                 case cst.Subscript():
                     if node is not parent.value:
                         return
+                    if picks_some(parent) and not is_target(module, parent):
+                        self._picked(search, module, parent, going)
                     inner = self._subscript(module, parent, going)
                     if inner is None or going.inside:
                         return
@@ -151,6 +154,7 @@ class Kept(KeptCalls):
                     return
                 case cst.For():
                     if node is parent.iter:
+                        self._gone_through(search, module, parent, going)
                         scope = walk.scope_at(parent)
                         for name in names_of(parent.target):
                             self.follow_name(search, module, scope, name, parent.target, replace(going.named(name), part=True))
@@ -178,6 +182,22 @@ class Kept(KeptCalls):
                 case _:
                     return
             node = parent
+
+    def _picked(self, search: Search, module: Module, node: cst.Subscript, going: Going) -> None:
+        """Parts of the value are taken again and again, as long as the training runs: then so long it is there."""
+        if search.inside is None and not going.part and not going.inside and (who := self.serving.reader(module, node, going.since)):
+            self._lives(search, module, node.value, going, f"which {who} indexes")
+
+    def _gone_through(self, search: Search, module: Module, loop: cst.For, going: Going) -> None:
+        """A training loop goes through the value."""
+        if search.inside is None and not going.part and not going.inside and self.serving.trains(module, loop):
+            self._lives(search, module, loop.iter, going, "which the training loop goes through")
+
+    @staticmethod
+    def _lives(search: Search, module: Module, node: cst.BaseExpression, going: Going, why: str) -> None:
+        words = f"`{' '.join(module.code(node).split())}`, {why}"
+        if not any(one.live for one in search.found):
+            search.found.append(Keeper(module, node, "", None, words, going.many, going.collected, going.names, going.passed, going.given, live=True))
 
     @staticmethod
     def _attribute_of(walk: Walk, node: cst.Attribute, going: Going) -> Going | None:

@@ -120,16 +120,13 @@ class KeptCalls(KeptNames):
     def _made(self, search: Search, cls: ClassRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow an argument into a class: a dataset keeps it, any other object is followed itself."""
         found = self.evaluator.method(_instance(cls), "__init__")
-        if found is None or going.part:
+        name = _parameter(found, call, arg) if found is not None else None
+        if found is None or name is None or going.part:
             return None if self.constructions.is_dataset(cls) else going
-        if not self.constructions.is_dataset(cls):
-            return going
-        name = _parameter(found, call, arg)
         key = ("made", found.scope, name)
-        if name is None or key in search.seen or going.depth >= DEEPEST:
-            return None
-        search.seen.add(key)
-        self.follow_name(search, found.module, found.scope, name, None, replace(going, depth=going.depth + 1, index=None, given=True))
+        if key not in search.seen and going.depth < DEEPEST:
+            search.seen.add(key)
+            self.follow_name(search, found.module, found.scope, name, None, replace(going, depth=going.depth + 1, index=None, given=True))
         return None
 
 

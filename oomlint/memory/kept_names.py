@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _MOST_SITES: Final = 6
-_DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module", re.IGNORECASE)
+_DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module|backward", re.IGNORECASE)
 
 
 class KeptNames(Keeping):
@@ -103,6 +103,11 @@ class KeptNames(Keeping):
         if key in search.seen:
             return
         search.seen.add(key)
+        going = replace(going, since=definition)
+        for inner in _inner(scope, name):
+            for _, use in self._uses_of(inner).get(name, ()):
+                if search.steps <= STEPS and not _shadowed(module, use):
+                    self.climb(search, module, use, going)
         order = self._ordered(scope)
         first = self._end(order, definition) if definition is not None else -1
         stops = [
@@ -188,13 +193,23 @@ class KeptNames(Keeping):
             return
         for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES):
             if not self.constructions.per_item(site.module, site.scope):
-                self.climb(search, site.module, site.call, replace(going, many=going.many or self.repeats(site.module, site.call)))
+                self.climb(search, site.module, site.call, replace(going, many=going.many or self.repeats(site.module, site.call), since=site.call))
 
     def _used_for_data(self, module: Module, scope: Scope) -> bool:
         """Whether some file that names the function speaks of data sets or loaders: a look at the text, before anything is parsed."""
         name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
         project = self.project
         return bool(project.search(_speaks_of_data, (name,), module.path) or _speaks_of_data(module.path, project.raw(module.path), name))
+
+
+def _inner(scope: Scope, name: str) -> Iterator[Scope]:
+    """Functions inside a scope that use its name: those that have no such name of their own."""
+    for child in scope.children:
+        own = not child.is_class and (any(p.name.value == name for p in names.parameters(child)) or (child.sets(name) and name not in child.outer | child.enclosing))
+        if not own and not isinstance(child.node, cst.Lambda):
+            if not child.is_class:
+                yield child
+            yield from _inner(child, name)
 
 
 def _shadowed(module: Module, use: cst.Name) -> bool:

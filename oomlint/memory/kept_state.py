@@ -13,6 +13,7 @@ import libcst as cst
 
 from oomlint.memory.construction import constructions_of
 from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.serving import serving_of
 from oomlint.model import names
 from oomlint.scout.telling import MAPS
 from oomlint.syntax.walk import descend
@@ -59,6 +60,7 @@ class Keeper:
     names: tuple[str, ...]  # of variables and keys on the way, the last one last
     passed: tuple[Passed, ...] = ()  # what was done with it on the way
     given: bool = False  # the dataset did not make it: it was handed over as an argument
+    live: bool = False  # no dataset keeps it: it is there because the code around a training loop still uses it
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class Going:
     rebuilt: bool = False  # its elements are in another container than they were read into
     passed: tuple[Passed, ...] = ()
     depth: int = 0
+    since: cst.CSTNode | None = None  # what gave it the name that it goes by
 
     def doing(self, does: Does, module: Module, node: cst.BaseExpression) -> Going:
         """The same after something was done with it."""
@@ -110,6 +113,7 @@ class Keeping(ABC):
         self.project = project
         self.evaluator = evaluator_of(project)
         self.constructions = constructions_of(project)
+        self.serving = serving_of(project)
 
     @abstractmethod
     def run(self, search: Search) -> None:

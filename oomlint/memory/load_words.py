@@ -53,9 +53,10 @@ def related(load: Load) -> list[Place]:
 
 def kept_where(load: Load) -> str:
     """``stays in `data` of `Clips```."""
-    return f"stays in {load.keeper.words}" if load.keeper.owner is not None else f"goes into {load.keeper.words}"
+    return f"stays in {load.keeper.words}" if load.keeper.owner is not None or load.keeper.live else f"goes into {load.keeper.words}"
 
 
+LIVES: Final = "all of it, for as long as the training runs"
 WORKERS: Final = "forked workers share arrays, under spawn and forkserver each gets a copy"
 PICKLED: Final = "forked workers copy what of it are Python objects as they read them, under spawn and forkserver each gets a copy of all"
 OBJECTS: Final = "forked workers copy Python objects as they read them, under spawn and forkserver each gets a copy at once"
@@ -63,6 +64,8 @@ OBJECTS: Final = "forked workers copy Python objects as they read them, under sp
 
 def workers(load: Load) -> str:
     """What worker processes do with the data."""
+    if load.keeper.live:
+        return LIVES
     if load.read is not None and load.read.kind is Reads.OBJECT:
         return PICKLED
     objects = load.read is not None and load.read.kind in {Reads.RECORDS, Reads.TEXT}

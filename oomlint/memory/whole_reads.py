@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.stored import H5Object, Store, Stored, is_full
+from oomlint.memory.serving import is_target
 from oomlint.model import names
 from oomlint.model.readings import Memory
 from oomlint.model.values import Display, Element, External, ExternalCall, Unknown, Written
@@ -242,14 +243,6 @@ def _elements(node: cst.Call) -> list[cst.BaseExpression]:
     if isinstance(first, cst.List | cst.Tuple):
         return [element.value for element in first.elements if isinstance(element, cst.Element)]
     return []
-
-
-def is_target(module: Module, node: cst.CSTNode) -> bool:
-    """Whether something is given to the expression: ``d[:] = a`` writes."""
-    child, here = node, module.walk.parents.get(node)
-    while isinstance(here, cst.Element | cst.Tuple | cst.List):
-        child, here = here, module.walk.parents.get(here)
-    return isinstance(here, cst.AssignTarget | cst.Del) or (isinstance(here, cst.AugAssign | cst.For | cst.CompFor | cst.NamedExpr) and here.target is child)
 
 
 def _copies(node: cst.Call, form: Form) -> bool:

@@ -1,0 +1,169 @@
+"""What reads data piece by piece for as long as a training runs: its loops, its data sets, and objects of the project that hand out batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.construction import constructions_of
+from oomlint.memory.loaders import evaluator_of
+from oomlint.model import names
+from oomlint.model.readings import FOUND, Memory, finder
+from oomlint.model.values import ClassRef, FunctionRef
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+Loop = cst.For | cst.While
+_BACKWARDS: Final = frozenset({"backward", "manual_backward"})
+_MOST_SITES: Final = 6
+_DEEPEST: Final = 3  # functions between a loop and the backward of its rounds
+
+
+class Serving:
+    """Answers for loops, classes and uses. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator = evaluator_of(project)
+        self.constructions = constructions_of(project)
+        self._steps: Memory[Scope, bool] = Memory(project.readings)
+        self._loops: Memory[Loop, bool] = Memory(project.readings)
+
+    def reader(self, module: Module, use: cst.Subscript, since: cst.CSTNode | None) -> str:
+        """Who takes a part of a value at ``use``, again and again, for as long as a training runs: in words, empty where nobody does.
+
+        ``since`` is where the value got its name: a loop around that starts over with another value.
+        """
+        return self._reader(module, use, since, 0)
+
+    def _reader(self, module: Module, use: cst.BaseExpression, since: cst.CSTNode | None, depth: int) -> str:
+        below: cst.CSTNode = use
+        around = set(module.walk.ancestors(since)) if since is not None else set()
+        looped = False
+        for here in module.walk.ancestors(use):
+            if here in around:
+                return ""
+            if isinstance(here, cst.For | cst.While) and below is here.body:
+                if self.trains(module, here):
+                    return "the training loop"
+                looped = True
+            if isinstance(here, cst.FunctionDef):
+                return self._of_function(module, module.walk.scope_at(here.body), use, depth, looped=looped)
+            below = here
+        return ""
+
+    def _of_function(self, module: Module, scope: Scope, use: cst.BaseExpression, depth: int, *, looped: bool) -> str:
+        """A method that reads a sample, a generator of parts, or a function that gives a part to the loop that calls it."""
+        owner = scope.parent
+        if owner is not None and owner.is_class and self.constructions.per_item(module, scope):
+            cls = ClassRef(module, owner)
+            if self.constructions.is_dataset(cls):
+                return f"`{owner.name}`"
+        if depth >= _DEEPEST or not self.project_trains(module):
+            return ""
+        way = _leaves(module, use, scope)
+        if way is cst.Yield and looped:
+            return f"`{scope.name}`" if not (owner is not None and owner.is_function) else f"`{owner.name}`"
+        if way is cst.Return:
+            sites = self.evaluator.calls.sites(module, scope)[:_MOST_SITES]
+            return next((who for site in sites if (who := self._reader(site.module, site.call, None, depth + 1))), "")
+        return ""
+
+    def trains(self, module: Module, loop: Loop) -> bool:
+        """Whether the rounds of a loop go backward, themselves or in a function of the project that they call."""
+        known = self._loops.get(loop)
+        if known is None:
+            scope = module.walk.scope_at(loop)
+            calls = (node for node in descend(loop.body, into_scopes=False) if isinstance(node, cst.Call))
+            known = self._loops[loop] = self.project_trains(module) and any(self._goes_back(module, scope, call, 0) for call in calls)
+        return known
+
+    def _goes_back(self, module: Module, scope: Scope, call: cst.Call, depth: int) -> bool:
+        if names.last_name(call.func) in _BACKWARDS and isinstance(call.func, cst.Attribute):
+            return True
+        if depth >= _DEEPEST or not self._may_lead(module, names.last_name(call.func)):
+            return False
+        for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope)):
+            value = alt.value
+            if isinstance(value, FunctionRef) and not isinstance(value.scope.node, cst.Lambda) and self._makes_steps(value.module, value.scope, depth + 1):
+                return True
+        return False
+
+    def _makes_steps(self, module: Module, scope: Scope, depth: int) -> bool:
+        known = self._steps.get(scope)
+        if known is None:
+            self._steps.assume(scope, False)  # noqa: FBT003 - a function that calls itself
+            known = self._steps[scope] = any(self._goes_back(module, scope, call, depth) for call in scope.calls)
+        return known
+
+    def _may_lead(self, module: Module, name: str) -> bool:
+        """Whether some function of that name is in a file that goes backward, or that calls one that does: a look at the text."""
+        return bool(self.project.search(_goes_back_in, (name,), module.path)) or bool(_goes_back_in(module.path, self.project.raw(module.path), name))
+
+    def project_trains(self, module: Module) -> bool:
+        """Whether any code of the project goes backward."""
+        return bool(_trains(module.path, self.project.raw(module.path)) or self.project.search(_trains, (), module.path))
+
+
+def _leaves(module: Module, node: cst.CSTNode, scope: Scope) -> type[cst.Return | cst.Yield] | None:
+    """How a part leaves its function, as it is written or by a local name: returned, yielded, or not at all."""
+    for here in module.walk.ancestors(node):
+        if isinstance(here, cst.Return | cst.Yield):
+            return type(here)
+        if isinstance(here, cst.Assign):
+            bound = {n.value for target in here.targets for n in descend(target.target) if isinstance(n, cst.Name)}
+            out = (n for n in descend(scope.suite, into_scopes=False) if isinstance(n, cst.Return | cst.Yield))
+            return next((type(given) for given in out for n in descend(given) if isinstance(n, cst.Name) and n.value in bound), None)
+        if isinstance(here, cst.BaseStatement | cst.BaseSmallStatement):
+            return None
+    return None
+
+
+def is_target(module: Module, node: cst.CSTNode) -> bool:
+    """Whether something is given to the expression: ``d[:] = a`` writes."""
+    child, here = node, module.walk.parents.get(node)
+    while isinstance(here, cst.Element | cst.Tuple | cst.List):
+        child, here = here, module.walk.parents.get(here)
+    return isinstance(here, cst.AssignTarget | cst.Del) or (isinstance(here, cst.AugAssign | cst.For | cst.CompFor | cst.NamedExpr) and here.target is child)
+
+
+def picks_some(node: cst.Subscript) -> bool:
+    """Whether an index is one that changes: a slice with bounds that are computed, a number or an array that is."""
+    first = node.slice[0].slice
+    if isinstance(first, cst.Slice):
+        return any(_computed(bound) for bound in (first.lower, first.upper) if bound is not None)
+    return isinstance(first, cst.Index) and _computed(first.value)
+
+
+def _computed(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.UnaryOperation):
+        return _computed(node.expression)
+    if isinstance(node, cst.Tuple):
+        return any(_computed(element.value) for element in node.elements)
+    return not isinstance(node, cst.BaseNumber | cst.BaseString | cst.Ellipsis | cst.Comparison | cst.BooleanOperation)
+
+
+def serving_of(project: Project) -> Serving:
+    """The answers of a project."""
+    known = project.memo.get("serving")
+    if known is None:
+        known = project.memo["serving"] = Serving(project)
+    return known  # type: ignore[return-value]
+
+
+@finder
+def _trains(path: str, data: bytes) -> str:
+    """Whether a file goes backward."""
+    del path
+    return FOUND if b"backward(" in data else ""
+
+
+@finder
+def _goes_back_in(path: str, data: bytes, name: str) -> str:
+    """Whether a file defines a function of the name: only those that somebody wrote can lead to a backward."""
+    del path
+    return FOUND if b"def " + name.encode() + b"(" in data else ""
