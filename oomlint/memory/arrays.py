@@ -15,7 +15,7 @@ from oomlint.memory.kept import kept_of
 from oomlint.memory.kept_files import keeps_many
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.openings import openings_of
-from oomlint.memory.reads import WHOLE, Reads, read_calls_of, small_file
+from oomlint.memory.reads import WHOLE, Reads, opened, read_calls_of, small_file
 from oomlint.memory.shapes import few_a_sample
 from oomlint.memory.suites import holds_tests
 from oomlint.memory.whole_reads import Store, whole_reads_of
@@ -147,10 +147,19 @@ class Arrays:
             if scope.is_class or self.constructions.per_item(module, scope):
                 continue
             for read in self.reads.in_scope(module, scope):
-                if self._handed_on(read) or small_file(module, read.path) or self._stays_open(module, read):
+                known = read.kind is Reads.SAMPLE
+                if (
+                    self._handed_on(read)
+                    or (not known and (small_file(module, opened(scope, read.path)) or small_name(read.name)))
+                    or self._stays_open(module, read)
+                ):
                     continue
-                keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place)))
+                keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place)), read.kind)
                 keepers = tuple(k for k in keepers if self._counts(read, k))
+                if not keepers and known and self.kept.repeats(module, read.node):
+                    # Files that are decoded into one container are large, whatever the object is that keeps it.
+                    found = (k for place in read.places for k in self.kept.objects(module, read.node, place))
+                    keepers = self._large(tuple(k for k in found if k.many and not k.hazy), read.kind)
                 if keepers and not self._optional(module, scope, read.node) and not self._optional_keeper(keepers[0]):
                     yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read)
 
@@ -165,7 +174,11 @@ class Arrays:
 
     def _counts(self, read: Read, keeper: Keeper) -> bool:
         """Whether what is kept may be the samples of a data set."""
-        if read.kind not in WHOLE and len(keeper.names) > (_LONGEST if keeper.owner is not None else _LONGEST // 2):
+        if (
+            read.kind not in WHOLE
+            and (read.kind is not Reads.SAMPLE or keeper.hazy)
+            and len(keeper.names) > (_LONGEST if keeper.owner is not None else _LONGEST // 2)
+        ):
             return False
         if keeper.many:
             # Records and tables say something of the samples more often than they hold them: what counts is one file for each.
@@ -193,9 +206,15 @@ class Arrays:
         return known
 
     @staticmethod
-    def _large(keepers: tuple[Keeper, ...]) -> tuple[Keeper, ...]:
-        named = (k for k in keepers if not any(small_name(name) for name in (k.names if k.live else (*k.names[:1], *k.names[-1:]))) and _SETTINGS.isdisjoint(k.names))
-        return tuple(k for k in named if not few_a_sample(k.module, k.node))
+    def _large(keepers: tuple[Keeper, ...], kind: Reads = Reads.ARRAY) -> tuple[Keeper, ...]:
+        """Those of whom nothing says that what they keep is small: no comment and, where nobody knows what it is, no name."""
+        known = kind is Reads.SAMPLE
+        return tuple(k for k in keepers if ((known and not k.hazy) or not _says_small(k)) and not few_a_sample(k.module, k.node))
+
+
+def _says_small(keeper: Keeper) -> bool:
+    asked = keeper.names if keeper.live else (*keeper.names[:1], *keeper.names[-1:])
+    return any(small_name(name) for name in asked) or not _SETTINGS.isdisjoint(keeper.names)
 
 
 def arrays_of(project: Project) -> Arrays:

@@ -52,7 +52,8 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
         if load.read is None or (load.read.kind is Reads.TORCH and not load.many) or _joined(load) or proven_small(module, load.node):
             continue
         owner = load.keeper.owner
-        groups.setdefault((load.scope, owner.scope if owner is not None else load.node), []).append(load)
+        one = owner.scope if owner is not None else load.keeper.node if load.keeper.live else load.node
+        groups.setdefault((load.scope, one), []).append(load)
     for first, *others in groups.values():
         name = first.read.name if first.read is not None else ""
         words = f"`{name}` reads every file" if first.many else f"`{name}` reads all of its file"

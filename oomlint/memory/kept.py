@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.attribute_names import may_be_data, small_by_name
-from oomlint.memory.kept_calls import SMALL_FUNCTIONS, KeptCalls
+from oomlint.memory.kept_calls import KEEPS, SMALL_FUNCTIONS, KeptCalls
 from oomlint.memory.kept_state import STEPS, Does, Going, Keeper, Search, names_of
 from oomlint.memory.serving import is_target, picks_some
 from oomlint.model import names
@@ -39,10 +39,17 @@ class Kept(KeptCalls):
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._memo: Memory[tuple[cst.CSTNode, int | None], tuple[Keeper, ...]] = Memory(project.readings)
+        self._memo: Memory[tuple[cst.CSTNode, int | None], tuple[tuple[Keeper, ...], tuple[Keeper, ...]]] = Memory(project.readings)
 
     def of(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
         """Who keeps the value of an expression (or what stands at ``index`` in it), nearest first; nobody where it is not known to be kept."""
+        return self._ends(module, node, index)[0]
+
+    def objects(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
+        """Objects of the project, of classes that derive from no library, that the value stays in, in a project that trains."""
+        return self._ends(module, node, index)[1] if self.serving.project_trains(module) else ()
+
+    def _ends(self, module: Module, node: cst.BaseExpression, index: int | None) -> tuple[tuple[Keeper, ...], tuple[Keeper, ...]]:
         key = (node, index)
         known = self._memo.get(key)
         if known is None:
@@ -54,7 +61,7 @@ class Kept(KeptCalls):
             else:
                 self.climb(search, module, node, going)
             self.run(search)
-            known = self._memo[key] = tuple(search.found)
+            known = self._memo[key] = (tuple(search.found), tuple(search.objects))
         return known
 
     def returned(self, module: Module, node: cst.BaseExpression, *, collected: bool = False) -> frozenset[int | None]:
@@ -93,6 +100,8 @@ class Kept(KeptCalls):
                 case cst.Call():  # a method of the value, or what an argument gives
                     if isinstance(node, cst.Attribute) and node.attr.value in {"tolist", "to_dict"}:
                         going = going.doing(Does.LISTS, module, parent)
+                    if isinstance(node, cst.Attribute) and node.attr.value not in KEEPS:
+                        going = replace(going, hazy=True)
                     if going.inside or (isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS):
                         return
                 case cst.Arg():
@@ -197,7 +206,9 @@ class Kept(KeptCalls):
     def _lives(search: Search, module: Module, node: cst.BaseExpression, going: Going, why: str) -> None:
         words = f"`{' '.join(module.code(node).split())}`, {why}"
         if not any(one.live for one in search.found):
-            search.found.append(Keeper(module, node, "", None, words, going.many, going.collected, going.names, going.passed, going.given, live=True))
+            search.found.append(
+                Keeper(module, node, "", None, words, going.many, going.collected, going.names, going.passed, going.given, going.hazy, live=True)
+            )
 
     @staticmethod
     def _attribute_of(walk: Walk, node: cst.Attribute, going: Going) -> Going | None:

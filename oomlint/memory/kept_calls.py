@@ -24,11 +24,22 @@ SMALL_FUNCTIONS: Final = frozenset(
     "warning warn error allclose array_equal isnan isfinite isinf histogram where argwhere nonzero searchsorted ndim shape size format summary hasattr "
     "getattr set linspace".split(),
 )
+# Methods, and functions outside of NumPy and torch, that give about as much as they are asked of.
+KEEPS: Final = frozenset(
+    "convert resize imresize cvtColor astype copy float double half numpy asarray array transpose permute reshape view crop to clone squeeze unsqueeze "
+    "contiguous flatten ravel rotate flip cuda cpu type get_fdata get_data stack concatenate append extend insert list tuple dict tqdm enumerate zip "
+    "sorted items values img_as_float img_as_ubyte rgb2gray ToTensor to_tensor swapaxes clip round pad repeat tile".split(),
+)
 _JOINS: Final = frozenset("stack array concatenate vstack hstack dstack column_stack row_stack asarray cat concat tensor".split())
 _SCALARS: Final = frozenset({"int", "float", "bool", "str"})  # of a part they are the part
 _LOOKS_UP: Final = frozenset({"get", "pop", "index", "lookup", "load_state_dict", "count", "join", "startswith", "isin"})
 _INTO: Final = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put", "push", "setdefault"})
 _DATASETS: Final = frozenset({"DataLoader", "TensorDataset", "Subset", "ConcatDataset", "random_split", "StackDataset"})
+
+
+def _keeps_size(name: str) -> bool:
+    """Whether a function of a library gives about as much as it is given: those that give less are known (`SMALL_FUNCTIONS`)."""
+    return name.startswith(("numpy.", "torch.", "torchvision.", "PIL.", "builtins.")) or name.rpartition(".")[2] in KEEPS
 
 
 class KeptCalls(KeptNames):
@@ -87,9 +98,11 @@ class KeptCalls(KeptNames):
             if isinstance(value, External) and value.name.rpartition(".")[2] in _DATASETS and value.name.startswith("torch"):
                 if not going.part:
                     words = f"a `{value.name.rpartition('.')[2]}`"
-                    search.found.append(Keeper(module, call, "", None, words, going.many, going.collected, going.names, going.passed, going.given))
+                    search.found.append(Keeper(module, call, "", None, words, going.many, going.collected, going.names, going.passed, going.given, going.hazy))
                 return None
-        return replace(going, index=None)
+            if isinstance(value, External):
+                return replace(going, index=None, hazy=going.hazy or not _keeps_size(value.name))
+        return replace(going, index=None, hazy=going.hazy or last not in KEEPS)
 
     def _into(self, search: Search, function: FunctionRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow an argument into a function of the project; what holds for its result, or ``None`` where that does not hold the value."""

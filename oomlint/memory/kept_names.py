@@ -11,7 +11,7 @@ import libcst as cst
 from oomlint.memory.kept_state import DEEPEST, STEPS, Going, Keeper, Keeping, Search, names_of
 from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
-from oomlint.model.values import ClassRef
+from oomlint.model.values import ClassRef, External
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -70,11 +70,18 @@ class KeptNames(Keeping):
         datasets = self.constructions.datasets(cls)
         if datasets:
             words = f"`{name}` of `{datasets[0].scope.name}`"
-            search.found.append(Keeper(module, statement, name, datasets[0], words, going.many, going.collected, going.names, going.passed, going.given))
+            search.found.append(
+                Keeper(module, statement, name, datasets[0], words, going.many, going.collected, going.names, going.passed, going.given, going.hazy)
+            )
             # What is done with it while the object is built: `self.data = np.concatenate(self.data)`.
             for use in self._attributes(module, scope, names.self_name(scope) or "", name):
                 self.climb(search, module, use, replace(going, index=None))
             return
+        if not any(isinstance(base, External) for base in self.evaluator.lineage(cls)):
+            words = f"`{name}` of `{owner.name}`"
+            search.objects.append(
+                Keeper(module, statement, name, None, words, going.many, going.collected, going.names, going.passed, going.given, going.hazy, live=True)
+            )
         if going.depth >= DEEPEST:
             return
         # Another class: what its methods do with the attribute, and where its objects go.
@@ -205,7 +212,9 @@ class KeptNames(Keeping):
 def _inner(scope: Scope, name: str) -> Iterator[Scope]:
     """Functions inside a scope that use its name: those that have no such name of their own."""
     for child in scope.children:
-        own = not child.is_class and (any(p.name.value == name for p in names.parameters(child)) or (child.sets(name) and name not in child.outer | child.enclosing))
+        own = not child.is_class and (
+            any(p.name.value == name for p in names.parameters(child)) or (child.sets(name) and name not in child.outer | child.enclosing)
+        )
         if not own and not isinstance(child.node, cst.Lambda):
             if not child.is_class:
                 yield child

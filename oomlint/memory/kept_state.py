@@ -60,6 +60,7 @@ class Keeper:
     names: tuple[str, ...]  # of variables and keys on the way, the last one last
     passed: tuple[Passed, ...] = ()  # what was done with it on the way
     given: bool = False  # the dataset did not make it: it was handed over as an argument
+    hazy: bool = False  # what it is by now is not known: a name may tell
     live: bool = False  # no dataset keeps it: it is there because the code around a training loop still uses it
 
 
@@ -78,6 +79,7 @@ class Going:
     rebuilt: bool = False  # its elements are in another container than they were read into
     passed: tuple[Passed, ...] = ()
     depth: int = 0
+    hazy: bool = False  # it came through a call that nobody knows: it may be anything by now
     since: cst.CSTNode | None = None  # what gave it the name that it goes by
 
     def doing(self, does: Does, module: Module, node: cst.BaseExpression) -> Going:
@@ -95,6 +97,7 @@ class Search:
     """One search: what it has found and what it has seen."""
 
     found: list[Keeper] = field(default_factory=list)
+    objects: list[Keeper] = field(default_factory=list)  # objects of other classes that it stays in, whatever they do with it
     seen: set[object] = field(default_factory=set)
     steps: int = 0
     todo: deque[tuple[Module, cst.CSTNode, Going]] = field(default_factory=deque)

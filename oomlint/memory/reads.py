@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.memory.attribute_names import small_name
 from oomlint.memory.kept import kept_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.readings import Memory, finder
 from oomlint.model.values import External, ExternalCall, FunctionRef
-from oomlint.scout.telling import MAPS, is_reader
+from oomlint.scout.telling import MAPS
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Reads(Enum):
     OBJECT = "the objects of a pickle file"
     TABLE = "a table"
     SAMPLE = "a decoded file"  # one call reads one sample
+    NUMBERS = "the numbers of a text file"
     RECORDS = "the records of a file"
     TEXT = "the text of a file"
 
@@ -59,12 +61,13 @@ _BY_NAME: Final = {
                 "matplotlib.image.imread tifffile.imread nibabel.load librosa.load librosa.core.load soundfile.read torchaudio.load scipy.io.wavfile.read "
                 "torchvision.io.read_image torchvision.io.read_video torchvision.io.decode_image torchvision.datasets.folder.default_loader trimesh.load "
                 "trimesh.load_mesh open3d.io.read_point_cloud open3d.io.read_triangle_mesh plyfile.PlyData.read SimpleITK.ReadImage pydicom.dcmread "
-                "pydicom.read_file mne.io.read_raw_edf mne.io.read_raw_fif mne.io.read_raw_gdf mne.read_epochs numpy.loadtxt numpy.genfromtxt "
-                "torchvision.datasets.folder.pil_loader pandas.read_csv pandas.read_table pandas.read_excel wfdb.rdsamp wfdb.rdrecord "
+                "pydicom.read_file mne.io.read_raw_edf mne.io.read_raw_fif mne.io.read_raw_gdf mne.read_epochs "
+                "torchvision.datasets.folder.pil_loader wfdb.rdsamp wfdb.rdrecord "
                 "pyedflib.highlevel.read_edf mido.MidiFile pretty_midi.PrettyMIDI Bio.PDB.PDBParser ase.io.read rdkit.Chem.SDMolSupplier xarray.open_dataset "
                 "xarray.load_dataset laspy.read torch_geometric.io.read_off torch_geometric.io.read_ply pytorch3d.io.load_obj pytorch3d.io.load_objs_as_meshes"
             ),
         ),
+        (Reads.NUMBERS, "numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_table pandas.read_excel"),
         (Reads.RECORDS, "json.load orjson.loads yaml.safe_load ujson.load"),
     )
     for name in listed.split()
@@ -75,15 +78,9 @@ _READING: Final = re.compile(rb"\b(?:" + "|".join(sorted(_LAST | {"open"})).enco
 _DEFS: Final = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+", re.MULTILINE)
 _WORD_BYTES: Final = re.compile(rb"\w+")
 _CALLED: Final = re.compile(rb"(\w+)\s*\(")
+_LONGEST_WAY: Final = 3  # functions between the one that is called and the one that reads
 _TEXTS: Final = frozenset({"read", "readlines", "read_text", "read_bytes"})
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|2")
-# What a path says of a small file: a vocabulary, a table of names, settings, statistics, a split.
-_SMALL_FILE: Final = frozenset(
-    "vocab vocabulary dict dictionary word words label labels class classes config cfg meta metadata stat stats mean std split splits idx ids id index "
-    "indices mapping map tokenizer scaler encoder categories category names info args params hparams settings norm normalizer threshold weight weights "
-    "checkpoint ckpt model state pretrained anchors glove fasttext lookup target targets "
-    "mask statistics moments lut palette schedule history results result log opt optimizer calib calibration intrinsics extrinsics camera cameras".split(),
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,7 +191,7 @@ class ReadCalls:
         return None
 
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
-        if not isinstance(call.func, cst.Name | cst.Attribute) or not call.args or not is_reader(names.last_name(call.func)):
+        if not isinstance(call.func, cst.Name | cst.Attribute) or not call.args:
             return None
         if names.last_name(call.func) not in _reading(self.project, module.path):
             return None
@@ -237,7 +234,7 @@ class ReadCalls:
         places = frozenset(place for c in opened for place in kept.returned(module, c, collected=True))
         if places:
             parsed = any(names.last_name(c.func) in {"load", "loads", "reader", "DictReader"} for c in scope.calls)
-            return Reader(Reads.RECORDS if parsed else Reads.SAMPLE, places)
+            return Reader(Reads.RECORDS if parsed else Reads.NUMBERS, places)
         return None
 
     def _paths(self, scope: Scope, given: set[str]) -> set[str]:
@@ -293,8 +290,16 @@ def _writes(call: cst.Call) -> bool:
     return any(isinstance(m, cst.SimpleString) and set(str(m.evaluated_value)) & set("wax+") for m in modes)
 
 
+def opened(scope: Scope, path: cst.BaseExpression | None) -> cst.BaseExpression | None:
+    """The path behind a name that a file was opened under: ``with open(path) as f``."""
+    for effect in scope.effects.get(path.value, ()) if isinstance(path, cst.Name) else ():
+        if isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "open":
+            return effect.value
+    return path
+
+
 def small_file(module: Module, path: cst.BaseExpression | None) -> bool:
-    """Whether the words of a path say that the file is small: a vocabulary, settings, labels."""
+    """Whether a path says by its last words that the file has one small value a sample, or a summary."""
     if path is None:
         return False
     if isinstance(path, cst.Call):
@@ -314,8 +319,10 @@ def small_file(module: Module, path: cst.BaseExpression | None) -> bool:
         text = str(path.evaluated_value)
     else:
         text = names.last_name(path)
-    words = [word.lower() for word in _WORD.findall(text.rpartition("/")[2])]
-    return any(word in _SMALL_FILE for word in words) or any(word in {"to", "2"} for word in words[1:-1])
+    words = [word.lower() for word in _WORD.findall(text.rpartition("/")[2].partition(".")[0])]
+    while words and words[-1] in {"path", "file", "filename", "filepath", "dir", "name"}:
+        words.pop()
+    return small_name("_".join(words)) or any(word in {"to", "2"} for word in words[1:-1])
 
 
 def read_calls_of(project: Project) -> ReadCalls:
@@ -337,7 +344,7 @@ def _functions(path: str, data: bytes) -> str:
         name = _WORD_BYTES.match(part)
         if name is not None:
             direct = _READING.search(part) is not None
-            called = sorted({word for word in map(bytes.decode, _CALLED.findall(part)) if is_reader(word)})
+            called = sorted(set(map(bytes.decode, _CALLED.findall(part))))
             if called or direct:
                 found.append(" ".join((name.group().decode(), "+" if direct else "-", *called)))
     return "\n".join(found)
@@ -348,11 +355,10 @@ def _reading(project: Project, near: str) -> frozenset[str]:
     told = project.search(_functions, (), near)
     known = project.memo.get("reading functions")
     if known is None:
-        names_found: set[str] = set()
-        for rows in told.values():
-            for name, direct, *called in map(str.split, rows.splitlines()):
-                if direct == "+" or not names_found.isdisjoint(called):
-                    names_found.add(name)
+        rows = [row.split() for found in told.values() for row in found.splitlines()]
+        names_found = {name for name, direct, *_ in rows if direct == "+"}
+        for _ in range(_LONGEST_WAY):
+            names_found |= {name for name, _, *called in rows if not names_found.isdisjoint(called)}
         known = project.memo["reading functions"] = frozenset(names_found)
     return known  # type: ignore[return-value]
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Loop = cst.For | cst.While
 _BACKWARDS: Final = frozenset({"backward", "manual_backward"})
+_WRAPS: Final = frozenset("from_numpy tensor Tensor FloatTensor LongTensor as_tensor Variable array asarray stack tuple list to cuda float long".split())
 _MOST_SITES: Final = 6
 _DEEPEST: Final = 3  # functions between a loop and the backward of its rounds
 
@@ -118,7 +119,7 @@ def _leaves(module: Module, node: cst.CSTNode, scope: Scope) -> type[cst.Return 
             bound = {n.value for target in here.targets for n in descend(target.target) if isinstance(n, cst.Name)}
             out = (n for n in descend(scope.suite, into_scopes=False) if isinstance(n, cst.Return | cst.Yield))
             return next((type(given) for given in out for n in descend(given) if isinstance(n, cst.Name) and n.value in bound), None)
-        if isinstance(here, cst.BaseStatement | cst.BaseSmallStatement):
+        if isinstance(here, cst.BaseStatement | cst.BaseSmallStatement) or (isinstance(here, cst.Call) and names.last_name(here.func) not in _WRAPS):
             return None
     return None
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.stored import H5Object, Store, Stored, is_full
 from oomlint.memory.serving import is_target
+from oomlint.memory.stored import H5Object, Store, Stored, is_full
 from oomlint.model import names
 from oomlint.model.readings import Memory
 from oomlint.model.values import Display, Element, External, ExternalCall, Unknown, Written

@@ -27,7 +27,9 @@ class EagerDataset(Rule):
     Checks for a `Dataset` whose `__init__` reads the samples themselves and keeps them: a loop or a comprehension of `np.load`, `Image.open`,
     `cv2.imread`, `torch.load`, `pickle.load`, `nib.load`, `pd.read_csv` and the like, one file with all samples (`np.load("train.npy")`,
     `dict(np.load("train.npz"))`, `pickle.load`), a corpus that is read line by line into lists. The read may stand in a method or a function that
-    `__init__` calls, in another file, or in a factory that passes the result to the dataset.
+    `__init__` calls, in another file, or in a factory that passes the result to the dataset. No `Dataset` is needed: an array that a training loop
+    indexes itself, that a generator of batches slices, or that a `Dataset` finds in a global variable is there as long; so are the decoded files
+    that any other object of a project that trains keeps.
 
     It is silent for what describes samples (lists of paths, vocabularies, metadata, configurations), for labels and the like, for models and
     checkpoints, for a known small number of samples (`max_samples=20`), and where the whole is proven small (under 16 MiB, or under 50,000

@@ -46,7 +46,6 @@ from oomlint.scout.telling import (
     MODES,
     NO_ROOTS,
     is_data_class,
-    is_reader,
     is_worker_word,
     makes_data,
     words_of,
@@ -84,6 +83,7 @@ _NOT_FROM_TORCH = frozenset(
     {"yaml", "json", "joblib", "pickle", "numpy", "toml", "tomllib", "marshal", "dill", "cloudpickle", "ruamel", "orjson", "simplejson", "msgpack", "librosa"}
 )
 _NOT_FROM_FILES = frozenset("yaml json toml tomllib tomli ruamel orjson simplejson msgpack config cfg OmegaConf omegaconf super".split())
+_BUILTINS: Final = frozenset(dir(builtins))
 _SHORT_NAME = re.compile(r"(^|_)dls?\d*$", re.IGNORECASE)
 _SMALL_CALLS = frozenset({"len", "int", "float", "str", "bool", "item", "getattr", "time"})
 _NODES: Final = (ast.expr, ast.stmt, ast.comprehension, ast.excepthandler, ast.arguments, ast.arg, ast.keyword, ast.withitem, ast.match_case, ast.pattern)
@@ -536,17 +536,20 @@ class _Look:
             given = name_of(node.args[0])
             if given in {"load", "open", *_READS}:
                 return True
-            if is_reader(given):
-                self.readers.add(given)
+            self._may_be_reader(given)
         base = node.func
         while isinstance(base, ast.Attribute):
             base = base.value
         library = base.id if isinstance(base, ast.Name) and base is not node.func else ""
         if name in {"load", "open"}:
             return (name == "load" or library in {"lmdb", "zarr", "Image", "PIL", "tarfile"}) and library not in _NOT_FROM_FILES
-        if is_reader(name):
-            self.readers.add(name)
+        self._may_be_reader(name)
         return False
+
+    def _may_be_reader(self, name: str) -> None:
+        """Note a function that somebody of the project may have written."""
+        if not name[:1].isupper() and name not in _BUILTINS:
+            self.readers.add(name)
 
     def _starts(self, name: str, node: ast.Call) -> bool:
         """Whether a call is what one of the rules starts from."""

@@ -33,10 +33,6 @@ MAKERS: Final = frozenset("zeros ones empty full rand randn random random_sample
 MAPS: Final = frozenset({"map", "imap", "imap_unordered", "starmap", "thread_map", "process_map"})  # call a function for each element
 BUILDERS: Final = frozenset({"__init__", "setup"})  # where a model makes what it keeps
 LARGE_NUMBER: Final = 10_000  # no array is large without a dimension above
-READER_NAME: Final = re.compile(r"(^|_)(un)?(load|read|pickle)(s|er|ing)?(_|$)|(^|_)parse_(?!args|known|opt|config|cfg|yaml|json|env)")
-_NOT_DATA = re.compile(
-    r"state_dict|checkpoint|ckpt|pretrained|weights|model|config|cfg|yaml|json|toml|env|dotenv|module|plugin|extension|ext$|library|backbone|optimizer|tokenizer|vocab"
-)
 _DATA_CLASS = re.compile(r"Datasets?\d*$|DataModule$|Data$|DataPipe$|Dataset[A-Z]\w*$")
 # Functions of a model that goes on from what it has made so far: they join that and the next piece.
 FEEDS_ITSELF: Final = re.compile(r"forward|generat|sampl|decod|beam|rollout|roll_out|regress|unroll|collate|greedy|pad|__getitem__|__call__", re.IGNORECASE)
@@ -74,11 +70,6 @@ def is_table(word: str) -> bool:
 def is_worker_word(keyword: str) -> bool:
     """Whether the name of a keyword may speak of worker processes."""
     return _WORKER_WORD.search(keyword) is not None
-
-
-def is_reader(name: str) -> bool:
-    """Whether a function of the project may be one that reads data from a file, by its name."""
-    return READER_NAME.search(name) is not None and _NOT_DATA.search(name) is None
 
 
 def makes_data(name: str) -> bool:
