@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.arrays import Load, arrays_of
+from oomlint.memory.attribute_names import small_name
 from oomlint.memory.construction import constructions_of
-from oomlint.memory.facts import allocation_fact, load_facts
+from oomlint.memory.content import Kind
+from oomlint.memory.facts import allocation_fact, keeper_facts, load_facts
+from oomlint.memory.inflation import building, keeper_of
 from oomlint.memory.kept import Does, kept_of
+from oomlint.memory.kept_calls import JOINS
 from oomlint.memory.load_words import proven_small
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.reads import Reads
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Fact, Place
+    from oomlint.memory.kept import Keeper
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
@@ -30,6 +35,7 @@ _CORPUS: Final = re.compile(r"corpus|corpora|sentences|documents|raw_text|text_f
 _FILES: Final = re.compile(rb"h5py|zarr|h5pickle|netCDF4|tables")
 _THROUGH: Final = frozenset({"tqdm", "enumerate", "readlines", "splitlines", "iter", "list", "islice", "trange"})
 _MOST_RELATED: Final = 4
+_FEW: Final = frozenset({Kind.SCALAR, Kind.TEXT, Kind.SMALL, Kind.PATHS})  # a number or a name for each sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +97,28 @@ def joins(module: Module, project: Project) -> Iterator[Join]:
         kept = [load.keeper.module.place(load.keeper.node, f"{load.keeper.words} keeps it") for load in loads[:1]]
         facts = (allocation_fact(module, node), *dict.fromkeys(fact for load in loads for fact in load_facts(load)))
         yield Join(node, names.dotted(node.func), tuple([*spots, *kept][:_MOST_RELATED]), facts)
+    yield from (row for row in _rows(module, project) if row.node not in found)
+
+
+def _rows(module: Module, project: Project) -> Iterator[Join]:
+    """``torch.tensor([one.ids for one in features])``, which a dataset keeps, while the objects that it is made of are still there."""
+    contents = constructions_of(project).contents
+    evaluator = evaluator_of(project)
+    for scope in building(module, project):
+        found: list[tuple[cst.Call, Keeper]] = []
+        for call in scope.calls:
+            rows = call.args[0].value if call.args and names.last_name(call.func) in JOINS else None
+            if not isinstance(rows, cst.ListComp) or kept_of(project).gathering(module, rows.elt) is not rows or small_name(names.last_name(rows.elt)):
+                continue
+            element = contents.of(rows.elt, evaluator.calls.plain_frame(module, scope))
+            keeper = keeper_of(module, project, call) if element.kind not in _FEW else None
+            if keeper is not None and not keeper.live:
+                found.append((call, keeper))
+        if found:
+            (node, keeper), *others = found
+            spots = [module.place(call, "so does this") for call, _ in others]
+            kept = keeper.module.place(keeper.node, f"{keeper.words} keeps it")
+            yield Join(node, names.dotted(node.func), (*spots[: _MOST_RELATED - 1], kept), (allocation_fact(module, node), *keeper_facts(keeper)))
 
 
 def _joined(load: Load) -> bool:

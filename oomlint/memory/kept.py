@@ -55,7 +55,7 @@ class Kept(KeptCalls):
         if known is None:
             search = Search()
             mapped = isinstance(node, cst.Call) and names.last_name(node.func) in MAPS
-            going = Going(many=self.repeats(module, node), index=index, listed=mapped, since=node)
+            going = Going(many=self.repeats(module, node), index=index, listed=mapped, since=node, gathered=node if mapped else None)
             if isinstance(node, cst.Call) and names.last_name(node.func) == "read_direct" and node.args:
                 self.follow_target(search, module, node, node.args[0].value, going)  # it fills what it is given
             else:
@@ -155,7 +155,12 @@ class Kept(KeptCalls):
                 case cst.ListComp() | cst.SetComp() | cst.GeneratorExp() | cst.DictComp():
                     if isinstance(parent, cst.DictComp) and node is parent.key:
                         return
-                    going = replace(going, collected=going.collected or going.part, part=False, listed=going.listed or isinstance(parent, cst.ListComp))
+                    going = replace(
+                        going,
+                        collected=going.collected or going.part,
+                        part=False,
+                        listed=going.listed or isinstance(parent, cst.ListComp),
+                    ).gathered_by(self.gathering(module, node), module, parent)
                 case cst.CompFor():
                     if node is not parent.iter:
                         return
@@ -206,9 +211,7 @@ class Kept(KeptCalls):
     def _lives(search: Search, module: Module, node: cst.BaseExpression, going: Going, why: str) -> None:
         words = f"`{' '.join(module.code(node).split())}`, {why}"
         if not any(one.live for one in search.found):
-            search.found.append(
-                Keeper(module, node, "", None, words, going.many, going.collected, going.names, going.passed, going.given, going.hazy, live=True)
-            )
+            search.found.append(going.kept_by(module, node, words, live=True))
 
     @staticmethod
     def _attribute_of(walk: Walk, node: cst.Attribute, going: Going) -> Going | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.kept_names import KeptNames
-from oomlint.memory.kept_state import DEEPEST, Does, Going, Keeper, Search
+from oomlint.memory.kept_state import DEEPEST, Does, Going, Search
 from oomlint.model import names
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
@@ -30,10 +30,16 @@ KEEPS: Final = frozenset(
     "contiguous flatten ravel rotate flip cuda cpu type get_fdata get_data stack concatenate append extend insert list tuple dict tqdm enumerate zip "
     "sorted items values img_as_float img_as_ubyte rgb2gray ToTensor to_tensor swapaxes clip round pad repeat tile".split(),
 )
-_JOINS: Final = frozenset("stack array concatenate vstack hstack dstack column_stack row_stack asarray cat concat tensor".split())
+JOINS: Final = frozenset("stack array concatenate vstack hstack dstack column_stack row_stack asarray cat concat tensor".split())
 _SCALARS: Final = frozenset({"int", "float", "bool", "str"})  # of a part they are the part
 _LOOKS_UP: Final = frozenset({"get", "pop", "index", "lookup", "load_state_dict", "count", "join", "startswith", "isin"})
 _INTO: Final = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put", "push", "setdefault"})
+# What writes all of a value to one file.
+_SAVES: Final = frozenset(
+    "numpy.save numpy.savez numpy.savez_compressed torch.save pickle.dump cPickle.dump _pickle.dump dill.dump joblib.dump scipy.io.savemat "
+    "hickle.dump safetensors.torch.save_file".split()
+)
+_SAVING: Final = frozenset(name.rpartition(".")[2] for name in _SAVES)
 _DATASETS: Final = frozenset({"DataLoader", "TensorDataset", "Subset", "ConcatDataset", "random_split", "StackDataset"})
 
 
@@ -68,9 +74,11 @@ class KeptCalls(KeptNames):
                     rebuilt=going.rebuilt or going.part,
                     part=False,
                     listed=last == "append",
-                ),
+                ).gathered_by(self.gathering(module, call), module, call),
             )
             return None
+        if last in _SAVING and search.inside is None:
+            self._saved(search, module, call, going)
         if last in SMALL_FUNCTIONS or (isinstance(call.func, cst.Attribute) and last in _LOOKS_UP):
             return None
         if last in _SCALARS and not going.part:
@@ -81,7 +89,7 @@ class KeptCalls(KeptNames):
             return None
         if arg.keyword is not None and isinstance(call.func, cst.Name) and call.func.value == "dict":
             going = going.named(arg.keyword.value)
-        if last in _JOINS and going.listed and call.args and call.args[0] is arg and not names.dotted(call.func).startswith(("pd.", "pandas.")):
+        if last in JOINS and going.listed and call.args and call.args[0] is arg and not names.dotted(call.func).startswith(("pd.", "pandas.")):
             going = replace(going.doing(Does.JOINS, module, call), listed=False)
         elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:
             going = going.doing(Does.COPIES, module, call)
@@ -98,11 +106,22 @@ class KeptCalls(KeptNames):
             if isinstance(value, External) and value.name.rpartition(".")[2] in _DATASETS and value.name.startswith("torch"):
                 if not going.part:
                     words = f"a `{value.name.rpartition('.')[2]}`"
-                    search.found.append(Keeper(module, call, "", None, words, going.many, going.collected, going.names, going.passed, going.given, going.hazy))
+                    search.found.append(going.kept_by(module, call, words))
                 return None
             if isinstance(value, External):
                 return replace(going, index=None, hazy=going.hazy or not _keeps_size(value.name))
         return replace(going, index=None, hazy=going.hazy or last not in KEEPS)
+
+    def _saved(self, search: Search, module: Module, call: cst.Call, going: Going) -> None:
+        """What many reads brought into a container is written at once, when all of it is there."""
+        if not going.many or going.part or going.inside or going.gathered is None or self.is_repeated(module, call):
+            return
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
+        saves = any(isinstance(a.value, External) and names.canonical(a.value.name) in _SAVES for a in self.evaluator.values(call.func, frame)[:2])
+        if saves and going.names:
+            words = f"`{going.names[-1]}`"
+            saver = names.dotted(call.func)
+            search.found.append(going.kept_by(module, call, words, live=True, saver=saver))
 
     def _into(self, search: Search, function: FunctionRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow an argument into a function of the project; what holds for its result, or ``None`` where that does not hold the value."""

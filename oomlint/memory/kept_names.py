@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.kept_state import DEEPEST, STEPS, Going, Keeper, Keeping, Search, names_of
+from oomlint.memory.kept_state import DEEPEST, STEPS, Going, Keeping, Search, names_of
 from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import ClassRef, External
@@ -46,7 +46,7 @@ class KeptNames(Keeping):
             into = True
             target = target.value
         if into:
-            going = replace(going, collected=going.collected or going.part, part=False)
+            going = replace(going, collected=going.collected or going.part, part=False).gathered_by(self.gathering(module, statement), module, statement)
         if isinstance(target, cst.Name):
             self.follow_name(search, module, scope, target.value, statement, going.named(target.value))
         elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
@@ -70,18 +70,14 @@ class KeptNames(Keeping):
         datasets = self.constructions.datasets(cls)
         if datasets:
             words = f"`{name}` of `{datasets[0].scope.name}`"
-            search.found.append(
-                Keeper(module, statement, name, datasets[0], words, going.many, going.collected, going.names, going.passed, going.given, going.hazy)
-            )
+            search.found.append(going.kept_by(module, statement, words, name, datasets[0]))
             # What is done with it while the object is built: `self.data = np.concatenate(self.data)`.
             for use in self._attributes(module, scope, names.self_name(scope) or "", name):
                 self.climb(search, module, use, replace(going, index=None))
             return
         if not any(isinstance(base, External) for base in self.evaluator.lineage(cls)):
             words = f"`{name}` of `{owner.name}`"
-            search.objects.append(
-                Keeper(module, statement, name, None, words, going.many, going.collected, going.names, going.passed, going.given, going.hazy, live=True)
-            )
+            search.objects.append(going.kept_by(module, statement, words, name, live=True))
         if going.depth >= DEEPEST:
             return
         # Another class: what its methods do with the attribute, and where its objects go.
@@ -201,6 +197,16 @@ class KeptNames(Keeping):
         for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES):
             if not self.constructions.per_item(site.module, site.scope):
                 self.climb(search, site.module, site.call, replace(going, many=going.many or self.repeats(site.module, site.call), since=site.call))
+
+    def is_repeated(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether a statement may run many times: in a loop of its function or of one that calls it, or in a function that nobody is seen to call."""
+        if self.gathering(module, node) is not None:
+            return True
+        scope = module.walk.scope_at(node)
+        if not isinstance(scope.node, cst.FunctionDef):
+            return False
+        sites = self.evaluator.calls.sites(module, scope, most=_MOST_SITES)
+        return any(self.repeats(site.module, site.call) for site in sites) or not (sites or scope.node.decorators)
 
     def _used_for_data(self, module: Module, scope: Scope) -> bool:
         """Whether some file that names the function speaks of data sets or loaders: a look at the text, before anything is parsed."""

@@ -62,6 +62,8 @@ class Keeper:
     given: bool = False  # the dataset did not make it: it was handed over as an argument
     hazy: bool = False  # what it is by now is not known: a name may tell
     live: bool = False  # no dataset keeps it: it is there because the code around a training loop still uses it
+    put: tuple[Module, cst.CSTNode] | None = None  # what puts it into the first container on the way
+    saver: str = ""  # the call that writes it to a file once all of it is there; then it is `live`, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,23 @@ class Going:
     depth: int = 0
     hazy: bool = False  # it came through a call that nobody knows: it may be anything by now
     since: cst.CSTNode | None = None  # what gave it the name that it goes by
+    gathered: cst.CSTNode | None = None  # the loop whose rounds put it into a container
+    put: tuple[Module, cst.CSTNode] | None = None  # the statement that does, the first time
 
     def doing(self, does: Does, module: Module, node: cst.BaseExpression) -> Going:
         """The same after something was done with it."""
         done = Passed(does, module, node)
         return self if done in self.passed else replace(self, passed=(*self.passed, done))
+
+    def kept_by(
+        self, module: Module, node: cst.CSTNode, words: str, attribute: str = "", owner: ClassRef | None = None, *, live: bool = False, saver: str = ""
+    ) -> Keeper:
+        """Who keeps the value, with all that is known of its way."""
+        return Keeper(module, node, attribute, owner, words, self.many, self.collected, self.names, self.passed, self.given, self.hazy, live, self.put, saver)
+
+    def gathered_by(self, loop: cst.CSTNode | None, module: Module, node: cst.CSTNode) -> Going:
+        """The same after a statement in a loop has put it into a container."""
+        return self if loop is None else replace(self, gathered=loop, put=self.put or (module, node))
 
     def named(self, name: str) -> Going:
         """The same under another name."""
@@ -131,24 +145,7 @@ class Keeping(ABC):
 
     def repeats(self, module: Module, node: cst.CSTNode) -> bool:
         """Whether an expression is evaluated many times, as far as anybody knows."""
-        if isinstance(node, cst.Call) and names.last_name(node.func) in MAPS:
-            return True
-        below: cst.CSTNode = node
-        for here in module.walk.ancestors(node):
-            if isinstance(here, cst.For) and below is here.body and self._unbounded(module, here.iter):
-                return True
-            if isinstance(here, cst.While) and below is here.body:
-                return True
-            if (
-                isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp)
-                and below is not here.for_in
-                and self._unbounded(module, here.for_in.iter)
-            ):
-                return True
-            if isinstance(here, cst.FunctionDef | cst.ClassDef | cst.Lambda):
-                return False
-            below = here
-        return False
+        return (isinstance(node, cst.Call) and names.last_name(node.func) in MAPS) or self.gathering(module, node) is not None
 
     @staticmethod
     def over_files(module: Module, node: cst.CSTNode) -> bool:
@@ -161,6 +158,25 @@ class Keeping(ABC):
             if isinstance(here, cst.FunctionDef):
                 return False
         return False
+
+    def gathering(self, module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The innermost loop around an expression that may go round often."""
+        below: cst.CSTNode = node
+        for here in module.walk.ancestors(node):
+            if (isinstance(here, cst.For) and below is here.body and self._unbounded(module, here.iter)) or (
+                isinstance(here, cst.While) and below is here.body
+            ):
+                return here
+            if (
+                isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp)
+                and below is not here.for_in
+                and self._unbounded(module, here.for_in.iter)
+            ):
+                return here
+            if isinstance(here, cst.FunctionDef | cst.ClassDef | cst.Lambda):
+                return None
+            below = here
+        return None
 
     def _unbounded(self, module: Module, iterable: cst.BaseExpression) -> bool:
         """Whether an iterable may have more than a handful of elements."""

@@ -40,7 +40,11 @@ def related(load: Load) -> list[Place]:
     found: list[Place] = []
     beside = [load.module.place(node, "read here, too") for node in load.beside[:_MOST_BESIDE]]
     for keeper in load.keepers:
-        place = keeper.module.place(keeper.node, f"{keeper.words} keeps it")
+        if keeper.put is not None:
+            into = keeper.put[0].place(keeper.put[1], "put with the others here")
+            if (into.path, into.cell, into.row) != (own.path, own.cell, own.row) and into not in found:
+                found.append(into)
+        place = keeper.module.place(keeper.node, f"`{keeper.saver}` writes all of it" if keeper.saver else f"{keeper.words} keeps it")
         if (place.path, place.cell, place.row) != (own.path, own.cell, own.row) and place not in found:
             found.append(place)
         found.extend(
@@ -53,9 +57,12 @@ def related(load: Load) -> list[Place]:
 
 def kept_where(load: Load) -> str:
     """``stays in `data` of `Clips```."""
+    if load.keeper.saver:
+        return f"all of it is in {load.keeper.words} until `{load.keeper.saver}` writes it"
     return f"stays in {load.keeper.words}" if load.keeper.owner is not None or load.keeper.live else f"goes into {load.keeper.words}"
 
 
+WRITES: Final = "a file that takes one after the other (HDF5, `np.lib.format.open_memmap`) needs the memory of one"
 LIVES: Final = "all of it, for as long as the training runs"
 WORKERS: Final = "forked workers share arrays, under spawn and forkserver each gets a copy"
 PICKLED: Final = "forked workers copy what of it are Python objects as they read them, under spawn and forkserver each gets a copy of all"
@@ -64,6 +71,8 @@ OBJECTS: Final = "forked workers copy Python objects as they read them, under sp
 
 def workers(load: Load) -> str:
     """What worker processes do with the data."""
+    if load.keeper.saver:
+        return WRITES
     if load.keeper.live:
         return LIVES
     if load.read is not None and load.read.kind is Reads.OBJECT:
