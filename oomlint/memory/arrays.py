@@ -174,6 +174,9 @@ class Arrays:
 
     def _counts(self, read: Read, keeper: Keeper) -> bool:
         """Whether what is kept may be the samples of a data set."""
+        if keeper.saver:
+            # Of records, tables and objects a script takes the few values that it needs; what it decodes, it needs as it is.
+            return not keeper.hazy and (read.kind is Reads.SAMPLE or read.name == "numpy.load")
         if (
             read.kind not in WHOLE
             and (read.kind is not Reads.SAMPLE or keeper.hazy)

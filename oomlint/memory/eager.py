@@ -108,17 +108,26 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
         found: list[tuple[cst.Call, Keeper]] = []
         for call in scope.calls:
             rows = call.args[0].value if call.args and names.last_name(call.func) in JOINS else None
-            if not isinstance(rows, cst.ListComp) or kept_of(project).gathering(module, rows.elt) is not rows or small_name(names.last_name(rows.elt)):
+            if not isinstance(rows, cst.ListComp) or not _is_there(rows.elt):
+                continue
+            if kept_of(project).gathering(module, rows.elt) is not rows or small_name(names.last_name(rows.elt)):
                 continue
             element = contents.of(rows.elt, evaluator.calls.plain_frame(module, scope))
             keeper = keeper_of(module, project, call) if element.kind not in _FEW else None
-            if keeper is not None and not keeper.live:
+            if keeper is not None:
                 found.append((call, keeper))
         if found:
             (node, keeper), *others = found
             spots = [module.place(call, "so does this") for call, _ in others]
             kept = keeper.module.place(keeper.node, f"{keeper.words} keeps it")
             yield Join(node, names.dotted(node.func), (*spots[: _MOST_RELATED - 1], kept), (allocation_fact(module, node), *keeper_facts(keeper)))
+
+
+def _is_there(element: cst.BaseExpression) -> bool:
+    """Whether an element is one that something else holds, too: a call makes it anew, and a slice is a view."""
+    if isinstance(element, cst.Subscript):
+        return all(isinstance(one.slice, cst.Index) for one in element.slice)
+    return isinstance(element, cst.Attribute | cst.Name)
 
 
 def _joined(load: Load) -> bool:

@@ -81,7 +81,7 @@ def building(module: Module, project: Project) -> Iterator[Scope]:
 def keeper_of(module: Module, project: Project, node: cst.BaseExpression) -> Keeper | None:
     """Who keeps what an expression gives; nobody where its names say that it is small."""
     for keeper in kept_of(project).of(module, node):
-        if not any(small_name(name) for name in (*keeper.names[:1], *keeper.names[-1:])):
+        if not keeper.live and not any(small_name(name) for name in (*keeper.names[:1], *keeper.names[-1:])):
             return keeper
     return None
 

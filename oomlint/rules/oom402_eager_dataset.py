@@ -31,6 +31,8 @@ class EagerDataset(Rule):
     indexes itself, that a generator of batches slices, or that a `Dataset` finds in a global variable is there as long; so are the decoded files
     that any other object of a project that trains keeps.
 
+    A script that decodes many files into one container and writes it when the last one is there does the same, without a dataset.
+
     It is silent for what describes samples (lists of paths, vocabularies, metadata, configurations), for labels and the like, for models and
     checkpoints, for a known small number of samples (`max_samples=20`), and where the whole is proven small (under 16 MiB, or under 50,000
     elements). Reading in `__getitem__` is the cure, not the bug.
@@ -132,6 +134,7 @@ class EagerDataset(Rule):
             if proven_small(module, load.node):
                 continue
             size = bytes_of(module, load.node)
-            message = f"{load.words} before the first sample{size}, and {kept_where(load)}: {workers(load)}"
+            first = "" if load.keeper.saver else " before the first sample"
+            message = f"{load.words}{first}{size}, and {kept_where(load)}: {workers(load)}"
             fix, facts = per_sample(load), load_facts(load)
             yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts)
