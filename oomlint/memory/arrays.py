@@ -98,7 +98,8 @@ class Arrays:
                     filled = self.constructions.contents.of(one.node.args[0].value, one.frame).size.exact
                     if filled is not None and filled < self.project.settings.small_bytes:
                         continue
-                keepers = self._large(self.kept.of(module, one.node))
+                # Rows that a script picks from it, or what it makes of them, are not what it read.
+                keepers = self._large(tuple(k for k in self.kept.of(module, one.node) if not (k.saver and (k.hazy or k.collected))))
                 if keepers and not self._optional(module, scope, one.node) and not self._optional_keeper(keepers[0]):
                     yield Load(module, scope, one.node, one.what.words, keepers, keepers[0].many, whole=one)
 

@@ -228,9 +228,12 @@ class Kept(KeptCalls):
 
     def _subscript(self, module: Module, node: cst.Subscript, going: Going) -> Going | None:
         """What an index leaves of the value; ``None`` where that is one element of many."""
-        if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+        first = node.slice[0].slice
+        if not isinstance(first, cst.Index):
             return replace(going, index=None)
-        key = node.slice[0].slice.value
+        key = first.value
+        if len(node.slice) != 1:  # `rows[i, 0]` is of one row
+            return replace(going, index=None, part=going.part or (isinstance(key, cst.Name) and self._counts(module, node, key.value)))
         if isinstance(key, cst.SimpleString | cst.ConcatenatedString):
             return replace(going.named(str(key.evaluated_value)), index=None)
         if isinstance(key, cst.Integer):

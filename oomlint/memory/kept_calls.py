@@ -121,6 +121,7 @@ class KeptCalls(KeptNames):
         if saves and going.names:
             words = f"`{going.names[-1]}`"
             saver = names.dotted(call.func)
+            going = replace(going, collected=going.collected or going.rebuilt)
             search.found.append(going.kept_by(module, call, words, live=True, saver=saver))
 
     def _into(self, search: Search, function: FunctionRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:

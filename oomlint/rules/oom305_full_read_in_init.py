@@ -8,7 +8,7 @@ from oomlint.finding import Confidence, Severity
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays import arrays_of
 from oomlint.memory.facts import load_facts
-from oomlint.memory.load_words import LIVES, WORKERS, bytes_of, kept_where, proven_small, related
+from oomlint.memory.load_words import bytes_of, kept_where, proven_small, related, workers
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -129,5 +129,6 @@ class FullReadInInit(Rule):
                 continue
             size = bytes_of(module, load.node) or ", as many bytes as it has"
             each = " in each round of a loop" if load.many else ""
-            message = f"All of {load.words} is read{each} before the first sample{size}, and {kept_where(load)}: {LIVES if load.keeper.live else WORKERS}"
+            first = "" if load.keeper.saver else " before the first sample"
+            message = f"All of {load.words} is read{each}{first}{size}, and {kept_where(load)}: {workers(load)}"
             yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), facts=load_facts(load))
