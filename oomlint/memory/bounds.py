@@ -50,11 +50,11 @@ def counted(store: Store) -> bool:
     return any(_limits(test, wanted=wanted) for test, wanted in tests)
 
 
-def stops(loop: cst.For | cst.While) -> bool:
+def stops(loop: cst.For | cst.While | cst.FunctionDef) -> bool:
     """Whether the loop ends itself after a few rounds."""
     if isinstance(loop, cst.For) and any(isinstance(node, cst.Call) and names.last_name(node.func) == "islice" for node in descend(loop.iter)):
         return True
-    for node in block_of(loop.body):
+    for node in block_of(loop.body) if not isinstance(loop, cst.FunctionDef) else ():
         if (
             isinstance(node, cst.If)
             and any(isinstance(part, cst.Break) for part in block_of(node.body))

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.values import External
+from oomlint.model.values import ClassRef, External, ExternalCall
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.events import Loop, Record, Store
+    from oomlint.model.project import Module
+    from oomlint.syntax.walk import Scope
 
 _METRICS: Final = ("sklearn.", "scipy.stats", "scipy.spatial", "torchmetrics.", "pandas.")
+# Functions that take arrays of the host.
+_TAKES_ARRAYS: Final = frozenset("save savez savez_compressed dump array asarray to_csv savemat concatenate create_dataset".split())
 _METRIC_NAME: Final = re.compile(
     r"^(?!top_k).*_score$|(^|_)auc|roc_|confusion|classification_report|(^|_)f1|accuracy|precision_recall|(^|_)map(_|$)|ndcg|pearson|spearman|kendall|(^|_)eer(_|$)"
 )
@@ -49,51 +53,71 @@ def _joined_later(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     return False
 
 
-def read_on_host(store: Store, loop: Loop) -> bool:
+def read_on_host(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     """Whether what is collected ends on the host: as arrays, numbers, in a file, or with whoever called."""
-    grown, scope = _names_of(store, loop, 1), loop.scope
-    attributes = store.attributes
-    scopes = [scope]
-    if attributes:
-        scopes += [other for other in store.module.walk.scopes if other is not scope]
-    for one in scopes:
-        words = grown if one is scope else attributes
-        for call in one.calls:
+    for scope, _, words in _readers(store, loop, evaluator, 1):
+        for call in scope.calls:
             word = names.last_name(call.func)
-            given = any(mentions(arg.value, words) for arg in call.args)
             if isinstance(call.func, cst.Attribute) and word in {"cpu", "numpy", "tolist"} and mentions(call.func.value, words):
                 return True
-            if given and word in {"save", "savez", "savez_compressed", "dump", "array", "asarray", "to_csv", "savemat", "concatenate", "create_dataset"}:
+            given = word in _TAKES_ARRAYS and any(mentions(arg.value, words) for arg in call.args)
+            if given:
                 return True
-        if any(node.value is not None and mentions(node.value, words) for node in one.returns):
+        if any(node.value is not None and mentions(node.value, words) for node in scope.returns if node is not store.node):
             return True
     return False
+
+
+def read_with_batches(store: Store, record: Record, loop: Loop) -> bool:
+    """Whether a later loop over batches reads what was collected, each time: a bank of features that the device has to hold."""
+    grown = _names_of(store, loop, 2)
+    later = (other for other in record.loops if other.batches and other.scope is loop.scope and other not in store.loops)
+    return any(mentions(other.node.body, grown) for other in later)
 
 
 def feeds_metric(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     """Whether what is collected goes to a metric that needs all of it at once."""
-    grown, scope, module = _names_of(store, loop), loop.scope, loop.module
-    frame = evaluator.calls.plain_frame(module, scope)
-    for call in scope.calls:
-        if not any(mentions(arg.value, grown) for arg in call.args):
-            continue
-        word = names.last_name(call.func)
-        if word.startswith("top_k"):
-            continue
-        if _METRIC_NAME.search(word):
-            return True
-        for alt in evaluator.values(call.func, frame)[:2]:
-            if isinstance(alt.value, External) and alt.value.name.startswith(_METRICS):
+    for scope, module, words in _readers(store, loop, evaluator):
+        frame = evaluator.calls.plain_frame(module, scope)
+        for call in scope.calls:
+            if not any(mentions(arg.value, words) for arg in call.args):
+                continue
+            word = names.last_name(call.func)
+            if word.startswith("top_k"):
+                continue
+            if _METRIC_NAME.search(word):
                 return True
+            for alt in evaluator.values(call.func, frame)[:2]:
+                if isinstance(alt.value, External | ExternalCall) and alt.value.name.startswith(_METRICS):
+                    return True
     return False
+
+
+def _readers(store: Store, loop: Loop, evaluator: Evaluator, steps: int = 3) -> Iterator[tuple[Scope, Module, set[object]]]:
+    """Functions that may read a buffer, with its names there: that of the loop, and for what an object keeps, the methods of its class."""
+    root = store.path[0]
+    yield loop.scope, loop.module, _names_of(store, loop, steps)
+    cls = loop.scope.parent
+    handed = root[1] if isinstance(root, tuple) and root[0] == "outputs" else ""
+    if cls is None or not cls.is_class or not (store.attributes or handed):
+        return
+    for one in evaluator.line(ClassRef(loop.module, cls)):
+        for method in one.scope.children:
+            if method is loop.scope or not method.is_function or (handed and method.name != handed):
+                continue
+            start: set[object] = {param.name.value for param in names.parameters(method)[1:2]} if handed else set(store.attributes)
+            yield method, one.module, _spread(method, start, steps)
 
 
 def _names_of(store: Store, loop: Loop, steps: int = 3) -> set[object]:
     """Names and attributes that the buffer goes by in the function of the loop; ``steps`` assignments are followed."""
     root = store.path[0]
     name = root[1] if isinstance(root, tuple) else root
-    grown: set[object] = {name, *store.attributes} - {"self"}
-    scope = loop.scope
+    return _spread(loop.scope, {name, *store.attributes} - {"self"}, steps)
+
+
+def _spread(scope: Scope, grown: set[object], steps: int) -> set[object]:
+    """Names of a function that hold one of several, and their own."""
     comprehensions = [node for node in descend(scope.suite, into_scopes=False) if isinstance(node, cst.CompFor)]
     for _ in range(steps):
         fresh: set[object] = set()
@@ -106,7 +130,7 @@ def _names_of(store: Store, loop: Loop, steps: int = 3) -> set[object]:
         for comprehension in comprehensions:
             if mentions(comprehension.iter, grown):
                 fresh.update(node.value for node in descend(comprehension.target) if isinstance(node, cst.Name))
-        grown |= fresh
+        grown = grown | fresh
     return grown
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
 from oomlint.finding import Confidence, Severity
 from oomlint.memory.bounds import bounded, few_samples, stops
-from oomlint.memory.buffer_readers import feeds_metric, read_on_host, used_as_tensor
+from oomlint.memory.buffer_readers import feeds_metric, read_on_host, read_with_batches, used_as_tensor
 from oomlint.memory.escapes import escapes
 from oomlint.memory.growing_loops import growing_loops, has_new_key, is_flushed
 from oomlint.memory.iteration import LoaderLike
 from oomlint.memory.metric_states import list_metric
 from oomlint.memory.phases import has_backward, is_evaluation
 from oomlint.memory.runs import runs_of
+from oomlint.memory.step_lists import step_lists, step_records
 from oomlint.memory.suites import holds_tests
 from oomlint.model import names
 from oomlint.model.held import Device, Graph, Held, Mode, Size, Storage
@@ -47,6 +48,7 @@ class Growth:
     stores: tuple[Store, ...]
     record: Record
     freed: bool = False  # a backward pass frees the activations; the nodes stay
+    others: tuple[cst.CSTNode, ...] = ()  # where the other stores are told, each as the first one is
     facts: dict[str, object] = field(default_factory=dict, compare=False)  # "given" to a meter, kept "beside", in an "evaluation"
 
     @property
@@ -78,8 +80,11 @@ class Buffers:
         best: dict[cst.CSTNode, Growth] = {}
         numbers: set[cst.CSTNode] = set()  # statements that also store what has no graph: a float under another key
         beside: dict[cst.CSTNode, dict[cst.CSTNode, Store]] = {}  # what else a loop collects, too small to be told of alone
-        for record in self.runs.of(module):
+        never = {store.node for one in step_lists(self.project, module) for store in (one.store, *(other.store for other in one.others))}  # OOM206
+        for record in (*self.runs.of(module), *step_records(self.project, module)):
             for store in record.stores:
+                if store.node in never:
+                    continue
                 if store.value.carries is Graph.NO and store.mode is not Mode.OFF:
                     numbers.add(store.node)
                 growth = self._judge(store, record, module)
@@ -102,17 +107,7 @@ class Buffers:
                 first.facts["beside"] = sorted(others, key=lambda store: module.tree.span(store.node))
             if any(g.store.node in numbers for g in group):
                 first.facts["mixed"] = True
-            yield Growth(
-                first.code,
-                first.severity,
-                first.confidence,
-                first.node,
-                first.loop,
-                tuple(g.store for g in group),
-                first.record,
-                first.freed,
-                dict(first.facts),
-            )
+            yield replace(first, stores=tuple(g.store for g in group), others=tuple(g.node for g in group[1:]))
 
     # -- one store -----------------------------------------------------------------------------------------------------
 
@@ -192,7 +187,7 @@ class Buffers:
         severity = Severity.WARNING if freed else Severity.ERROR
         confidence = Confidence.HIGH if loop.loader is not None and any(f.known for f in record.forwards if id(f.node) in sources) else Confidence.MEDIUM
         facts: dict[str, object] = {"given": dict(meter.given)} if meter is not None else {}
-        return Growth(code, severity, confidence, node, loop, (store,), record, freed, facts)
+        return Growth(code, severity, confidence, node, loop, (store,), record, freed, facts=facts)
 
     @staticmethod
     def _metric(store: Store, record: Record, loop: Loop) -> Growth | None:
@@ -252,7 +247,7 @@ class Buffers:
         if few_samples(loop, self.runs.evaluator):
             dense = []
         device = any(leaf.device is Device.ACCELERATOR for leaf in dense)
-        if dense and device and (evaluation or has_backward(record, loop)) and not feeds_metric(store, loop, self.runs.evaluator) and read_on_host(store, loop):
+        if dense and device and self._for_the_host(store, record, loop, evaluation=evaluation) and not feeds_metric(store, loop, self.runs.evaluator):
             return Growth("OOM220", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
         if evaluation and dense and not device and not feeds_metric(store, loop, self.runs.evaluator):
             return Growth("OOM219", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
@@ -260,6 +255,12 @@ class Buffers:
         if views and not feeds_metric(store, loop, self.runs.evaluator):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
         return None
+
+    def _for_the_host(self, store: Store, record: Record, loop: Loop, *, evaluation: bool) -> bool:
+        """Whether what is collected has no business on the device: it ends on the host, or no step of the device reads it again."""
+        if evaluation and not read_with_batches(store, record, loop):
+            return True
+        return (evaluation or has_backward(record, loop)) and read_on_host(store, loop, self.runs.evaluator)
 
     def _loader_owned(self, store: Store, record: Record, node: cst.CSTNode, owned: list[Held]) -> Growth | None:
         loops = [loop for loop in store.loops if isinstance(loop.loader, LoaderLike)]

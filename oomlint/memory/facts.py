@@ -163,8 +163,11 @@ def store_fact(store: Store) -> StoreFact:
 def growth_facts(growth: Growth) -> tuple[Fact, ...]:
     """What grows with the rounds of a loop."""
     loop = growth.loop
+    stores = tuple(dict.fromkeys(store_fact(store) for store in growth.stores))
+    if isinstance(loop.node, cst.FunctionDef):
+        return stores  # the loop is the framework's
     kind = LoopKind.BATCH if loop.batches else LoopKind.ROUND
-    return (loop_fact(loop.module, loop.node, kind, loop.name), *dict.fromkeys(store_fact(store) for store in growth.stores))
+    return (loop_fact(loop.module, loop.node, kind, loop.name), *stores)
 
 
 def concat_facts(module: Module, growths: Iterable[Concat]) -> tuple[Fact, ...]:

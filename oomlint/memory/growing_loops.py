@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def growing_loops(store: Store, record: Record) -> list[Loop]:
     """The loops over batches during which the target is not made anew, the outermost first."""
     root = store.path[0]
+    if isinstance(store.loops[0].node, cst.FunctionDef) and len(store.path) == 1 and isinstance(root, tuple) and isinstance(root[0], int):
+        return []  # a name of a step, which ends with it
     made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
     found: list[Loop] = []
     anew = False  # whether a loop over data around it makes it anew with each batch: what repeats steps inside of that ends soon
@@ -95,8 +97,10 @@ def has_new_key(store: Store, loop: Loop) -> bool:
     return False
 
 
-def _bound_by(loop: cst.For | cst.While) -> set[str]:
+def _bound_by(loop: cst.For | cst.While | cst.FunctionDef) -> set[str]:
     """Names that a loop sets in each round."""
+    if isinstance(loop, cst.FunctionDef):
+        return {param.name.value for param in loop.params.params[1:]}
     if not isinstance(loop, cst.For):
         return set()
     return {node.value for node in descend(loop.target) if isinstance(node, cst.Name)}

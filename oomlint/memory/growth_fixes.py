@@ -214,11 +214,6 @@ def detach_fix(growth: Growth, module: Module, project: Project, message: str) -
     return fix(growth, module, message, detached(module), safe_if_sure) if stays_detached(growth, project) else None
 
 
-def store_fix(store: Store, module: Module) -> Fix | None:
-    """The same for one statement outside of any loop: a step that a framework calls for each batch."""
-    return None if _reads_graph([store]) else _mended([store], module, "keep it without its graph", detached(module), safe_if_sure)
-
-
 def safe_if_sure(held: Held) -> Safety:
     """A method is safe to add to what is a tensor or array for certain."""
     return Safety.SAFE if held.sure else Safety.UNSAFE
@@ -228,7 +223,7 @@ def _mended(stores: Iterable[Store], module: Module, message: str, mend: Mend, s
     edits: list[Edit] = []
     worst = Safety.SAFE
     for store in stores:
-        if store.module is not module or store.via or store.kind == "extend" or store.expression is None:
+        if store.module is not module or store.via or store.kind == "extend" or store.expression is None or isinstance(store.node, cst.Return):
             return None
         fresh: list[Edit] = []
         for node, held in parts(store.expression, store.value):

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import libcst as cst
 
 from oomlint.memory.facts import growth_facts
+from oomlint.model.flow import iterated
 from oomlint.model.questions import short
 
 if TYPE_CHECKING:
     from oomlint.finding import Confidence, Fact, Place, Severity
     from oomlint.memory.buffers import Growth
-    from oomlint.model.events import Store
+    from oomlint.model.events import Loop, Store
     from oomlint.model.project import Module
+
+_LONGEST: Final = 50  # characters of what is iterated
 
 
 def loop_of(growth: Growth) -> str:
     """How the loop is called: by what it goes through."""
-    name = growth.loop.name
-    return f"the loop over `{name}`" if name and name not in {"range", "while", "zip", "enumerate"} else "the loop"
+    node = growth.loop.node
+    if isinstance(node, cst.FunctionDef):
+        return f"the loop that runs `{node.name.value}`"
+    return f"the loop over `{over(growth.loop)}`" if isinstance(node, cst.For) else "the loop"
+
+
+def over(loop: Loop) -> str:
+    """What a loop goes through, without progress bars and the like around it; the test of a ``while``."""
+    node = loop.node
+    if isinstance(node, cst.FunctionDef):
+        return loop.name
+    return short(loop.module.code(iterated(node.iter)[1] if isinstance(node, cst.For) else node.test), _LONGEST)
 
 
 def target_of(store: Store) -> str:
@@ -32,7 +45,8 @@ def target_of(store: Store) -> str:
         return short(store.module.code(target.value if isinstance(target, cst.Subscript) and store.kind == "item" else target).strip())
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         return short(store.module.code(node.func.value).strip())
-    return "it"
+    root = store.path[0]
+    return str(root[1]) if isinstance(node, cst.Return) and isinstance(root, tuple) else "it"
 
 
 def what_of(store: Store) -> str:
@@ -49,19 +63,11 @@ def kept(growth: Growth) -> str:
 
 def related(growth: Growth, module: Module) -> list[Place]:
     """The loop's other statements of the same rule, and what it keeps besides."""
-    found = [module.place(other_node(store, module), "here, too") for store in growth.stores[1:]]
+    found = [module.place(node, "here, too") for node in growth.others]
     beside = growth.facts.get("beside")
     if isinstance(beside, list):
         found += [module.place(store.node, "kept as well") for store in beside]
     return found
-
-
-def other_node(store: Store, module: Module) -> cst.CSTNode:
-    """The node of a further store in this module."""
-    if store.module is module and not store.via:
-        return store.node
-    call = next((via.call for via in store.via if via.module is module), None)
-    return store.node if store.module is module and call is None else call or store.node
 
 
 class Told(TypedDict):

@@ -12,10 +12,7 @@ from oomlint.memory.buffers import buffers_of
 from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import suffixed
 from oomlint.memory.growth_words import kept
-from oomlint.memory.metric_states import list_metric
-from oomlint.memory.runs import runs_of
-from oomlint.memory.step_lists import steps_of
-from oomlint.model.held import Graph, Held, Kind, Mode
+from oomlint.model.held import Graph, Held, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,23 +35,12 @@ class Fed:
 
 
 def fed_with_graph(project: Project, module: Module) -> Iterator[Fed]:
-    """Calls of a module that hand such metrics tensors with their graph, in loops over batches and in training steps."""
+    """Calls of a module that hand such metrics tensors with their graph, in loops over batches."""
     for growth in buffers_of(project).told_as("OOM213", module):
         for store in growth.stores:
             found = _fed(store, module, kept(growth), growth.confidence, growth_facts(growth)[:1])
             if found is not None:
                 yield found
-    for _, step in steps_of(project, module):
-        if not step.name.startswith("training"):
-            continue
-        record = runs_of(project).step(module, step)
-        for store in record.stores:
-            if store.kind == "metric" and list_metric(store) and store.value.carries is Graph.YES and store.mode is not Mode.OFF:
-                if any(id(store.node) in event.tags for event in record.backwards) or id(store.node) in record.returned.all_tags:
-                    continue
-                found = _fed(store, module, "the nodes of every step stay until the metric is reset", Confidence.HIGH)
-                if found is not None:
-                    yield found
 
 
 def _fed(store: Store, module: Module, words: str, confidence: Confidence, facts: tuple[Fact, ...] = ()) -> Fed | None:

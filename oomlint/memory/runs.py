@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -9,13 +10,14 @@ import libcst as cst
 from oomlint.memory.iteration import loader_like
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
+from oomlint.model.events import Backward
 from oomlint.model.flow import Flow
 from oomlint.model.flow_state import Known
 from oomlint.model.gradients import Gradients
-from oomlint.model.held import Graph
+from oomlint.model.held import Graph, Kind, Mode
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External
-from oomlint.scout.telling import ADDS, IN_ROUNDS, MODES, NO_ROOTS, is_table, words_of
+from oomlint.scout.telling import ADDS, IN_ROUNDS, MODES, is_no_root, is_table, words_of
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _LIBRARIES: Final = frozenset(
     {"torch", "pytorch_lightning", "lightning", "transformers", "torchvision", "accelerate", "torch_geometric", "timm", "monai", "fairseq", "dgl"}
 )
 _MOST_FRAMES: Final = 4
+_TRAINING: Final = re.compile(r"^(on_)?train")
 
 
 class Runs:
@@ -54,7 +57,9 @@ class Runs:
 
     def _roots_of(self, module: Module) -> list[Scope]:
         looping = [
-            scope for scope in module.walk.scopes if scope.loops and not isinstance(scope.node, cst.ClassDef | cst.Lambda) and scope.name not in NO_ROOTS
+            scope
+            for scope in module.walk.scopes
+            if scope.loops and not isinstance(scope.node, cst.ClassDef | cst.Lambda) and not is_no_root(scope.name, method=names.is_method(scope))
         ]
         words = words_of(module.source.text)
         if not looping:
@@ -86,7 +91,10 @@ class Runs:
             frame = self.evaluator.calls.frames(module, scope, most=1)[0]
             params = [p.name.value for p in names.parameters(scope)]
             batch = params[1] if len(params) > 1 else ""
-            known = self._steps[key] = self._flow().run(frame, self.gradients.entry(frame), None, batch_of=batch or "batch")
+            training = _TRAINING.search(scope.name) is not None
+            known = self._steps[key] = self._flow().run(frame, self.gradients.entry(frame), not training, batch_of=batch or "batch")
+            if scope.name == "training_step":
+                _differentiate(known)
         return known
 
     def _flow(self) -> Flow:
@@ -216,6 +224,17 @@ def _tests_parameters(scope: Scope, module: Module) -> bool:
         for call in scope.calls
         for arg in call.args
     )
+
+
+def _differentiate(record: Record) -> None:
+    """Note the backward pass that the framework makes of what a training step returns: the loss itself, or a dictionary with it."""
+    held = record.returned
+    loss = (held.item("loss") or held.inside) if held.kind is Kind.PACK else held
+    frame = record.frame
+    if loss is None or frame is None or not (loss.tensorlike or loss.sources):
+        return
+    loops = tuple(record.loops[:1])
+    record.backwards.append(Backward(frame.scope.node, frame.module, frame.scope, loops, (), Mode.ON, 0, loss.all_sources, loss.all_tags))
 
 
 def runs_of(project: Project) -> Runs:

@@ -11,6 +11,7 @@ import libcst as cst
 from oomlint.memory.bounds import counted
 from oomlint.memory.runs import runs_of
 from oomlint.model import names
+from oomlint.model.events import Store
 from oomlint.model.held import Graph, Kind, Mode, Size
 from oomlint.model.values import ClassRef, External
 from oomlint.syntax.walk import descend
@@ -18,7 +19,7 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.model.events import Record, Store
+    from oomlint.model.events import Record
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
@@ -63,6 +64,39 @@ def steps_of(project: Project, module: Module) -> Iterator[tuple[ClassRef, Scope
                         yield cls, child
 
 
+def step_records(project: Project, module: Module) -> Iterator[Record]:
+    """What each step of a module's classes does, with what it returns as a store where a hook is handed the outputs of the epoch."""
+    runs = runs_of(project)
+    for cls, step in steps_of(project, module):
+        record = runs.step(module, step)
+        yield record
+        handed = _handed_outputs(project, cls, step, record)
+        if handed is not None:
+            yield replace(record, stores=[handed])
+
+
+def _handed_outputs(project: Project, cls: ClassRef, step: Scope, record: Record) -> Store | None:
+    """What a step returns, where Lightning (before 2.0) collects it for a hook of the class, or of one above or below it, that reads it."""
+    stage = step.name.removesuffix("_step")
+    returned = next((statement for statement in step.returns if statement.value is not None), None)
+    hook = f"{stage}_epoch_end"
+    if stage not in {"training", "validation", "test"} or returned is None or not _reads_outputs(project, cls, hook):
+        return None
+    value = record.returned.unrecorded() if stage == "training" else record.returned  # what the epoch keeps of a training step is detached
+    loop = record.loops[0]
+    return Store(returned, cls.module, step, (loop,), (), Mode.OFF, 0, "append", (("outputs", hook),), value, returned.value)
+
+
+def _reads_outputs(project: Project, cls: ClassRef, hook: str) -> bool:
+    """Whether a hook of the class, or of one above or below it, reads the outputs that it is handed."""
+    for one in runs_of(project).evaluator.line(cls):
+        for method in one.scope.children:
+            params = [param.name.value for param in names.parameters(method)] if method.name == hook and method.is_function else []
+            if len(params) > 1 and any(isinstance(node, cst.Name) and node.value == params[1] for node in descend(method.suite)):
+                return True
+    return False
+
+
 def step_lists(project: Project, module: Module) -> list[StepList]:
     """Lists that the steps of a module's classes fill and nobody empties."""
     runs = runs_of(project)
@@ -92,45 +126,6 @@ def step_lists(project: Project, module: Module) -> list[StepList]:
     return list(first.values())
 
 
-def graphs_in_steps(project: Project, module: Module) -> list[Store]:
-    """Statements of training steps that keep a tensor with its graph until the end of the epoch, in lists that something empties."""
-    runs = runs_of(project)
-    found: dict[cst.CSTNode, Store] = {}
-    told = {store.node for one in step_lists(project, module) for store in (one.store, *(other.store for other in one.others))}
-    for cls, step in steps_of(project, module):
-        if not step.name.startswith(("training", "on_train")):
-            continue
-        record = runs.step(module, step)
-        for store in record.stores:
-            root = store.path[0]
-            if (
-                store.kind not in {"append", "extend"}
-                or root != (0, names.self_name(step))
-                or store.module is not module
-                or store.node in told
-                or counted(store)
-            ):
-                continue
-            if store.value.carries is not Graph.YES or store.mode is Mode.OFF or store.before.moved == "bounded":
-                continue
-            tag = id(store.node)
-            if any(tag in event.tags for event in record.backwards) or tag in record.returned.all_tags or _used_for_loss(cls, store):
-                continue
-            found[store.node] = store
-    return list(found.values())
-
-
-def _used_for_loss(cls: ClassRef, store: Store) -> bool:
-    """Whether another method computes gradients of what is collected."""
-    name = store.path[1] if len(store.path) > 1 else ""
-    return any(
-        method.is_function
-        and any(names.last_name(call.func) in {"backward", "manual_backward", "grad"} for call in method.calls)
-        and any(isinstance(node, cst.Attribute) and node.attr.value == name for node in descend(method.suite))
-        for method in cls.scope.children
-    )
-
-
 def _matters(store: Store) -> bool:
     """Whether what is added is more than a number."""
     return any(leaf.tensorlike and (leaf.size is not Size.SCALAR or leaf.graph is Graph.YES or leaf.kind is Kind.TENSOR) for leaf in store.value.leaves())
@@ -138,10 +133,7 @@ def _matters(store: Store) -> bool:
 
 def _emptied(project: Project, cls: ClassRef, name: str) -> bool:
     """Whether some method of the class, or of one above or below it, makes the attribute anew or empties it."""
-    evaluator = runs_of(project).evaluator
-    line: list[ClassRef] = [base for base in evaluator.lineage(cls) if isinstance(base, ClassRef)]
-    line += evaluator.calls.subclasses(cls)
-    for one in line:
+    for one in runs_of(project).evaluator.line(cls):
         for method in one.scope.children:
             if not method.is_function or method.name in _ONCE:
                 continue

@@ -66,6 +66,10 @@ class Classes(Questions):
         self.lines[cls] = out
         return out
 
+    def line(self, cls: ClassRef) -> list[ClassRef]:
+        """A class of the project, those above it and those below it."""
+        return [*(base for base in self.lineage(cls) if isinstance(base, ClassRef)), *self.calls.subclasses(cls)]
+
     def derives(self, cls: ClassRef, *wanted: str) -> bool:
         """Whether the class derives from one of these library classes."""
         return any(isinstance(base, External) and base.name in wanted for base in self.lineage(cls))

@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """A loop while it runs: what it goes through, and whether the model was in evaluation when it began."""
+    """A loop while it runs: what it goes through, and whether the model was in evaluation when it began.
 
-    node: cst.For | cst.While
+    A method that a framework calls for each batch is the body of a loop, too: ``node`` is its definition.
+    """
+
+    node: cst.For | cst.While | cst.FunctionDef
     module: Module
     scope: Scope
     name: str  # how the iterated thing is called

@@ -16,7 +16,7 @@ from oomlint.model.flow_bindings import FlowBindings
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_state import BUDGET, Activation, State, joined
 from oomlint.model.flow_values import NAMED
-from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, meet
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Storage, meet
 from oomlint.model.loops import FEW, decide
 from oomlint.model.values import Const
 from oomlint.scout.telling import LOADER_NAME
@@ -35,7 +35,10 @@ class Flow(FlowBindings):
     """One abstract run of one root function."""
 
     def run(self, frame: Frame, entry: Mode, evaluating: bool | None, *, batch_of: str = "") -> Record:  # noqa: FBT001 - yes, no, nobody knows
-        """Run the function of a frame and say what happened. ``batch_of`` names the parameter that takes a batch where the function is called once for each."""
+        """Run the function of a frame and say what happened.
+
+        ``batch_of`` names the parameter that takes a batch where a framework calls the function once for each: it is the body of a loop, on the device.
+        """
         self.record = Record(frame=frame)
         self.spent, self.numbers, self.limit = 0, 0, BUDGET
         self.act = Activation(0, frame, (), ())
@@ -47,9 +50,12 @@ class Flow(FlowBindings):
             if frame.this is not None:
                 held = self.object_of(frame.this).having(home=self.act.this)
             self.act.params[this] = held
-        if batch_of:
-            self.every = True
-            self.act.params[batch_of] = batch()
+        if batch_of and isinstance(frame.scope.node, cst.FunctionDef):
+            loop = Loop(frame.scope.node, frame.module, frame.scope, frame.scope.name, evaluating=evaluating, batches=True, proven=True)
+            self.act.loops = (loop,)
+            self.record.loops.append(loop)
+            self.device = Device.ACCELERATOR
+            self.act.params[batch_of] = batch().having(device=self.device, storage=Storage.OWN)
         self.stack = [frame.scope]
         self.block(frame.module.walk.body(frame.scope), state)
         self.record.returned = self.act.returned or PLAIN
@@ -170,7 +176,7 @@ class Flow(FlowBindings):
     def _for(self, node: cst.For, state: State) -> State | None:
         iterable = self.value(node.iter, state)
         each = self.element_of(iterable)
-        name, inner = _iterated(node.iter)
+        name, inner = iterated(node.iter)
         loader = (
             iterable.loader
             if iterable.loader not in {None, NAMED}
@@ -271,8 +277,8 @@ class Flow(FlowBindings):
         return after
 
 
-def _iterated(node: cst.BaseExpression) -> tuple[str, cst.BaseExpression]:
-    """The name of what a loop goes through, without `enumerate`, `tqdm` and their like."""
+def iterated(node: cst.BaseExpression) -> tuple[str, cst.BaseExpression]:
+    """The name and the expression of what a loop goes through, without `enumerate`, `tqdm` and their like."""
     here = node
     while isinstance(here, cst.Call) and here.args and isinstance(here.args[0].value, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
         if names.last_name(here.func) in {"range", "len", "items", "keys"}:

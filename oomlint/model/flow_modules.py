@@ -85,7 +85,7 @@ class FlowModules(FlowLayers):
         if module.frozen and records is Graph.YES:
             # By its name, a module may be frozen; where it was frozen in sight, only what goes in brings a graph.
             records = mixed(given).graph if module.sure else max(mixed(given).graph, Graph.MAYBE)
-        device = Device.ACCELERATOR if any(leaf.device is Device.ACCELERATOR for held in given for leaf in held.leaves()) else Device.UNKNOWN
+        device = Device.ACCELERATOR if any(leaf.device is Device.ACCELERATOR for held in given for leaf in held.leaves()) else self.device
         fallback = Held(
             Kind.OPAQUE,
             records,

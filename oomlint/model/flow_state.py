@@ -11,7 +11,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
-from oomlint.model.held import UNKNOWN, Held, Kind, Mode, Path, meet
+from oomlint.model.held import UNKNOWN, Device, Held, Kind, Mode, Path, meet
 from oomlint.model.readings import Memory
 from oomlint.model.values import Instance
 
@@ -120,8 +120,8 @@ class Flowing(ABC):
         self.gradients = gradients
         self.loader_of = loader_of
         self.known = known
-        self.every = False  # whether stores outside of loops count: the function itself is called for every batch
         self.asks = False  # whether gradients were asked for
+        self.device = Device.UNKNOWN  # where modules run of which nothing tells
         self.record = Record()
         self.recording = True
         self.spent = 0
@@ -162,7 +162,7 @@ class Flowing(ABC):
         self, node: cst.CSTNode, state: State, kind: str, path: Path, value: Held, expression: cst.BaseExpression | None, before: Held = UNKNOWN
     ) -> None:
         """Note that a value was put somewhere."""
-        if self.recording and path and (self.act.loops or self.every):
+        if self.recording and path and self.act.loops:
             self.record.stores.append(Store(node, *self._around(state), kind, path, value, expression, before))
 
     def was_reset(self, node: cst.CSTNode, state: State, path: Path, *, bound: bool = False) -> None:

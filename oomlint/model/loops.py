@@ -82,9 +82,9 @@ def _goes_backward(loop: Loop, record: Record) -> bool:
     return False
 
 
-def _ends_at_once(node: cst.For | cst.While) -> bool:
+def _ends_at_once(node: cst.For | cst.While | cst.FunctionDef) -> bool:
     """Whether a loop is left in its first round."""
-    body = block_of(node.body)
+    body = block_of(node.body) if not isinstance(node, cst.FunctionDef) else ()
     last = body[-1] if body else None
     return isinstance(last, cst.Break | cst.Return) and not any(isinstance(part, cst.Continue) for part in descend(node.body, into_scopes=False))
 

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Safety, Severity
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.facts import store_fact
-from oomlint.memory.growth_fixes import detach_fix, store_fix
+from oomlint.memory.growth_fixes import detach_fix
 from oomlint.memory.growth_words import kept, loop_of, target_of, told, what_of
-from oomlint.memory.step_lists import graphs_in_steps
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -115,9 +113,3 @@ class AppendAttachedTensor(Rule):
             message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} with its graph: {kept(growth)}"
             mend = detach_fix(growth, module, project, "keep it without its graph")
             yield self.finding(message=message, fix=mend, **told(growth, module))
-        for store in graphs_in_steps(project, module):
-            message = (
-                f"`{target_of(store)}` keeps `{what_of(store)}` of every batch of the epoch with its graph: "
-                "backward frees the activations, the autograd nodes of every step stay"
-            )
-            yield self.finding(module.place(store.node), message, severity=Severity.WARNING, fix=store_fix(store, module), facts=[store_fact(store)])

@@ -11,7 +11,7 @@ from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.facts import growth_facts
 from oomlint.memory.growth_fixes import meter_fix, stays_detached
-from oomlint.memory.growth_words import kept, loop_of, other_node
+from oomlint.memory.growth_words import kept, loop_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class MeterKeepsGraph(Rule):
             message = f"`{name}` is given a tensor with its graph in {loop_of(growth)}, and the meter keeps it: {kept(growth)}"
             store = growth.store
             places = [store.module.place(store.node, "kept here")]
-            places += [module.place(other_node(other, module), "here, too") for other in growth.stores[1:]]
+            places += [module.place(other, "here, too") for other in growth.others]
             mend = None if not stays_detached(growth, project) else meter_fix(growth, module, "hand it over without its graph")
             facts = growth_facts(growth)
             yield self.finding(module.place(call), message, severity=growth.severity, confidence=growth.confidence, related=places, fix=mend, facts=facts)

@@ -11,6 +11,7 @@ from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.evaluation_fixes import without_gradients
 from oomlint.memory.evaluations import evaluations_of
 from oomlint.memory.facts import growth_facts, loop_fact
+from oomlint.memory.growth_words import over
 from oomlint.rule import Rule
 from oomlint.syntax.edits import Text
 
@@ -118,14 +119,14 @@ class EvalWithoutNoGrad(Rule):
         for found in evaluations_of(project).of(module):
             loop = found.loop
             model = found.forwards[0].name
-            message = f"`{model}` runs in grad mode in this evaluation of `{loop.name}`: each step keeps its activations for a backward that does not come"
+            message = f"`{model}` runs in grad mode in this evaluation of `{over(loop)}`: each step keeps its activations for a backward that does not come"
             if loop.evaluating:
                 message += "; `.eval()` does not change that"
             if found.keeps_graph:
                 message += ", and what the loop keeps holds the graph of every step"
             text = Text(module.tree)
             node = loop.node
-            header = node.iter if isinstance(node, cst.For) else node.test
+            header = node.iter if isinstance(node, cst.For) else node.test if isinstance(node, cst.While) else node.name
             place = text.place(text.span(node)[0], text.span(header)[1])
             call = found.forwards[0].node
             related = [module.place(call, "the forward pass")] if found.forwards[0].module is module else []

@@ -44,8 +44,8 @@ from oomlint.scout.telling import (
     LARGE_NUMBER,
     MAPS,
     MODES,
-    NO_ROOTS,
     is_data_class,
+    is_no_root,
     is_worker_word,
     makes_data,
     words_of,
@@ -232,7 +232,7 @@ class _Look:
             return
         if here.copies and here.often:
             raise _Found
-        if getattr(here.node, "name", "") in NO_ROOTS:
+        if is_no_root(getattr(here.node, "name", ""), method=here.above is not None and isinstance(here.above.node, ast.ClassDef)):
             return
         if here.loader or ((here.steps or here.evaluates or (here.runs and here.keeps)) and not here.in_module):
             raise _Found

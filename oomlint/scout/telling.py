@@ -25,8 +25,8 @@ _TABLE = re.compile(
 MODES: Final = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})
 IN_ROUNDS: Final = MODES | {"cuda", "cpu", "detach"}
 ADDS: Final = frozenset({"append", "extend"})
-# Functions that are run by others, or for each sample: not looked at by themselves.
-NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__", "collate_fn"})
+# Methods that are run by others, or for each sample: not looked at by themselves.
+_NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__"})
 _WORD = re.compile(r"[^\W\d]\w*")
 # Calls that make an array or a tensor of a given shape.
 MAKERS: Final = frozenset("zeros ones empty full rand randn random random_sample standard_normal normal uniform randint integers".split())
@@ -48,6 +48,11 @@ class Words:
 
     loaders: frozenset[str]
     steps: frozenset[str]
+
+
+def is_no_root(name: str, *, method: bool) -> bool:
+    """Whether a function is run by others, or for each sample: it is not looked at by itself."""
+    return name == "collate_fn" or (method and name in _NO_ROOTS)
 
 
 def words_of(text: str) -> Words:
