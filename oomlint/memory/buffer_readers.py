@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.values import ClassRef, External, ExternalCall
+from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.events import Loop, Record, Store
     from oomlint.model.project import Module
+    from oomlint.model.values import Frame
     from oomlint.syntax.walk import Scope
 
 _METRICS: Final = ("sklearn.", "scipy.stats", "scipy.spatial", "torchmetrics.", "pandas.")
@@ -71,7 +72,8 @@ def read_on_host(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
 def read_with_batches(store: Store, record: Record, loop: Loop) -> bool:
     """Whether a later loop over batches reads what was collected, each time: a bank of features that the device has to hold."""
     grown = _names_of(store, loop, 2)
-    later = (other for other in record.loops if other.batches and other.scope is loop.scope and other not in store.loops)
+    same = {other for event in record.stores if event.path == store.path for other in event.loops}  # those that fill it, or another of its name
+    later = (other for other in record.loops if other.batches and other.scope is loop.scope and other not in same)
     return any(mentions(other.node.body, grown) for other in later)
 
 
@@ -85,12 +87,21 @@ def feeds_metric(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
             word = names.last_name(call.func)
             if word.startswith("top_k"):
                 continue
-            if _METRIC_NAME.search(word):
+            if _is_metric(call.func, frame, evaluator):
                 return True
-            for alt in evaluator.values(call.func, frame)[:2]:
-                if isinstance(alt.value, External | ExternalCall) and alt.value.name.startswith(_METRICS):
-                    return True
     return False
+
+
+def _is_metric(func: cst.BaseExpression, frame: Frame, evaluator: Evaluator, depth: int = 0) -> bool:
+    """Whether what is called is a metric of a library, or a function of the project that calls one; by its name where nobody knows."""
+    found = [alt.value for alt in evaluator.values(func, frame)[:2]]
+    if any(isinstance(value, External | ExternalCall) and value.name.startswith(_METRICS) for value in found):
+        return True
+    functions = [value for value in found if isinstance(value, FunctionRef)]
+    if functions and depth < 1:
+        inner = [(call, evaluator.calls.plain_frame(function.module, function.scope)) for function in functions for call in function.scope.calls]
+        return any(_is_metric(call.func, where, evaluator, depth + 1) for call, where in inner)
+    return not any(isinstance(value, External | ExternalCall | FunctionRef) for value in found) and _METRIC_NAME.search(names.last_name(func)) is not None
 
 
 def _readers(store: Store, loop: Loop, evaluator: Evaluator, steps: int = 3) -> Iterator[tuple[Scope, Module, set[object]]]:

@@ -12,7 +12,7 @@ from oomlint.finding import Confidence, Severity
 from oomlint.memory.bounds import bounded, few_samples, stops
 from oomlint.memory.buffer_readers import feeds_metric, read_on_host, read_with_batches, used_as_tensor
 from oomlint.memory.escapes import escapes
-from oomlint.memory.growing_loops import growing_loops, has_new_key, is_flushed
+from oomlint.memory.growing_loops import growing_loops, handing_call, has_new_key, is_flushed
 from oomlint.memory.iteration import LoaderLike
 from oomlint.memory.metric_states import list_metric
 from oomlint.memory.phases import has_backward, is_evaluation
@@ -151,6 +151,9 @@ class Buffers:
                 break
         if meter is not None:
             return (meter.call, meter) if meter.module is module else (None, None)
+        handed = handing_call(store)
+        if handed is not None and handed.module is module:
+            return handed.call, None
         if store.module is module:
             return store.node, None
         for via in reversed(store.via):

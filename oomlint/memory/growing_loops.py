@@ -12,7 +12,7 @@ from oomlint.model.held import Kind
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
-    from oomlint.model.events import Loop, Record, Reset, Store
+    from oomlint.model.events import Loop, Record, Reset, Store, Via
 
 
 def growing_loops(store: Store, record: Record) -> list[Loop]:
@@ -29,6 +29,21 @@ def growing_loops(store: Store, record: Record) -> list[Loop]:
             found.append(loop)
         anew = anew or (renewed and loop.batches)
     return found
+
+
+def handing_call(store: Store) -> Via | None:
+    """The call of a function that adds to what it is given: ``add_to(results, key, value)``."""
+    via = store.via[-1] if store.via else None
+    node = store.node
+    target = node.func if isinstance(node, cst.Call) else node.target if isinstance(node, cst.AugAssign) else None
+    if isinstance(node, cst.Assign):
+        target = node.targets[0].target
+    while isinstance(target, cst.Attribute | cst.Subscript):
+        target = target.value
+    if via is None or via.callee is None or not isinstance(target, cst.Name):
+        return None
+    own = names.self_name(via.callee)
+    return via if target.value != own and any(param.name.value == target.value for param in names.parameters(via.callee)) else None
 
 
 def _renews(reset: Reset, store: Store, loop: Loop) -> bool:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, TypedDict
 import libcst as cst
 
 from oomlint.memory.facts import growth_facts
+from oomlint.memory.growing_loops import handing_call
+from oomlint.model import names
 from oomlint.model.flow import iterated
 from oomlint.model.questions import short
 
@@ -38,20 +40,39 @@ def over(loop: Loop) -> str:
 def target_of(store: Store) -> str:
     """What is added to, as it is written."""
     node = store.node
+    target: cst.CSTNode | None = None
     if isinstance(node, cst.AugAssign):
-        return short(store.module.code(node.target).strip())
-    if isinstance(node, cst.Assign):
+        target = node.target
+    elif isinstance(node, cst.Assign):
         target = node.targets[0].target
-        return short(store.module.code(target.value if isinstance(target, cst.Subscript) and store.kind == "item" else target).strip())
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        return short(store.module.code(node.func.value).strip())
+        target = target.value if isinstance(target, cst.Subscript) and store.kind == "item" else target
+    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        target = node.func.value
+    if target is not None:
+        return short(_written(target, store))
     root = store.path[0]
     return str(root[1]) if isinstance(node, cst.Return) and isinstance(root, tuple) else "it"
 
 
 def what_of(store: Store) -> str:
     """What is added, as it is written."""
-    return short(store.module.code(store.expression).strip(), 50) if store.expression is not None else "what is added"
+    return short(_written(store.expression, store), 50) if store.expression is not None else "what is added"
+
+
+def _written(node: cst.CSTNode, store: Store) -> str:
+    """The code of a node; of a parameter, what it is given by the call that is told of."""
+    via = handing_call(store)
+    root = node
+    while isinstance(root, cst.Attribute | cst.Subscript):
+        root = root.value
+    if via is not None and via.callee is not None and isinstance(root, cst.Name):
+        params = [param.name.value for param in names.parameters(via.callee)][names.is_method(via.callee) :]
+        plain = [arg for arg in via.call.args if arg.keyword is None and not arg.star]
+        named = {arg.keyword.value: arg for arg in via.call.args if arg.keyword is not None}
+        given = named.get(root.value) or dict(zip(params, plain, strict=False)).get(root.value)
+        if given is not None:
+            return via.module.code(given.value).strip()
+    return store.module.code(node).strip()
 
 
 def kept(growth: Growth) -> str:

@@ -281,7 +281,7 @@ def iterated(node: cst.BaseExpression) -> tuple[str, cst.BaseExpression]:
     """The name and the expression of what a loop goes through, without `enumerate`, `tqdm` and their like."""
     here = node
     while isinstance(here, cst.Call) and here.args and isinstance(here.args[0].value, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
-        if names.last_name(here.func) in {"range", "len", "items", "keys"}:
+        if names.last_name(here.func) in {"range", "trange", "arange", "len", "items", "keys"}:
             break
         here = here.args[0].value
     if isinstance(here, cst.Subscript):

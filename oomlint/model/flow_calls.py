@@ -12,7 +12,7 @@ from oomlint.model.flow_methods import FlowMethods
 from oomlint.model.flow_state import instance_of, module_of
 from oomlint.model.held import UNKNOWN, Graph, Held, Kind, meet_all, mixed, tags_of
 from oomlint.model.torch_tables import BACKWARD_NAME, FROZEN_NAME, HARMLESS_CALL, LOSS_NAME, MODULE_NAME
-from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial
+from oomlint.model.values import Alternative, ClassRef, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State
@@ -81,7 +81,7 @@ class FlowCalls(FlowMethods):
             method = self.evaluator.method(this, written)
             if method is not None:
                 return self.call_function(method, node, args, base.home, state)
-        for value in self._callees(func, base):
+        for value in self._callees(func, base, state):
             if isinstance(value, External):
                 return self.external(names.canonical(value.name), node, args, state)
             if isinstance(value, FunctionRef):
@@ -119,12 +119,15 @@ class FlowCalls(FlowMethods):
             return False
         return made.frame.scope is self.act.scope and any(self.value(arg.value, state).kind is Kind.MODULE for arg in made.call.args)
 
-    def _callees(self, func: cst.BaseExpression, base: Held) -> list[Value]:
+    def _callees(self, func: cst.BaseExpression, base: Held, state: State) -> list[Value]:
         """What is called, as far as its name tells."""
+        held = state.env.get(self.act.path(func.value), UNKNOWN) if isinstance(func, cst.Name) else UNKNOWN
         found: Alternatives = []
         if isinstance(func, cst.Name):
             if not self.is_local(func.value):
                 found = self.evaluator.values(func, self.act.frame)[:3]
+            elif isinstance(held.value, FunctionRef | Partial):
+                found = [Alternative(held.value)]
         elif isinstance(func, cst.Attribute) and isinstance(base.value, Instance | ClassRef | ModuleRef | External):
             found = self.members(base.value, func.attr.value)[:3]
         out: list[Value] = []

@@ -11,7 +11,7 @@ from oomlint.model.flow_state import flag
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, mixed, pack, tags_of, tensor
 from oomlint.model.torch_tables import HOST_LIBRARIES, PAIRS, REDUCTIONS, SMALL_FUNCTIONS, VIEWS
-from oomlint.model.values import Const, ExternalCall
+from oomlint.model.values import Const, ExternalCall, Partial
 from oomlint.syntax.walk import constant_key
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ class FlowLibraries(FlowValues):
             return self._builtin(last, node, args)
         if name.startswith(("tqdm.", "itertools.cycle", "itertools.chain")) or name in _HANDS_ON:
             return args[0] if args else UNKNOWN
+        if name == "functools.partial":
+            partial = next((alt.value for alt in self.evaluator.values(node, self.act.frame) if isinstance(alt.value, Partial)), None)
+            return Held(Kind.OBJECT, value=partial) if partial is not None else UNKNOWN
         if name.startswith("copy."):
             return args[0].having(home=()) if args else UNKNOWN
         if name in _JOINS:

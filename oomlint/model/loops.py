@@ -146,11 +146,11 @@ def _takes(loop: Loop, event: Forward) -> bool:
         if not isinstance(call, cst.Call):
             return False
         if via is None or via.callee is None:
-            return _given(call, here, body.targets)
+            return _given(call, here, body.targets) or (level < len(event.via) and any(_is_noise(part) for arg in call.args for part in descend(arg)))
+        flows = _flows(via.callee.suite)
         here = _handed(call, via.callee, here)
-        if not here.data and not here.numbers:
-            return False
-        here = here.spread(_flows(via.callee.suite), inner)
+        here = _Round(here.data | _noise(via.callee, flows), here.numbers)
+        here = here.spread(flows, inner)
     return False
 
 
@@ -253,6 +253,20 @@ def _draws(node: cst.CSTNode, own: frozenset[str]) -> bool:
     if node.args or word[:1].isupper() or (isinstance(node.func, cst.Attribute) and (word in _SAME or _depends(node.func.value, own))):
         return False
     return isinstance(node.func, cst.Name | cst.Attribute)
+
+
+def _is_noise(node: cst.CSTNode) -> bool:
+    """Whether a call draws random numbers."""
+    return isinstance(node, cst.Call) and names.last_name(node.func).rstrip("_") in _DRAWS
+
+
+def _noise(scope: Scope, flows: _Flows) -> frozenset[str]:
+    """Names of a function that hold what each call of it draws anew, in place (``z.sample_()``) or not."""
+    drawn = {name for bound, values, _ in flows if any(_is_noise(part) for value in values for part in descend(value)) for name in bound}
+    for call in scope.calls:
+        if isinstance(call.func, cst.Attribute) and not call.args and (call.func.attr.value == "sample_" or _is_noise(call)):
+            drawn.update(_bound(call.func.value))
+    return frozenset(drawn)
 
 
 def _given(call: cst.Call, here: _Round, targets: frozenset[str]) -> bool:
