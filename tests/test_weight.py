@@ -239,3 +239,29 @@ def make(train, valid):
 """
     found = only(check(tmp_path, {"data.py": text}, "OOM111"))
     assert (found.place.row, [place.row for place in found.related]) == (7, [4, 8])
+
+
+def test_what_a_loop_keeps_besides_is_told_where_it_stands(tmp_path: Path) -> None:
+    text = """
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+        def main(data):
+            model = nn.Linear(8, 1)
+            for epoch in range(9):
+                train(model, DataLoader(data), torch.optim.SGD(model.parameters(), lr=0.1))
+        def train(model, loader, optimizer):
+            first, second = [], []
+            for x, y in loader:
+                one = nn.functional.mse_loss(model(x), y)
+                two = nn.functional.l1_loss(model(x), y)
+                optimizer.zero_grad()
+                (one + two).backward()
+                optimizer.step()
+                first.append(one)
+                second.append(two)
+            return len(first), len(second)
+        main(torch.load("data.pt"))
+    """
+    found = only(check(tmp_path, {"train.py": text}, "OOM202"))
+    assert (found.place.row, [place.row for place in found.related]) == (17, [18])

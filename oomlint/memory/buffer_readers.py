@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _METRICS: Final = ("sklearn.", "scipy.stats", "scipy.spatial", "torchmetrics.", "pandas.")
 # Functions that take arrays of the host.
 _TAKES_ARRAYS: Final = frozenset("save savez savez_compressed dump array asarray to_csv savemat concatenate create_dataset".split())
+_TO_NUMBERS: Final = frozenset({"cpu", "numpy", "tolist", "item"})
 _METRIC_NAME: Final = re.compile(
     r"^(?!top_k).*_score$|(^|_)auc|roc_|confusion|classification_report|(^|_)f1|accuracy|precision_recall|(^|_)map(_|$)|ndcg|pearson|spearman|kendall|(^|_)eer(_|$)"
 )
@@ -56,25 +57,25 @@ def _joined_later(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
 
 def read_on_host(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     """Whether what is collected ends on the host: as arrays, numbers, in a file, or with whoever called."""
-    for scope, _, words in _readers(store, loop, evaluator, 1):
+    for scope, module, words in _readers(store, loop, evaluator, 1):
+        frame, derived = evaluator.calls.plain_frame(module, scope), _spread(scope, words, 2)
         for call in scope.calls:
             word = names.last_name(call.func)
-            if isinstance(call.func, cst.Attribute) and word in {"cpu", "numpy", "tolist"} and mentions(call.func.value, words):
+            if isinstance(call.func, cst.Attribute) and word in _TO_NUMBERS - {"item"} and mentions(call.func.value, words):
                 return True
-            given = word in _TAKES_ARRAYS and any(mentions(arg.value, words) for arg in call.args)
-            if given:
+            if word in _TAKES_ARRAYS and any(mentions(arg.value, words) for arg in call.args):
+                return True
+            if any(mentions(arg.value, derived) for arg in call.args) and _makes_numbers(call, frame, evaluator):
                 return True
         if any(node.value is not None and mentions(node.value, words) for node in scope.returns if node is not store.node):
             return True
     return False
 
 
-def read_with_batches(store: Store, record: Record, loop: Loop) -> bool:
-    """Whether a later loop over batches reads what was collected, each time: a bank of features that the device has to hold."""
-    grown = _names_of(store, loop, 2)
-    same = {other for event in record.stores if event.path == store.path for other in event.loops}  # those that fill it, or another of its name
-    later = (other for other in record.loops if other.batches and other.scope is loop.scope and other not in same)
-    return any(mentions(other.node.body, grown) for other in later)
+def _makes_numbers(call: cst.Call, frame: Frame, evaluator: Evaluator) -> bool:
+    """Whether a function of the project that is called takes what it makes to the host."""
+    functions = [alt.value for alt in evaluator.values(call.func, frame)[:2] if isinstance(alt.value, FunctionRef)]
+    return any(names.last_name(inner.func) in _TO_NUMBERS for function in functions for inner in function.scope.calls)
 
 
 def feeds_metric(store: Store, loop: Loop, evaluator: Evaluator) -> bool:

@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.finding import Confidence, Severity
 from oomlint.memory.bounds import bounded, few_samples, stops
-from oomlint.memory.buffer_readers import feeds_metric, read_on_host, read_with_batches, used_as_tensor
+from oomlint.memory.buffer_readers import feeds_metric, read_on_host, used_as_tensor
 from oomlint.memory.escapes import escapes
 from oomlint.memory.growing_loops import growing_loops, handing_call, has_new_key, is_flushed
 from oomlint.memory.iteration import LoaderLike
@@ -250,7 +250,13 @@ class Buffers:
         if few_samples(loop, self.runs.evaluator):
             dense = []
         device = any(leaf.device is Device.ACCELERATOR for leaf in dense)
-        if dense and device and self._for_the_host(store, record, loop, evaluation=evaluation) and not feeds_metric(store, loop, self.runs.evaluator):
+        if (
+            dense
+            and device
+            and (evaluation or has_backward(record, loop))
+            and read_on_host(store, loop, self.runs.evaluator)
+            and not feeds_metric(store, loop, self.runs.evaluator)
+        ):
             return Growth("OOM220", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
         if evaluation and dense and not device and not feeds_metric(store, loop, self.runs.evaluator):
             return Growth("OOM219", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
@@ -258,12 +264,6 @@ class Buffers:
         if views and not feeds_metric(store, loop, self.runs.evaluator):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
         return None
-
-    def _for_the_host(self, store: Store, record: Record, loop: Loop, *, evaluation: bool) -> bool:
-        """Whether what is collected has no business on the device: it ends on the host, or no step of the device reads it again."""
-        if evaluation and not read_with_batches(store, record, loop):
-            return True
-        return (evaluation or has_backward(record, loop)) and read_on_host(store, loop, self.runs.evaluator)
 
     def _loader_owned(self, store: Store, record: Record, node: cst.CSTNode, owned: list[Held]) -> Growth | None:
         loops = [loop for loop in store.loops if isinstance(loop.loader, LoaderLike)]

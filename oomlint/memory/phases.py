@@ -14,6 +14,7 @@ _EVALUATION: Final = re.compile(
     r"|(^|[a-z])(Val|Valid|Validate|Validation|Validator|Eval|Evaluate|Evaluation|Evaluator|Test|Tester|Infer|Inference|Predict|Predictor)([A-Z]|$)"
     r"|(^|_)(test|val|valid|validation|eval|dev)_?(data_?)?(loader|set|iter|dl|gen)",
 )
+_HIDDEN: Final = re.compile(r"backward|_hook\b")  # who may differentiate what a model gives, or keep it, out of sight
 _TRAINING: Final = re.compile(r"(^|_)(train|training|trn|fit)(_|$|\d)", re.IGNORECASE)
 
 
@@ -52,7 +53,19 @@ def is_evaluation(record: Record, loop: Loop) -> bool:
         return loop.evaluating
     if _TRAINING.search(loop.name) or (_TRAINING.search(loop.scope.name) and not _EVALUATION.search(loop.name)):
         return False
-    return named_evaluation(record, loop)
+    return named_evaluation(record, loop) or _only_looked_at(record, loop)
+
+
+def _only_looked_at(record: Record, loop: Loop) -> bool:
+    """Whether what a model gives in a loop is proven to go nowhere that could differentiate it."""
+    frame = record.frame
+    if not loop.proven or frame is None or frame.scope.yields or loop.scope.yields or record.backwards or not record.complete:
+        return False
+    if any(_HIDDEN.search(module.source.text) for module in {frame.module, *(event.module for event in record.forwards)}):
+        return False
+    sources = {id(event.node) for event in record.forwards if loop in event.loops and event.network}
+    kept = [record.returned, *(store.value for store in record.stores), *(use.value for use in record.uses)]
+    return bool(sources) and not any(held.carries and held.all_sources & sources for held in kept)
 
 
 def wants_gradients(record: Record, loop: Loop) -> bool:

@@ -112,6 +112,7 @@ class Forward(Event):
 
     name: str = ""
     known: bool = False  # whether it is a module by its class, not by its name
+    network: bool = True  # no single layer of torch
     trainable: bool = True
     plain: bool = False  # whether its numbers are the same bit for bit without gradients
     evaluating: bool | None = None  # `.eval()` was called before, `.train()` was, or nobody knows

@@ -23,7 +23,7 @@ from oomlint.model.torch_tables import (
     TO_DEVICE,
     VIEWS,
 )
-from oomlint.syntax.walk import constant_key
+from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State
@@ -195,7 +195,11 @@ class FlowMethods(FlowModules):
             return PLAIN
         if method in _TAKES:
             self.was_reset(node, state, path, bound=True)
-            return base.any()
+            key = constant_key(node.args[0].value) if node.args else UNKNOWN_KEY
+            item = base.item(key) if isinstance(key, str) else None
+            if item is not None and path:
+                state.env[path] = base.having(items=tuple((name, held) for name, held in base.items if name != key))
+            return item if item is not None else base.any()
         if method == "update" and args:
             self._grow(path, base, args[0].any() if args[0].kind is Kind.PACK else args[0], node, state)
             return PLAIN

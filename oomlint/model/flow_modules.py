@@ -58,6 +58,7 @@ class FlowModules(FlowLayers):
                     State(state.env, mode, state.evaluating),
                     name,
                     known=True,
+                    network=True,
                     trainable=not module.frozen and self.trainable(this.cls),
                     plain=self.is_plain(this.cls),
                 )
@@ -76,6 +77,7 @@ class FlowModules(FlowLayers):
                 State(state.env, mode, state.evaluating),
                 name,
                 known=module.value is not None,
+                network=not (isinstance(value, External) and value.name.startswith("torch.nn.")),
                 trainable=not module.frozen,
                 plain=module.value is not None and module.moved != "fast",
             )

@@ -185,10 +185,10 @@ class Flowing(ABC):
         if self.recording:
             self.record.backwards.append(Backward(node, *self._around(state), held.all_sources, held.all_tags, retain, known))
 
-    def went_forward(self, node: cst.CSTNode, state: State, name: str, *, known: bool, trainable: bool, plain: bool = False) -> None:
+    def went_forward(self, node: cst.CSTNode, state: State, name: str, *, known: bool, network: bool, trainable: bool, plain: bool = False) -> None:
         """Note a module's call."""
         if self.recording:
-            self.record.forwards.append(Forward(node, *self._around(state), name, known, trainable, plain, state.evaluating))
+            self.record.forwards.append(Forward(node, *self._around(state), name, known, network, trainable, plain, state.evaluating))
 
     def used(self, node: cst.CSTNode, state: State, what: str, held: Held = UNKNOWN) -> None:
         """Note something else that matters."""

@@ -353,6 +353,9 @@ def _part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: 
         size = Size.UNKNOWN  # one column of each sample
     if drops and size is Size.SMALL:
         size = Size.SCALAR
+    limits = [item.upper for item in indices[1:] if isinstance(item, cst.Slice)]
+    if len(limits) > 1 and all(isinstance(limit, cst.Integer) and len(limit.value) == 1 for limit in limits):
+        size = min(size, Size.SMALL)  # a few numbers of each sample: `poses[:, :3, :3]`
     whole = whole or all(isinstance(item, cst.Slice) and _trims(item) for item in indices)
     return base.having(view=base.view or (not whole and base.size in {Size.DENSE, Size.UNKNOWN}), size=size, home=())
 

@@ -28,7 +28,8 @@ class EvalWithoutNoGrad(Rule):
     ## What it does
 
     Checks for a loop over a loader that evaluates a model in grad mode: the function calls `.eval()`, or it or its loader is named after
-    validation, test, inference or prediction; the model runs in the loop; and no `backward()` and no optimizer is in it.
+    validation, test, inference or prediction; the model runs in the loop; and no `backward()` and no optimizer is in it. A loop over other
+    things counts too where nothing in the file goes backward and nobody gets what carries the graph.
 
     `torch.no_grad()` and `torch.inference_mode()` are looked for around the loop, in the function, in its decorators, in the model and in all
     callers. An evaluation that needs gradients says nothing: attacks, saliency maps, adaptation at test time, forces as derivatives of an

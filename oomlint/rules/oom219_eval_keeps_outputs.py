@@ -24,7 +24,7 @@ class EvalKeepsOutputs(Rule):
     ## What it does
 
     Checks for an evaluation loop over a loader that stores dense outputs of each step (masks, logits, features, images) in a list or a
-    dictionary, on the host.
+    dictionary, on the host. The validation and test steps of Lightning are rounds of such a loop.
 
     Scalars, labels, the result of `argmax`, ids and strings say nothing, nor does what is proven small, what is flushed every few batches, or
     the scores that only a metric of scikit-learn or SciPy reads.
