@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
 
 from oomlint.finding import Confidence
 from oomlint.memory.buffers import buffers_of
@@ -11,14 +13,18 @@ from oomlint.memory.iteration import LoaderLike
 from oomlint.memory.phases import is_evaluation, wants_gradients
 from oomlint.memory.runs import runs_of
 from oomlint.memory.suites import holds_tests
-from oomlint.model.held import Mode
+from oomlint.model.held import Graph, Mode
 
 if TYPE_CHECKING:
-    import libcst as cst
+    from collections.abc import Iterator
 
+    from oomlint.finding import Place
     from oomlint.memory.buffers import Growth
     from oomlint.model.events import Forward, Loop, Record
     from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_MOST_SITES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,15 @@ class Evaluation:
     def keeps_graph(self) -> bool:
         """Whether the graph of its steps is kept as well."""
         return bool(self.growths)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A network that a function evaluates at once, in grad mode, each time that a loop calls the function."""
+
+    forward: Forward
+    call: Place  # of the function, in the loop
+    confidence: Confidence
 
 
 class Evaluations:
@@ -67,6 +82,44 @@ class Evaluations:
             out.append(replace(found, growths=kept))
         return out
 
+    def at_once(self, module: Module) -> Iterator[Pass]:
+        """Networks that functions without a loop put into evaluation and run in grad mode: on a whole split, or a graph."""
+        if holds_tests(module):
+            return
+        for scope in module.walk.scopes:
+            if scope.is_class or scope.loops or not isinstance(scope.node, cst.FunctionDef) or not _puts_into_evaluation(scope):
+                continue
+            call = self._called_in_loop(module, scope)
+            records = self.runs.records(module, scope) if call is not None else []
+            found = [self._unused(record, module) for record in records]
+            if call is not None and found and all(one is not None for one in found):
+                first = next(one for one in found if one is not None)
+                yield Pass(first, call, Confidence.HIGH if first.known else Confidence.MEDIUM)
+
+    def _unused(self, record: Record, module: Module) -> Forward | None:
+        """A forward pass of which nothing in its function, nor what that gives back, can need the graph."""
+        inside = [event for event in record.forwards if event.trainable and event.evaluating]
+        asked = any(use.what in {"gradients", "model given", "step"} or _trains(use.what) for use in record.uses)
+        if not inside or asked or record.backwards or not record.complete or record.returned.carries is not Graph.NO or self._caller_switches_off(record):
+            return None
+        if any(event.mode is not Mode.ON for event in inside):
+            return None  # the author has thought of it
+        return next((event for event in inside if event.module is module and not event.via), None)
+
+    def _called_in_loop(self, module: Module, scope: Scope) -> Place | None:
+        """Where a loop calls the function again and again; not one over batches, which is an evaluation itself."""
+        found: Place | None = None
+        for site in self.runs.evaluator.calls.sites(module, scope, most=_MOST_SITES):
+            for here in site.module.walk.ancestors(site.call):
+                if isinstance(here, cst.FunctionDef | cst.Lambda | cst.ClassDef):
+                    break
+                if isinstance(here, cst.For | cst.While):
+                    repeats = self.runs.loop(here, site.module, site.scope)
+                    if repeats is not None and repeats.batches:
+                        return None
+                    found = found or site.module.place(site.call, "called in each round")
+        return found
+
     def _judge(self, loop: Loop, record: Record) -> Evaluation | None:
         inside = [event for event in record.forwards if loop in event.loops and event.trainable]
         live = [event for event in inside if event.mode is Mode.ON]
@@ -93,6 +146,10 @@ class Evaluations:
             return False
         modes = self.runs.gradients.callers(frame.module, frame.scope)
         return any(mode is not Mode.ON for mode in modes)
+
+
+def _puts_into_evaluation(scope: Scope) -> bool:
+    return any(isinstance(call.func, cst.Attribute) and call.func.attr.value == "eval" and not call.args for call in scope.calls)
 
 
 def _trains(what: str) -> bool:

@@ -29,7 +29,8 @@ class EvalWithoutNoGrad(Rule):
 
     Checks for a loop over a loader that evaluates a model in grad mode: the function calls `.eval()`, or it or its loader is named after
     validation, test, inference or prediction; the model runs in the loop; and no `backward()` and no optimizer is in it. A loop over other
-    things counts too where nothing in the file goes backward and nobody gets what carries the graph.
+    things counts too where nothing in the file goes backward and nobody gets what carries the graph. So does a function without a loop that calls
+    `.eval()`, runs the model at once (a whole split, a graph) and is called in a loop: the finding is at the model's call.
 
     `torch.no_grad()` and `torch.inference_mode()` are looked for around the loop, in the function, in its decorators, in the model and in all
     callers. An evaluation that needs gradients says nothing: attacks, saliency maps, adaptation at test time, forces as derivatives of an
@@ -135,3 +136,9 @@ class EvalWithoutNoGrad(Rule):
             facts = [loop_fact(module, node, LoopKind.BATCH, loop.name), *(fact for growth in found.growths for fact in growth_facts(growth)[1:])]
             fix = without_gradients(found, module, project)
             yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=fix, facts=facts)
+        for one in evaluations_of(project).at_once(module):
+            message = (
+                f"`{one.forward.name}` runs in grad mode in this evaluation: its activations are kept for a backward that does not come; "
+                "`.eval()` does not change that"
+            )
+            yield self.finding(module.place(one.forward.node), message, severity=Severity.WARNING, confidence=one.confidence, related=[one.call])
