@@ -8,7 +8,7 @@ from oomlint.finding import Severity
 from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.facts import growth_facts
-from oomlint.memory.growth_words import loop_of, related, target_of, what_of
+from oomlint.memory.growth_words import deleted_late, loop_of, related, target_of, what_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -88,7 +88,10 @@ class EvalKeepsOutputs(Rule):
         """Yield the loops that keep what the model gives until they end."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
-            message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host: it grows with the number of samples"
+            message = (
+                f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host: "
+                f"it grows with the number of samples{deleted_late(growth)}"
+            )
             yield self.finding(
                 module.place(growth.node),
                 message,
