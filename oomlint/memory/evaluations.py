@@ -49,6 +49,8 @@ class Pass:
 
     forward: Forward
     call: Place  # of the function, in the loop
+    caller: Module  # where the loop is
+    loop: cst.For | cst.While
     confidence: Confidence
 
 
@@ -94,7 +96,7 @@ class Evaluations:
             found = [self._unused(record, module) for record in records]
             if call is not None and found and all(one is not None for one in found):
                 first = next(one for one in found if one is not None)
-                yield Pass(first, call, Confidence.HIGH if first.known else Confidence.MEDIUM)
+                yield Pass(first, *call, Confidence.HIGH if first.known else Confidence.MEDIUM)
 
     def _unused(self, record: Record, module: Module) -> Forward | None:
         """A forward pass of which nothing in its function, nor what that gives back, can need the graph."""
@@ -106,9 +108,9 @@ class Evaluations:
             return None  # the author has thought of it
         return next((event for event in inside if event.module is module and not event.via), None)
 
-    def _called_in_loop(self, module: Module, scope: Scope) -> Place | None:
+    def _called_in_loop(self, module: Module, scope: Scope) -> tuple[Place, Module, cst.For | cst.While] | None:
         """Where a loop calls the function again and again; not one over batches, which is an evaluation itself."""
-        found: Place | None = None
+        found: tuple[Place, Module, cst.For | cst.While] | None = None
         for site in self.runs.evaluator.calls.sites(module, scope, most=_MOST_SITES):
             for here in site.module.walk.ancestors(site.call):
                 if isinstance(here, cst.FunctionDef | cst.Lambda | cst.ClassDef):
@@ -117,7 +119,7 @@ class Evaluations:
                     repeats = self.runs.loop(here, site.module, site.scope)
                     if repeats is not None and repeats.batches:
                         return None
-                    found = found or site.module.place(site.call, "called in each round")
+                    found = found or (site.module.place(site.call, "called in each round"), site.module, here)
         return found
 
     def _judge(self, loop: Loop, record: Record) -> Evaluation | None:

@@ -141,4 +141,5 @@ class EvalWithoutNoGrad(Rule):
                 f"`{one.forward.name}` runs in grad mode in this evaluation: its activations are kept for a backward that does not come; "
                 "`.eval()` does not change that"
             )
-            yield self.finding(module.place(one.forward.node), message, severity=Severity.WARNING, confidence=one.confidence, related=[one.call])
+            facts = [loop_fact(one.caller, one.loop)]
+            yield self.finding(module.place(one.forward.node), message, severity=Severity.WARNING, confidence=one.confidence, related=[one.call], facts=facts)
