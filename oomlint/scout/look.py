@@ -69,6 +69,8 @@ _READS = frozenset(
     "VideoCapture VideoReader ZipFile connect read_image read_video decode_image ReadImage dcmread load_mesh read_point_cloud read_triangle_mesh "
     "default_loader pil_loader read_csv read_table read_excel rdsamp rdrecord read_edf read_direct".split(),
 )
+_DRAWS = re.compile(r"matplotlib|pylab")
+_FIGURES = frozenset({"figure", "subplots", "subplot_mosaic"})
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _STEP_METHOD = re.compile(
     r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
@@ -100,7 +102,7 @@ class Triage:
 
 def triage(text: str, *, notebook: bool = False) -> Triage:
     """Look at the text of a program."""
-    if not _WORDS.search(text) and not _TORCH_WORD.search(text) and not _FILE_WORD.search(text) and not words_of(text).loaders:
+    if not _WORDS.search(text) and not _TORCH_WORD.search(text) and not _FILE_WORD.search(text) and not _DRAWS.search(text) and not words_of(text).loaders:
         return Triage(parse=False)
     try:
         tree = parsed(text)
@@ -171,6 +173,7 @@ class _Look:
         self.notebook = notebook
         self.makes = False  # a class makes an array when its objects are built
         self.large = False  # there is a number that could make it a large one
+        self.draws = _DRAWS.search(text) is not None
         self.devices = _DEVICES.search(text) is not None
         self.empties: set[str] = set()  # what starts as an empty dictionary or a row of placeholders
         self.outer: set[str] = set()  # names that functions declare global
@@ -499,6 +502,8 @@ class _Look:
         name = name_of(node.func)
         self.called.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
+            raise _Found
+        if name in _FIGURES and self.draws:
             raise _Found
         here = self.here
         if name == "register_buffer":
