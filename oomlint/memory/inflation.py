@@ -56,7 +56,7 @@ class Inflation:
     facts: tuple[Fact, ...] = ()
 
 
-def _passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.BaseExpression, Load, Keeper]]:
+def passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.BaseExpression, Load, Keeper]]:
     """What is done with loads, where it is done in this module; each place once."""
     seen: set[cst.CSTNode] = set()
     arrays = arrays_of(project)
@@ -96,7 +96,7 @@ def _facts(module: Module, node: cst.BaseExpression, keeper: Keeper, size: Bytes
 def inflations(module: Module, project: Project) -> Iterator[Inflation]:
     """Bytes that become floating-point numbers, and arrays of ``float64`` that are converted at once."""
     seen: set[cst.CSTNode] = set()
-    for node, load, keeper in _passed(module, project, Does.SCALES):
+    for node, load, keeper in passed(module, project, Does.SCALES):
         seen.add(node)
         yield _divided(module, node, keeper, (load.module.place(load.node, "read here"),))
     for scope in building(module, project):
@@ -252,7 +252,7 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
     """Copies of whole arrays."""
     seen: set[cst.CSTNode] = set()
     seen.update(_joined(module, project))
-    for node, load, kept in _passed(module, project, Does.COPIES):
+    for node, load, kept in passed(module, project, Does.COPIES):
         if isinstance(node, cst.Call) and load.node is not node and not load.many and not _written(kept):
             seen.add(node)
             yield _copied(project, module, node, kept, (load.module.place(load.node, "read here"),))

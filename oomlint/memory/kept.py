@@ -100,6 +100,8 @@ class Kept(KeptCalls):
                 case cst.Call():  # a method of the value, or what an argument gives
                     if isinstance(node, cst.Attribute) and node.attr.value in {"tolist", "to_dict"}:
                         going = going.doing(Does.LISTS, module, parent)
+                    if isinstance(node, cst.Attribute) and not going.part and self.moves(module, parent):
+                        going = going.doing(Does.MOVES, module, parent)
                     if isinstance(node, cst.Attribute) and node.attr.value not in KEEPS:
                         going = replace(going, hazy=True)
                     if going.inside or (isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS):

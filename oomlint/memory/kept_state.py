@@ -15,6 +15,8 @@ from oomlint.memory.construction import constructions_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.serving import serving_of
 from oomlint.model import names
+from oomlint.model.torch_tables import TO_DEVICE
+from oomlint.model.values import Const, ExternalCall, Unknown
 from oomlint.scout.telling import MAPS
 from oomlint.syntax.walk import descend
 
@@ -35,6 +37,7 @@ class Does(Enum):
     SCALES = "bytes become floating-point numbers"
     LISTS = "numbers become Python objects"
     COPIES = "it is copied"
+    MOVES = "it goes to an accelerator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +181,30 @@ class Keeping(ABC):
             below = here
         return None
 
+    def moves(self, module: Module, call: cst.Call) -> bool:
+        """Whether a call of a method puts a tensor on an accelerator, or on a device that nobody knows."""
+        method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+        if method in TO_DEVICE:
+            return True
+        if method != "to" or not call.args or call.args[0].star:
+            return False
+        where = call.args[0].value
+        frames = self.evaluator.calls.frames(module, module.walk.scope_at(call), most=2)
+        return any(_is_accelerator(alt.value) for frame in frames for alt in self.evaluator.values(where, frame)[:4])
+
     def _unbounded(self, module: Module, iterable: cst.BaseExpression) -> bool:
         """Whether an iterable may have more than a handful of elements."""
         return self.constructions.count(module, iterable) is None
+
+
+def _is_accelerator(value: object) -> bool:
+    """Whether a value may name a device other than the host: by what it is, not by what it is called."""
+    if isinstance(value, Const):
+        return isinstance(value.value, int) or (isinstance(value.value, str) and not value.value.startswith("cpu"))
+    if isinstance(value, ExternalCall) and value.name == "torch.device" and value.call.args:
+        first = value.call.args[0].value
+        return not isinstance(first, cst.SimpleString) or not str(first.evaluated_value).startswith("cpu")
+    return isinstance(value, Unknown)
 
 
 def names_of(target: cst.CSTNode) -> list[str]:

@@ -1,0 +1,64 @@
+"""Data that goes to the accelerator as a whole: moved before the first step, or in one batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.facts import keeper_facts, loader_fact
+from oomlint.memory.inflation import passed
+from oomlint.memory.kept import Does, kept_of
+from oomlint.memory.loaders import loaders_of
+from oomlint.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Fact, Place
+    from oomlint.memory.kept import Keeper
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_MOST_RELATED: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Where the whole of a data set goes to the accelerator."""
+
+    node: cst.BaseExpression
+    message: str
+    related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
+
+
+def moved(module: Module, project: Project) -> Iterator[Split]:
+    """What is read for a data set and moved before anybody takes a sample: one for a function."""
+    groups: dict[Scope, list[tuple[cst.BaseExpression, Keeper]]] = {}
+    for node, load, keeper in passed(module, project, Does.MOVES):
+        if not load.many and not kept_of(project).repeats(module, node):
+            groups.setdefault(module.walk.scope_at(node), []).append((node, keeper))
+    for (node, keeper), *others in groups.values():
+        message = f"All of the data goes to the accelerator at once for {keeper.words}, and stays there beside the model; move each batch"
+        related = [module.place(other, "so does this") for other, _ in others[:_MOST_RELATED]]
+        yield Split(node, message, tuple(related), keeper_facts(keeper))
+
+
+def in_one_batch(module: Module, project: Project) -> Iterator[Split]:
+    """Loaders whose one batch is the whole data set: ``batch_size=len(dataset)``."""
+    for loader in loaders_of(project).of(module):
+        size, dataset = loader.explicit("batch_size"), loader.explicit("dataset")
+        if size is None or dataset is None or not isinstance(size.value, cst.Call | cst.Name):
+            continue
+        asked = size.value
+        if isinstance(asked, cst.Name):
+            bound = [effect.value for effect in loader.scope.effects.get(asked.value, ()) if not effect.path]
+            if len(bound) != 1 or not isinstance(bound[0], cst.Call):
+                continue
+            asked = bound[0]
+        if names.dotted(asked.func) != "len" or len(asked.args) != 1 or not asked.args[0].value.deep_equals(dataset.value):
+            continue
+        message = f"One batch is the whole dataset: all samples of `{module.code(dataset.value)}` are collated, moved and run through the model at once"
+        yield Split(loader.call, message, (), (loader_fact(loader, option="batch_size"),))
