@@ -45,7 +45,7 @@ class Figure:
     name: str  # of what is called, as it is written
     loop: Loop
     loop_module: Module
-    site: tuple[Module, cst.Call] | None  # what the loop calls, where the figure is made in a function
+    calls: tuple[tuple[Module, cst.Call], ...]  # from the one that the loop makes to the one of the function that makes the figure
     trains: bool  # whether the loop goes over batches or epochs, or a framework runs it
 
 
@@ -73,8 +73,9 @@ class Figures:
             if names.last_name(call.func) in _MAKERS and self._pyplot(call, module, scope) in _MAKERS and not self._reuses(call, module, scope):
                 found = self._repeated([_Way(module, scope, call)])
                 if found is not None:
-                    loop, way, site = found
-                    yield Figure(call, names.dotted(call.func), loop, way.module, site, self._trains(way))
+                    loop, way = found
+                    calls = tuple((one.module, one.call) for one in reversed(way[1:]))
+                    yield Figure(call, names.dotted(call.func), loop, way[-1].module, calls, self._trains(way[-1]))
 
     def _pyplot(self, call: cst.Call, module: Module, scope: Scope) -> str:
         """The function of pyplot that is called; empty for others."""
@@ -94,7 +95,7 @@ class Figures:
         found = self.evaluator.values(number, self.evaluator.calls.plain_frame(module, scope))
         return not found or not all(isinstance(alt.value, Const) and alt.value.value is None for alt in found)
 
-    def _repeated(self, way: list[_Way]) -> tuple[Loop, _Way, tuple[Module, cst.Call] | None] | None:
+    def _repeated(self, way: list[_Way]) -> tuple[Loop, list[_Way]] | None:
         """The loop of many rounds that leads to the last call of a way, where nothing on the way closes the figure."""
         here = way[-1]
         if self._ends(here) or self._is_asked(here) or self._handed_over(here):
@@ -104,13 +105,23 @@ class Figures:
             if _is_left(loop, here.call, here.module) or _at_first(loop, here.call, here.module):
                 return None
             if count is None or count > _KEPT_OPEN:
-                return loop, here, (here.module, here.call) if len(way) > 1 else None
+                return loop, way
         if len(way) > _DEEPEST or not here.scope.is_function or any(one.scope is here.scope for one in way[:-1]):
             return None
         found = None
-        sites: list[Site] = self.evaluator.calls.sites(here.module, here.scope, most=_MOST_SITES)
-        for site in sites:
+        for site in self._sites(here):
             found = found or self._repeated([*way, _Way(site.module, site.scope, site.call)])
+        return found
+
+    def _sites(self, way: _Way) -> list[Site]:
+        """The calls of a function, and of the methods of base classes that it takes the place of."""
+        found = self.evaluator.calls.sites(way.module, way.scope, most=_MOST_SITES)
+        owner = way.scope.parent
+        if owner is not None and owner.is_class:
+            for base in self.evaluator.lineage(ClassRef(way.module, owner))[1:]:
+                method = base.scope.child(way.scope.name) if isinstance(base, ClassRef) else None
+                if isinstance(base, ClassRef) and method is not None:
+                    found = [*found, *self.evaluator.calls.sites(base.module, method, most=_MOST_SITES)]
         return found
 
     def _trains(self, way: _Way) -> bool:

@@ -102,7 +102,7 @@ class FigureNotClosed(Rule):
         """Yield the figures that pile up."""
         for figure in figures_of(project).of(module):
             message = f"`{figure.name}` makes a figure in each round of a loop and nothing closes it: pyplot keeps all of them, about 2 MB each"
-            related = [figure.site[0].place(figure.site[1], "called in each round")] if figure.site is not None else []
+            related = [where.place(call, "on the way from the loop") for where, call in figure.calls]
             facts = [loop_fact(figure.loop_module, figure.loop)]
             severity = Severity.WARNING if figure.trains else Severity.NOTE
             yield self.finding(module.place(figure.call), message, severity=severity, confidence=Confidence.MEDIUM, related=related, facts=facts)
