@@ -11,7 +11,7 @@ from oomlint.memory.iteration import is_epoch_loop, loader_like, loops_around
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.readings import finder
-from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
+from oomlint.model.values import ClassRef, External, FunctionRef
 from oomlint.syntax.walk import children_of, descend
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 MODULES = frozenset({"torch.nn.Module", "pytorch_lightning.LightningModule", "transformers.PreTrainedModel"})
 _WRAPPERS = frozenset({"enumerate", "tqdm", "islice", "log_every", "track", "progress_bar", "iter"})
 _OPTIMIZER = re.compile(r"opt|scaler", re.IGNORECASE)
-_MADE = re.compile(r"\.from_pretrained$|^torch\.nn\.[A-Z]|^torchvision\.models\.|^timm\.create_model$")
 _DEVICE = re.compile(r"cuda|device|gpu|is_available|\bmps\b|\bxpu\b", re.IGNORECASE)
 _COUNTER = re.compile(r"%|<|>|epoch|step|iter|rank|memory|batch", re.IGNORECASE)
 # What rules look for by a library's name, apart from classes; and where it is given another name: `self.read = torch.load`.
@@ -99,18 +98,6 @@ def runs_each_round(node: cst.CSTNode, loop: cst.For | cst.While, module: Module
             if child is not here.body or not _DEVICE.search(test) or _COUNTER.search(test):
                 return False
         child = here
-    return False
-
-
-def is_module(project: Project, node: cst.BaseExpression, module: Module, scope: Scope) -> bool:
-    """Whether an expression is known to be a model: an object of a class that derives from ``torch.nn.Module``, or a library's."""
-    evaluator = evaluator_of(project)
-    for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope)):
-        value = alt.value
-        if isinstance(value, Instance) and evaluator.derives(value.cls, *MODULES):
-            return True
-        if isinstance(value, ExternalCall) and _MADE.search(value.name):
-            return True
     return False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
@@ -257,9 +257,3 @@ def _local(target: Target, text: str) -> bool:
     if kwargs is not None:
         parameters.add(kwargs.name.value)
     return root not in parameters and any(effect.kind == "assign" for effect in scope.effects.get(root, ()))
-
-
-def widened(found: Domain, text: str, value: object) -> Domain:
-    """With one more value of one expression."""
-    values = [*found.values, *({**row, text: value} for row in found.values)]
-    return replace(found, leaves=found.leaves | {text}, values=values)
