@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
-MODULES = frozenset({"torch.nn.Module", "pytorch_lightning.LightningModule", "transformers.PreTrainedModel"})
 _WRAPPERS = frozenset({"enumerate", "tqdm", "islice", "log_every", "track", "progress_bar", "iter"})
+MODULES = frozenset({"torch.nn.Module", "pytorch_lightning.LightningModule", "transformers.PreTrainedModel"})
 _OPTIMIZER = re.compile(r"opt|scaler", re.IGNORECASE)
 _DEVICE = re.compile(r"cuda|device|gpu|is_available|\bmps\b|\bxpu\b", re.IGNORECASE)
 _COUNTER = re.compile(r"%|<|>|epoch|step|iter|rank|memory|batch", re.IGNORECASE)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 Spec = dict[str, Any]
 LEFT: Final = {"is": "default"}  # the parameter keeps its own default
-DEEP: Final = 3  # objects within objects
 
 
 class Settings(dict[str, Any]):

@@ -13,7 +13,6 @@ TEXTS: Final = re.compile(
     r"name|path|file|text|caption|question|answer|sentence|word|token|title|desc|url|image|img|split|uid|key|type|lang|query|content|prompt|src|tgt|dir|str"
 )
 WHOLE: Final = re.compile(r"id$|ids$|idx|index|label|target|num|count|len|class|cls|size|width|height|start|end|year|age|frame|n_")
-GROUPS: Final = re.compile(r"s$|data|list|samples|items|annotations|images|sequences")
 
 
 @dataclass(frozen=True, slots=True)
