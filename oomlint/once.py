@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oomlint.finding import AttributeFact, LoaderFact, Safety
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from oomlint.finding import Finding, Place
 
@@ -44,7 +44,8 @@ def _subject(finding: Finding) -> object:
     if not loaders or loaders[0].place != finding.place:
         return None
     if not held and len(loaders) == 1 and loaders[0].option.endswith("_fn") and finding.related:
-        return finding.code, finding.related[0]
+        # Without a fix to apply to each, the scripts of a project that repeat the same function are one.
+        return finding.code, finding.related[0] if finding.fix is not None else finding.message
     return (finding.code, held[0].place) if held and held[0].place is not None else None
 
 
@@ -55,11 +56,13 @@ def _weight(finding: Finding) -> tuple[object, ...]:
     return finding.severity.rank, finding.confidence.rank, not mends, -max(counts, default=0), finding.sort_key
 
 
-def _with_others(first: Finding, others: Iterable[Finding]) -> Finding:
+def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
     """A finding with the places of others behind its own first one, which is that of the container."""
     calls = [item.place.saying("this loader has it, too") for item in sorted(others, key=lambda item: item.sort_key)]
     related = [*first.related[:1], *calls, *first.related[1:]]
     unique: dict[tuple[str, int, int], Place] = {(first.place.path, first.place.cell, first.place.row): first.place}
     for place in related:
         unique.setdefault((place.path, place.cell, place.row), place)
-    return replace(first, related=tuple(unique.values())[1 : _MOST_RELATED + 1])
+    shown = tuple(unique.values())[1 : _MOST_RELATED + 1]
+    more = len(calls) - len([place for place in shown if place in calls])
+    return replace(first, message=f"{first.message}; {more} more loaders have it" if more else first.message, related=shown)

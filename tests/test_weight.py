@@ -241,6 +241,20 @@ def make(train, valid):
     assert (found.place.row, [place.row for place in found.related]) == (7, [4, 8])
 
 
+def test_scripts_that_repeat_the_same_function_are_one_finding(tmp_path: Path) -> None:
+    text = f"""\
+{LOADER}
+def make(train):
+    def seed(worker):
+        print(worker)
+
+    return DataLoader(train, num_workers=2, worker_init_fn=seed)
+"""
+    found = only(check(tmp_path, {f"train_{number:02}.py": text for number in range(12)}, "OOM111"))
+    assert [place.path.rpartition("/")[2] for place in found.related] == ["train_00.py", *(f"train_{number:02}.py" for number in range(1, 8))]
+    assert found.message.endswith("; 4 more loaders have it")
+
+
 def test_what_a_loop_keeps_besides_is_told_where_it_stands(tmp_path: Path) -> None:
     text = """
         import torch
