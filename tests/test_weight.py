@@ -241,6 +241,26 @@ def make(train, valid):
     assert (found.place.row, [place.row for place in found.related]) == (7, [4, 8])
 
 
+def test_what_becomes_part_of_a_path_is_a_name_whatever_file_it_came_from(tmp_path: Path) -> None:
+    text = f"""
+{LOADER}
+import pickle
+import numpy as np
+class Pictures(Dataset):
+    def __init__(self, root, listed):
+        self.root = root
+        with open(listed, "rb") as file:
+            self.listed = pickle.load(file)
+    def __len__(self):
+        return len(self.listed)
+    def __getitem__(self, index):
+        suffix = self.listed[index]
+        return np.load(self.root + "/pictures/" + suffix)
+loader = DataLoader(Pictures("data", "listed.p"), batch_size=4, num_workers=3)
+"""
+    assert only(check(tmp_path, {"data.py": text}, "OOM110")).severity == "note"
+
+
 def test_scripts_that_repeat_the_same_function_are_one_finding(tmp_path: Path) -> None:
     text = f"""\
 {LOADER}

@@ -259,7 +259,8 @@ class Buffers:
         ):
             return Growth("OOM220", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
         if evaluation and dense and not device and not feeds_metric(store, loop, self.runs.evaluator):
-            return Growth("OOM219", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
+            host = all(leaf.device is Device.HOST for leaf in dense)
+            return Growth("OOM219", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
         views = [leaf for leaf in leaves if leaf.view and leaf.sure and leaf.size is not Size.SCALAR]
         if views and not feeds_metric(store, loop, self.runs.evaluator):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)

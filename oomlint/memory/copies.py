@@ -251,7 +251,7 @@ def _is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     if content.count is not None or content.size.known:
         return False
     items = items_of(content)
-    return items == "numbers" or (items == "strings" and names_files(dataset, holding.name, datasets_of(loader.module.project).evaluator))
+    return items == "numbers" or (items in {"strings", ""} and names_files(dataset, holding.name, datasets_of(loader.module.project).evaluator))
 
 
 def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:

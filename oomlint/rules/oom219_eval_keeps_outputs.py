@@ -88,8 +88,9 @@ class EvalKeepsOutputs(Rule):
         """Yield the loops that keep what the model gives until they end."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
+            where = "on the host" if growth.facts.get("host") else "until the end"
             message = (
-                f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host: "
+                f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} {where}: "
                 f"it grows with the number of samples{deleted_late(growth)}"
             )
             yield self.finding(
