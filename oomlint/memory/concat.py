@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.memory.concat_loops import SHORT, batch_loader, loops_over, made_anew, rounds, says_first, within
+from oomlint.memory.concat_samples import adds_samples
 from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.iteration import is_epoch_loop
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.runs import runs_of
 from oomlint.model import names
+from oomlint.model.questions import short
 from oomlint.model.values import External, FunctionRef
 from oomlint.scout.telling import FEEDS_ITSELF
 from oomlint.syntax.walk import descend, path_of
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 _JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_stack row_stack append".split())
 _LIBRARIES = frozenset({"torch", "numpy", "pandas"})
 _TWO_INPUTS = "numpy.append"
+_WIDEST = 50  # characters of what is iterated
 _LONG = 1000  # rounds that are many, whatever the loop is about
 _SCALAR_NAME = re.compile(
     r"(^|_)(loss|losses|acc|accs|accuracy|accuracies|lr|lrs|err|error|errors|metric|metrics|history|log|logs|epoch|step|time|times|mse|mae|rmse|psnr|ssim|iou|miou|"
@@ -188,6 +191,8 @@ def _role(
         like = batch_loader(project, loop.iter, module, scope)
         if like is not None:
             return (f"`{like.name}`" if like.name else "a loader"), like.known
+        if most is None and not _is_append(statement) and adds_samples(project, added, loop, scope, module):
+            return f"`{short(module.code(loop.iter), _WIDEST)}`", False
     if not _uses_torch(module):
         return None
     if is_epoch_loop(loop, module):
@@ -267,7 +272,11 @@ def _used_in(loop: Loop, path: Path, growing: set[cst.CSTNode], module: Module) 
 
 
 def _is_target(node: cst.CSTNode, module: Module) -> bool:
-    return isinstance(module.walk.parents.get(node), cst.AssignTarget)
+    """Whether it is set, or a part of it filled: ``x[n:, ..., 0] = patches``."""
+    above = module.walk.parents.get(node)
+    if isinstance(above, cst.Subscript) and above.value is node:
+        above = module.walk.parents.get(above)
+    return isinstance(above, cst.AssignTarget)
 
 
 def _asks_for_size(node: cst.CSTNode, module: Module) -> bool:
