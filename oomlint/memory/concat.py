@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.memory.concat_loops import SHORT, batch_loader, loops_over, made_anew, rounds, says_first, within
-from oomlint.memory.concat_samples import adds_samples
+from oomlint.memory.concat_samples import adds_samples, in_groups
 from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.iteration import is_epoch_loop
@@ -92,7 +92,7 @@ def _growth(module: Module, project: Project, statement: cst.Assign, call: cst.C
     if name is None:
         return None
     library, _, function = name.partition(".")
-    where = _loop(module, project, statement, path, target, added, scope)
+    where = _loop(module, project, statement, call, path, target, added, scope)
     if where is None:
         return None
     loop, over, known = where
@@ -140,7 +140,14 @@ def _resolved(project: Project, call: cst.Call, module: Module, scope: Scope) ->
 
 
 def _loop(
-    module: Module, project: Project, statement: cst.Assign, path: Path, target: cst.BaseExpression, added: tuple[cst.BaseExpression, ...], scope: Scope
+    module: Module,
+    project: Project,
+    statement: cst.Assign,
+    call: cst.Call,
+    path: Path,
+    target: cst.BaseExpression,
+    added: tuple[cst.BaseExpression, ...],
+    scope: Scope,
 ) -> tuple[Loop, str, bool] | None:
     """The innermost loop that grows the target round after round, and goes round often."""
     if FEEDS_ITSELF.search(scope.name) and scope.name != "<lambda>" and not _over_loader(module, project, statement, scope):
@@ -156,13 +163,17 @@ def _loop(
         most = rounds(project, loop, module, scope)
         if most is not None and most <= SHORT:
             continue
-        found = _role(module, project, loop, added, scope, most, statement)
+        found = _role(module, project, loop, added, scope, most, call)
+        # What a round reads or cuts out is large, whatever it is called; where nobody knows how often that is, it is often.
+        proven = found is None and not _flattens(call) and adds_samples(project, added, loop, scope, module)
+        if proven and not in_groups(project, path, loop, growing, scope, module):
+            found = f"`{short(module.code(loop.iter), _WIDEST)}`" if isinstance(loop, cst.For) else "what it reads", False
         if found is None:
             continue
         if _used_in(loop, path, growing, module):
             return None
         epochs = is_epoch_loop(loop, module)
-        if not (epochs and _arrays(project, added, loop, scope, module)) and scalars(added, loop, scope, module, epochs=epochs, into=path):
+        if not proven and not (epochs and _arrays(project, added, loop, scope, module)) and scalars(added, loop, scope, module, epochs=epochs, into=path):
             return None
         return loop, *found
     return None
@@ -184,15 +195,13 @@ def _other_growing(scope: Scope, path: Path, module: Module) -> Iterator[cst.CST
 
 
 def _role(
-    module: Module, project: Project, loop: Loop, added: tuple[cst.BaseExpression, ...], scope: Scope, most: int | None, statement: cst.Assign
+    module: Module, project: Project, loop: Loop, added: tuple[cst.BaseExpression, ...], scope: Scope, most: int | None, call: cst.Call
 ) -> tuple[str, bool] | None:
     """How the loop is called, and whether that is known; ``None`` where it may well be short."""
     if isinstance(loop, cst.For):
         like = batch_loader(project, loop.iter, module, scope)
         if like is not None:
             return (f"`{like.name}`" if like.name else "a loader"), like.known
-        if most is None and not _is_append(statement) and adds_samples(project, added, loop, scope, module):
-            return f"`{short(module.code(loop.iter), _WIDEST)}`", False
     if not _uses_torch(module):
         return None
     if is_epoch_loop(loop, module):
@@ -200,13 +209,14 @@ def _role(
     repeats = runs_of(project).loop(loop, module, scope)
     if repeats is not None and (repeats.batches or repeats.holds or repeats.steps):
         return (f"`{module.code(loop.iter).strip()}`" if isinstance(loop, cst.For) and (repeats.batches or repeats.holds) else "the training steps"), False
-    if most is not None and most >= _LONG and all(not isinstance(node, cst.List | cst.Tuple) for node in added) and not _is_append(statement):
+    if most is not None and most >= _LONG and all(not isinstance(node, cst.List | cst.Tuple) for node in added) and names.last_name(call.func) != "append":
         return f"{most:,} rounds", True
     return None
 
 
-def _is_append(statement: cst.Assign) -> bool:
-    return any(isinstance(n, cst.Call) and names.last_name(n.func) == "append" for n in descend(statement.value))
+def _flattens(call: cst.Call) -> bool:
+    """Whether it is an ``np.append`` without an axis: of one number, more often than not."""
+    return names.last_name(call.func) == "append" and not call.args[2:] and all(arg.keyword is None or arg.keyword.value != "axis" for arg in call.args)
 
 
 def _uses_torch(module: Module) -> bool:
@@ -275,6 +285,8 @@ def _is_target(node: cst.CSTNode, module: Module) -> bool:
     """Whether it is set, or a part of it filled: ``x[n:, ..., 0] = patches``."""
     above = module.walk.parents.get(node)
     if isinstance(above, cst.Subscript) and above.value is node:
+        above = module.walk.parents.get(above)
+    while isinstance(above, cst.Element | cst.Tuple):
         above = module.walk.parents.get(above)
     return isinstance(above, cst.AssignTarget)
 

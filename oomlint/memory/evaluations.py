@@ -151,8 +151,9 @@ class Evaluations:
 
 
 def _runs(other: Evaluation, found: Evaluation) -> bool:
-    """Whether each pass of an evaluation is one that the rounds of another lead to by a call."""
-    called = {event.node for event in other.forwards if len(event.via) > len(other.loop.via)}
+    """Whether each pass of an evaluation is one that the rounds of another lead to by a call of its function."""
+    ways = ((event, event.via[len(other.loop.via) :]) for event in other.forwards)
+    called = {event.node for event, way in ways if any(via.callee is found.loop.scope for via in way)}
     return other.loop.scope is not found.loop.scope and all(event.node in called for event in found.forwards)
 
 
