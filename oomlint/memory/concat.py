@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.memory.concat_loops import SHORT, batch_loader, loops_over, made_anew, rounds, says_first, within
+from oomlint.memory.concat_samples import adds_samples, in_groups
 from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.iteration import is_epoch_loop
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.runs import runs_of
 from oomlint.model import names
+from oomlint.model.questions import short
 from oomlint.model.values import External, FunctionRef
 from oomlint.scout.telling import FEEDS_ITSELF
 from oomlint.syntax.walk import descend, path_of
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 _JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_stack row_stack append".split())
 _LIBRARIES = frozenset({"torch", "numpy", "pandas"})
 _TWO_INPUTS = "numpy.append"
+_WIDEST = 50  # characters of what is iterated
 _LONG = 1000  # rounds that are many, whatever the loop is about
 _SCALAR_NAME = re.compile(
     r"(^|_)(loss|losses|acc|accs|accuracy|accuracies|lr|lrs|err|error|errors|metric|metrics|history|log|logs|epoch|step|time|times|mse|mae|rmse|psnr|ssim|iou|miou|"
@@ -89,7 +92,7 @@ def _growth(module: Module, project: Project, statement: cst.Assign, call: cst.C
     if name is None:
         return None
     library, _, function = name.partition(".")
-    where = _loop(module, project, statement, path, target, added, scope)
+    where = _loop(module, project, statement, call, path, target, added, scope)
     if where is None:
         return None
     loop, over, known = where
@@ -137,7 +140,14 @@ def _resolved(project: Project, call: cst.Call, module: Module, scope: Scope) ->
 
 
 def _loop(
-    module: Module, project: Project, statement: cst.Assign, path: Path, target: cst.BaseExpression, added: tuple[cst.BaseExpression, ...], scope: Scope
+    module: Module,
+    project: Project,
+    statement: cst.Assign,
+    call: cst.Call,
+    path: Path,
+    target: cst.BaseExpression,
+    added: tuple[cst.BaseExpression, ...],
+    scope: Scope,
 ) -> tuple[Loop, str, bool] | None:
     """The innermost loop that grows the target round after round, and goes round often."""
     if FEEDS_ITSELF.search(scope.name) and scope.name != "<lambda>" and not _over_loader(module, project, statement, scope):
@@ -153,13 +163,17 @@ def _loop(
         most = rounds(project, loop, module, scope)
         if most is not None and most <= SHORT:
             continue
-        found = _role(module, project, loop, added, scope, most, statement)
+        found = _role(module, project, loop, added, scope, most, call)
+        # What a round reads or cuts out is large, whatever it is called; where nobody knows how often that is, it is often.
+        proven = found is None and not _flattens(call) and adds_samples(project, added, loop, scope, module)
+        if proven and not in_groups(project, path, loop, growing, scope, module):
+            found = f"`{short(module.code(loop.iter), _WIDEST)}`" if isinstance(loop, cst.For) else "what it reads", False
         if found is None:
             continue
         if _used_in(loop, path, growing, module):
             return None
         epochs = is_epoch_loop(loop, module)
-        if not (epochs and _arrays(project, added, loop, scope, module)) and scalars(added, loop, scope, module, epochs=epochs, into=path):
+        if not proven and not (epochs and _arrays(project, added, loop, scope, module)) and scalars(added, loop, scope, module, epochs=epochs, into=path):
             return None
         return loop, *found
     return None
@@ -181,7 +195,7 @@ def _other_growing(scope: Scope, path: Path, module: Module) -> Iterator[cst.CST
 
 
 def _role(
-    module: Module, project: Project, loop: Loop, added: tuple[cst.BaseExpression, ...], scope: Scope, most: int | None, statement: cst.Assign
+    module: Module, project: Project, loop: Loop, added: tuple[cst.BaseExpression, ...], scope: Scope, most: int | None, call: cst.Call
 ) -> tuple[str, bool] | None:
     """How the loop is called, and whether that is known; ``None`` where it may well be short."""
     if isinstance(loop, cst.For):
@@ -195,13 +209,14 @@ def _role(
     repeats = runs_of(project).loop(loop, module, scope)
     if repeats is not None and (repeats.batches or repeats.holds or repeats.steps):
         return (f"`{module.code(loop.iter).strip()}`" if isinstance(loop, cst.For) and (repeats.batches or repeats.holds) else "the training steps"), False
-    if most is not None and most >= _LONG and all(not isinstance(node, cst.List | cst.Tuple) for node in added) and not _is_append(statement):
+    if most is not None and most >= _LONG and all(not isinstance(node, cst.List | cst.Tuple) for node in added) and names.last_name(call.func) != "append":
         return f"{most:,} rounds", True
     return None
 
 
-def _is_append(statement: cst.Assign) -> bool:
-    return any(isinstance(n, cst.Call) and names.last_name(n.func) == "append" for n in descend(statement.value))
+def _flattens(call: cst.Call) -> bool:
+    """Whether it is an ``np.append`` without an axis: of one number, more often than not."""
+    return names.last_name(call.func) == "append" and not call.args[2:] and all(arg.keyword is None or arg.keyword.value != "axis" for arg in call.args)
 
 
 def _uses_torch(module: Module) -> bool:
@@ -267,7 +282,13 @@ def _used_in(loop: Loop, path: Path, growing: set[cst.CSTNode], module: Module) 
 
 
 def _is_target(node: cst.CSTNode, module: Module) -> bool:
-    return isinstance(module.walk.parents.get(node), cst.AssignTarget)
+    """Whether it is set, or a part of it filled: ``x[n:, ..., 0] = patches``."""
+    above = module.walk.parents.get(node)
+    if isinstance(above, cst.Subscript) and above.value is node:
+        above = module.walk.parents.get(above)
+    while isinstance(above, cst.Element | cst.Tuple):
+        above = module.walk.parents.get(above)
+    return isinstance(above, cst.AssignTarget)
 
 
 def _asks_for_size(node: cst.CSTNode, module: Module) -> bool:

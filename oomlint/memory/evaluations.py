@@ -78,18 +78,18 @@ class Evaluations:
         inside = [found for found in judged.values() if found is not None]
         for found in inside:
             above = set(module.walk.ancestors(found.loop.node))
-            if any(other is not found and other.loop.node in above for other in inside):
+            if any(other is not found and (other.loop.node in above or _runs(other, found)) for other in inside):
                 continue
             kept = tuple(g for g in growths if g.loop.node is found.loop.node and g.code in {"OOM201", "OOM202", "OOM203", "OOM205"})
             out.append(replace(found, growths=kept))
         return out
 
     def at_once(self, module: Module) -> Iterator[Pass]:
-        """Networks that functions without a loop put into evaluation and run in grad mode: on a whole split, or a graph."""
+        """Networks that functions put into evaluation and run in grad mode outside of loops: on a whole split, or a graph."""
         if holds_tests(module):
             return
         for scope in module.walk.scopes:
-            if scope.is_class or scope.loops or not isinstance(scope.node, cst.FunctionDef) or not _puts_into_evaluation(scope):
+            if scope.is_class or not isinstance(scope.node, cst.FunctionDef) or not _puts_into_evaluation(scope):
                 continue
             call = self._called_in_loop(module, scope)
             records = self.runs.records(module, scope) if call is not None else []
@@ -106,7 +106,7 @@ class Evaluations:
             return None
         if any(event.mode is not Mode.ON for event in inside):
             return None  # the author has thought of it
-        return next((event for event in inside if event.module is module and not event.via), None)
+        return next((event for event in inside if event.module is module and not event.via and not event.loops), None)
 
     def _called_in_loop(self, module: Module, scope: Scope) -> tuple[Place, Module, cst.For | cst.While] | None:
         """Where a loop calls the function again and again; not one over batches, which is an evaluation itself."""
@@ -148,6 +148,13 @@ class Evaluations:
             return False
         modes = self.runs.gradients.callers(frame.module, frame.scope)
         return any(mode is not Mode.ON for mode in modes)
+
+
+def _runs(other: Evaluation, found: Evaluation) -> bool:
+    """Whether each pass of an evaluation is one that the rounds of another lead to by a call of its function."""
+    ways = ((event, event.via[len(other.loop.via) :]) for event in other.forwards)
+    called = {event.node for event, way in ways if any(via.callee is found.loop.scope for via in way)}
+    return other.loop.scope is not found.loop.scope and all(event.node in called for event in found.forwards)
 
 
 def _puts_into_evaluation(scope: Scope) -> bool:

@@ -17,7 +17,7 @@ from oomlint.model.gradients import Gradients
 from oomlint.model.held import Graph, Kind, Mode
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External
-from oomlint.scout.telling import ADDS, IN_ROUNDS, MODES, is_no_root, is_table, words_of
+from oomlint.scout.telling import ADDS, MODES, MOVES, READY, is_no_root, is_table, words_of
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -179,13 +179,13 @@ def _may_go_through_batches(loop: cst.For | cst.While, words: Words) -> bool:
 
 
 def _may_run_a_model(scope: Scope) -> bool:
-    """Whether a function puts a model into evaluation, or keeps something in a loop and uses what only code does that runs a model."""
-    if any(isinstance(call.func, cst.Attribute) and call.func.attr.value == "eval" for call in scope.calls):
+    """Whether a function makes a model ready, moves tensors in the rounds of a loop, or keeps something in them and switches gradients off."""
+    if any(isinstance(call.func, cst.Attribute) and call.func.attr.value in READY for call in scope.calls):
         return True
     rounds = [node for loop in scope.loops for node in descend(loop.body, into_scopes=False)]
-    if not any(_keeps(node) for node in rounds):
-        return False
-    return any(_word(node) in IN_ROUNDS for node in rounds) or any(_word(node) in MODES for node in descend(scope.node, into_scopes=False))
+    if any(isinstance(node, cst.Attribute) and node.attr.value in MOVES for node in rounds):
+        return True
+    return any(_keeps(node) for node in rounds) and any(_word(node) in MODES for node in descend(scope.node, into_scopes=False))
 
 
 def _keeps(node: cst.CSTNode) -> bool:

@@ -49,6 +49,12 @@ class Attributes(Questions):
                 out, absent = parted(found)
                 if not absent:
                     return found
+            given = _sets_keywords(init) if instance.bound is not None else None
+            if given is not None:
+                there, absent = parted(self.parameter(given, (("item", name), *rest), init))
+                out = [*out, *there]
+                if not absent:
+                    return out
             if name in {"hparams", "_hparams"} and rest and not out and rest[0][0] in {"attr", "item"} and self._saves_hyperparameters(init):
                 return self._hyperparameter(init, str(rest[0][1]), rest[1:])
         field = self._field(instance, name, rest)
@@ -171,3 +177,24 @@ class Attributes(Questions):
                 ):
                     return Frame(cls.module, scope, (Bound(tuple(call.args), init, call),), instance)
         return Frame(cls.module, scope, None, instance)
+
+
+def _sets_keywords(init: Frame) -> str | None:
+    """The ``**kwargs`` of which ``__init__`` makes attributes: ``setattr(self, k, v)`` in a loop over its items, ``self.__dict__.update(kwargs)``."""
+    node, this = init.scope.node, names.self_name(init.scope)
+    star = node.params.star_kwarg if isinstance(node, cst.FunctionDef) else None
+    if star is None or this is None:
+        return None
+    word = star.name.value
+    for call in init.scope.calls:
+        last = names.last_name(call.func)
+        if last == "update" and isinstance(call.func, cst.Attribute) and call.args and names.dotted(call.args[0].value) == word:
+            held = call.func.value
+            if names.dotted(held) == f"{this}.__dict__" or (isinstance(held, cst.Call) and names.dotted(held.func) == "vars"):
+                return word
+        if last == "setattr" and call.args and names.dotted(call.args[0].value) == this:
+            loop = next((above for above in init.module.walk.ancestors(call) if isinstance(above, cst.For)), None)
+            over = loop.iter.func if loop is not None and isinstance(loop.iter, cst.Call) else None
+            if isinstance(over, cst.Attribute) and over.attr.value == "items" and names.dotted(over.value) == word:
+                return word
+    return None

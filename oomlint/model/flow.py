@@ -18,7 +18,7 @@ from oomlint.model.flow_state import BUDGET, Activation, State, joined
 from oomlint.model.flow_values import NAMED
 from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Storage, meet
 from oomlint.model.loops import FEW, decide
-from oomlint.model.values import Const
+from oomlint.model.values import Const, Display
 from oomlint.scout.telling import LOADER_NAME
 from oomlint.syntax.walk import block_of, constant_key
 
@@ -196,6 +196,14 @@ class Flow(FlowBindings):
         known = [item for _, item in iterable.items] if iterable.exact and 0 < len(iterable.items) <= _MOST_UNROLLED and not named else []
         return self._rounds(loop, node, state, begin, known)
 
+    def _literals(self, node: cst.For) -> list[dict[str, cst.BaseExpression]]:
+        """What the names of a loop's target stand for, round by round, where it goes over a display of literals."""
+        found = self.evaluator.values(node.iter, self.act.frame)
+        display = found[0].value if len(found) == 1 else None
+        if not isinstance(display, Display) or not isinstance(display.node, cst.List | cst.Tuple):
+            return []
+        return [_named_literals(node.target, element.value) for element in display.node.elements]
+
     def _is_short(self, node: cst.BaseExpression, iterable: Held) -> bool:
         """Whether a loop is known to go round a few times at most: over a short display, or a range of a known small number."""
         if iterable.exact and iterable.kind in {Kind.PACK, Kind.ITERABLE}:
@@ -253,10 +261,13 @@ class Flow(FlowBindings):
             self.record.loops.append(loop)
             if known and isinstance(node, cst.For):
                 out: State | None = again
-                for item in known:
+                told, before = self._literals(node), act.rounds
+                for number, item in enumerate(known):
                     if out is not None:
+                        act.rounds = {**before, **told[number]} if len(told) == len(known) else before
                         self.assign(node.target, item, out, None, node)
                         out = self.block(block_of(node.body), out.copy()) or out
+                act.rounds = before
             else:
                 begin(again)
                 out = self.block(block_of(node.body), again)
@@ -275,6 +286,16 @@ class Flow(FlowBindings):
         if node.orelse is not None:
             return self.block(block_of(node.orelse.body), after)
         return after
+
+
+def _named_literals(target: cst.BaseExpression, value: cst.BaseExpression) -> dict[str, cst.BaseExpression]:
+    """Names of a target that stand for literals."""
+    if isinstance(target, cst.Name):
+        return {target.value: value} if isinstance(value, cst.SimpleString | cst.Integer) else {}
+    if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple | cst.List) and len(target.elements) == len(value.elements):
+        pairs = zip(target.elements, value.elements, strict=True)
+        return {name: literal for one, other in pairs for name, literal in _named_literals(one.value, other.value).items()}
+    return {}
 
 
 def iterated(node: cst.BaseExpression) -> tuple[str, cst.BaseExpression]:

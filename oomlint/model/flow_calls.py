@@ -10,9 +10,9 @@ from oomlint.model import names
 from oomlint.model.flow_definitions import is_bounded
 from oomlint.model.flow_methods import FlowMethods
 from oomlint.model.flow_state import instance_of, module_of
-from oomlint.model.held import UNKNOWN, Graph, Held, Kind, meet_all, mixed, tags_of
+from oomlint.model.held import UNKNOWN, Device, Graph, Held, Kind, Size, meet_all, mixed, tags_of, tensor
 from oomlint.model.torch_tables import BACKWARD_NAME, FROZEN_NAME, HARMLESS_CALL, LOSS_NAME, MODULE_NAME
-from oomlint.model.values import Alternative, ClassRef, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial
+from oomlint.model.values import Alternative, ClassRef, Display, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State
@@ -42,6 +42,7 @@ _PROGRESS: Final = frozenset(
 _GATHERS: Final = frozenset(
     {"gather", "gather_for_metrics", "all_gather", "reduce", "reduce_tensor", "reduce_value", "reduce_mean", "all_reduce_mean", "distributed_concat"}
 )
+_TO_TENSOR: Final = frozenset({"ToTensor", "PILToTensor", "ToImage"})
 
 
 class FlowCalls(FlowMethods):
@@ -95,6 +96,8 @@ class FlowCalls(FlowMethods):
                 method = self.evaluator.method(value, "__call__")
                 return self.call_function(method, node, args, self._home(func), state) if method is not None else self.unknown_call(node, written, args, state)
             if isinstance(value, ExternalCall):
+                if self._gives_images(value):
+                    return tensor(size=Size.DENSE, device=Device.HOST)
                 held = self.made_outside(names.canonical(value.name), value.call, value.frame)
                 if held.kind is Kind.MODULE:
                     return self.forward(node, held, state, args)
@@ -128,6 +131,8 @@ class FlowCalls(FlowMethods):
                 found = self.evaluator.values(func, self.act.frame)[:3]
             elif isinstance(held.value, FunctionRef | Partial):
                 found = [Alternative(held.value)]
+        elif isinstance(func, cst.Call):
+            found = self.evaluator.values(func, self.act.frame)[:3]
         elif isinstance(func, cst.Attribute) and isinstance(base.value, Instance | ClassRef | ModuleRef | External):
             found = self.members(base.value, func.attr.value)[:3]
         out: list[Value] = []
@@ -137,6 +142,20 @@ class FlowCalls(FlowMethods):
                 value = value.func
             out.append(value)
         return out
+
+    def _gives_images(self, value: ExternalCall) -> bool:
+        """Whether a transform makes a tensor of an image: `ToTensor()`, or a chain that ends in it."""
+        last = names.canonical(value.name).rpartition(".")[2]
+        if last in _TO_TENSOR:
+            return True
+        if last != "Compose" or not value.call.args:
+            return False
+        steps = self.evaluator.values(value.call.args[0].value, value.frame)[:1]
+        chain = steps[0].value if steps else None
+        if not isinstance(chain, Display) or not isinstance(chain.node, cst.List | cst.Tuple) or not chain.node.elements:
+            return False
+        ends = self.evaluator.values(chain.node.elements[-1].value, chain.frame)
+        return any(isinstance(alt.value, ExternalCall) and names.canonical(alt.value.name).rpartition(".")[2] in _TO_TENSOR | {"Normalize"} for alt in ends)
 
     def _home(self, func: cst.BaseExpression) -> Path:
         return self.act.path(func.value) if isinstance(func, cst.Name) else ()

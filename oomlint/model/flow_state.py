@@ -79,7 +79,8 @@ class Activation:
     params: dict[str, Held] = field(default_factory=dict)
     tests: int = 0
     guards: tuple[tuple[int, cst.BaseExpression], ...] = ()  # tests around, with the number of loops around each
-    decided: dict[cst.CSTNode, frozenset[bool]] = field(default_factory=dict)
+    decided: dict[object, frozenset[bool]] = field(default_factory=dict)
+    rounds: dict[str, cst.BaseExpression] = field(default_factory=dict)  # literals that the targets of loops stand for in this round
 
     @property
     def scope(self) -> Scope:

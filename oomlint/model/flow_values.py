@@ -14,7 +14,7 @@ from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, St
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout.telling import LOADER_NAME
-from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
+from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, descend
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 
 NAMED: Final = "named"  # stands for a loader that is one by its name alone
 _WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
+
+
+class _Given(cst.CSTTransformer):
+    """Puts literals where names stand."""
+
+    def __init__(self, given: dict[str, cst.BaseExpression]) -> None:
+        super().__init__()
+        self.given = given
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:  # noqa: N802 - libcst's word
+        """Give the literal of a name."""
+        del original_node
+        return self.given.get(updated_node.value, updated_node)
 
 
 class FlowValues(FlowDefinitions):
@@ -106,13 +119,17 @@ class FlowValues(FlowDefinitions):
 
     def verdicts(self, test: cst.BaseExpression) -> frozenset[bool]:
         """How a test can come out in this activation, where only constants of the call decide; both where anything else does."""
-        known = self.act.decided.get(test)
+        rounds = self.act.rounds
+        given = {part.value: rounds[part.value] for part in descend(test) if isinstance(part, cst.Name) and part.value in rounds} if rounds else {}
+        key = (test, *given.values()) if given else test
+        known = self.act.decided.get(key)
         if known is None:
             known = frozenset({True, False})
-            if self._decidable(test):
-                found = frozenset(verdict for verdict, _, _ in self.evaluator.truth(test, self.act.frame))
+            asked = test.visit(_Given(given)) if given else test
+            if isinstance(asked, cst.BaseExpression) and self._decidable(asked):
+                found = frozenset(verdict for verdict, _, _ in self.evaluator.truth(asked, self.act.frame))
                 known = found or known
-            self.act.decided[test] = known
+            self.act.decided[key] = known
         return known
 
     def _decidable(self, test: cst.BaseExpression) -> bool:

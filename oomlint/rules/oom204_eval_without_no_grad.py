@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
@@ -18,8 +18,11 @@ from oomlint.syntax.edits import Text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Finding
+    from oomlint.finding import Finding, Place
+    from oomlint.model.events import Forward, Loop
     from oomlint.model.project import Module, Project
+
+_MOST_PLACES: Final = 6  # of the passes of a round, and the calls that lead to them
 
 
 class EvalWithoutNoGrad(Rule):
@@ -29,8 +32,9 @@ class EvalWithoutNoGrad(Rule):
 
     Checks for a loop over a loader that evaluates a model in grad mode: the function calls `.eval()`, or it or its loader is named after
     validation, test, inference or prediction; the model runs in the loop; and no `backward()` and no optimizer is in it. A loop over other
-    things counts too where nothing in the file goes backward and nobody gets what carries the graph. So does a function without a loop that calls
-    `.eval()`, runs the model at once (a whole split, a graph) and is called in a loop: the finding is at the model's call.
+    things (files, patches of an image) counts too where the callers call `.eval()`, or nothing in the file goes backward and nobody gets what
+    carries the graph. So does a function that calls `.eval()`, runs the model at once outside of its loops (a whole split, a graph) and is called
+    in a loop: the finding is at the model's call. In `for phase in ["train", "val"]` each round is judged by itself.
 
     `torch.no_grad()` and `torch.inference_mode()` are looked for around the loop, in the function, in its decorators, in the model and in all
     callers. An evaluation that needs gradients says nothing: attacks, saliency maps, adaptation at test time, forces as derivatives of an
@@ -130,8 +134,7 @@ class EvalWithoutNoGrad(Rule):
             node = loop.node
             header = node.iter if isinstance(node, cst.For) else node.test if isinstance(node, cst.While) else node.name
             place = text.place(text.span(node)[0], text.span(header)[1])
-            call = found.forwards[0].node
-            related = [module.place(call, "the forward pass")] if found.forwards[0].module is module else []
+            related = list(dict.fromkeys(place for forward in found.forwards for place in _way_to(forward, loop, module)))[:_MOST_PLACES]
             severity = Severity.ERROR if found.keeps_graph else Severity.WARNING
             facts = [loop_fact(module, node, LoopKind.BATCH, loop.name), *(fact for growth in found.growths for fact in growth_facts(growth)[1:])]
             fix = without_gradients(found, module, project)
@@ -143,3 +146,12 @@ class EvalWithoutNoGrad(Rule):
             )
             facts = [loop_fact(one.caller, one.loop)]
             yield self.finding(module.place(one.forward.node), message, severity=Severity.WARNING, confidence=one.confidence, related=[one.call], facts=facts)
+
+
+def _way_to(forward: Forward, loop: Loop, module: Module) -> Iterator[Place]:
+    """The forward pass of a round, and the calls that lead from the loop to it, as far as they stand in the file."""
+    if forward.module is module:
+        yield module.place(forward.node, "the forward pass")
+    for via in forward.via[len(loop.via) :]:
+        if via.module is module:
+            yield module.place(via.call, "leads to the forward pass")

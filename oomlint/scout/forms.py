@@ -205,7 +205,9 @@ def _takes_up(node: ast.AST, statement: ast.Assign, target: str, *, plain: bool)
 
 
 def _asks_for_size(node: ast.AST, name: str) -> bool:
-    """Whether what stands in that field is looked at from outside: its size, whether it is empty."""
+    """Whether what stands in that field is looked at from outside: its size, whether it is empty; or filled in part."""
+    if isinstance(node, ast.Subscript):
+        return name == "value" and isinstance(node.ctx, ast.Store)
     if isinstance(node, ast.Attribute):
         return node.attr in _SIZES
     if isinstance(node, ast.Call):

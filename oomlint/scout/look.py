@@ -40,10 +40,11 @@ from oomlint.scout.telling import (
     ADDS,
     BUILDERS,
     FEEDS_ITSELF,
-    IN_ROUNDS,
     LARGE_NUMBER,
     MAPS,
     MODES,
+    MOVES,
+    READY,
     is_data_class,
     is_no_root,
     is_worker_word,
@@ -149,9 +150,9 @@ class _Place:
     looped: bool = False
     loader: bool = False  # a name of a loader is used
     steps: bool = False  # a step is made in a loop
-    runs: bool = False  # a model may be run in a loop
+    runs: bool = False  # gradients are switched off somewhere
     keeps: bool = False  # a round may keep something
-    evaluates: bool = False  # a model is put into evaluation
+    evaluates: bool = False  # a model is made ready for an evaluation, or tensors are moved in a loop
     often: bool = False  # a loop counts epochs or makes steps
     copies: bool = False  # a model's parameters may be copied
     emptied: set[str] | None = None  # attributes out of which methods of the class take something, once somebody has asked
@@ -482,9 +483,9 @@ class _Look:
     def _attribute(self, node: ast.Attribute) -> None:
         if node.attr in self.loaders:
             self.here.loader = True
-        if node.attr in (IN_ROUNDS if self.here.loops else MODES):
+        if node.attr in MODES:
             self.here.runs = True
-        if node.attr == "eval":
+        if node.attr in READY or (self.here.loops and node.attr in MOVES):
             self.here.evaluates = True
         self._one(node.value)
 

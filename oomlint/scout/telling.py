@@ -23,7 +23,8 @@ _TABLE = re.compile(
 )
 # Names of torch in functions that run a model, and in the rounds of a loop that does.
 MODES: Final = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})
-IN_ROUNDS: Final = MODES | {"cuda", "cpu", "detach"}
+MOVES: Final = frozenset({"cuda", "cpu", "to", "detach"})  # what a round does that runs a model: its data goes to the device, or what comes is brought back
+READY: Final = frozenset({"eval", "load_state_dict"})  # what makes a model ready for an evaluation
 ADDS: Final = frozenset({"append", "extend"})
 # Methods that are run by others, or for each sample: not looked at by themselves.
 _NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__"})
