@@ -22,6 +22,7 @@ from oomlint.memory.reads import Reads
 from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import ClassRef, ExternalCall, FunctionRef
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,9 +64,24 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     for first, *others in groups.values():
         name = first.read.name if first.read is not None else ""
         words = f"`{name}` reads every file" if first.many else f"`{name}` reads all of its file"
-        yield replace(first, words=words, beside=tuple(load.node for load in others))
+        entries = [node for load in (first, *others) for node in _entries(load, project)]
+        yield replace(first, words=words, beside=(*(load.node for load in others), *entries))
     yield from _helpers(module, project)
     yield from _corpora(module, project)
+
+
+def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:
+    """Where the entries of an archive that go to those who keep it are read: ``arrays["x"]``, which is when `.npz` reads an array."""
+    kept, module = kept_of(project), load.module
+    holder = module.walk.parents.get(load.node)
+    if load.read is None or load.read.kind is not Reads.ARCHIVE or not isinstance(holder, cst.Assign) or not isinstance(holder.targets[0].target, cst.Name):
+        return
+    name = holder.targets[0].target.value
+    for node in descend(load.scope.suite, into_scopes=False):
+        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and node.value.value == name:
+            key = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
+            if isinstance(key, cst.SimpleString) and not small_name(str(key.evaluated_value)) and kept.of(module, node):
+                yield node
 
 
 def torch_loads(module: Module, project: Project) -> Iterator[Load]:

@@ -60,17 +60,18 @@ class KeptNames(Keeping):
         if owner is None or not owner.is_class or going.part or search.inside is not None:
             return
         cls = ClassRef(module, owner)
-        key = ("attribute", owner, name, going.passed)
-        if key in search.seen:
+        key, place = ("attribute", owner, name, going.passed), ("keeps", statement, name)
+        known = key in search.seen
+        if (known and place in search.seen) or not self.constructions.builds(cls, scope):
             return
-        search.seen.add(key)
-        if not self.constructions.builds(cls, scope):
-            return
+        search.seen.update((key, place))
         going = going.named(name)
         datasets = self.constructions.datasets(cls)
         if datasets:
             words = f"`{name}` of `{datasets[0].scope.name}`"
             search.found.append(going.kept_by(module, statement, words, name, datasets[0]))
+            if known:  # another branch that keeps it, too: what is done with the attribute is followed already
+                return
             # What is done with it while the object is built: `self.data = np.concatenate(self.data)`.
             for use in self._attributes(module, scope, names.self_name(scope) or "", name):
                 self.climb(search, module, use, replace(going, index=None))
@@ -78,7 +79,7 @@ class KeptNames(Keeping):
         if not any(isinstance(base, External) for base in self.evaluator.lineage(cls)):
             words = f"`{name}` of `{owner.name}`"
             search.objects.append(going.kept_by(module, statement, words, name, live=True))
-        if going.depth >= DEEPEST:
+        if known or going.depth >= DEEPEST:
             return
         # Another class: what its methods do with the attribute, and where its objects go.
         deeper = replace(going, depth=going.depth + 1, index=None)
