@@ -1,9 +1,9 @@
-"""Which loads the rules speak of, and at which place: one finding for what is read, one for the list that becomes an array."""
+"""Which loads the rules speak of, and at which place: one finding for what one function reads for one class."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -11,11 +11,8 @@ import libcst as cst
 from oomlint.memory.arrays import Load, arrays_of
 from oomlint.memory.attribute_names import small_name
 from oomlint.memory.construction import constructions_of
-from oomlint.memory.content import Kind
-from oomlint.memory.facts import allocation_fact, keeper_facts, load_facts
-from oomlint.memory.inflation import building, keeper_of
-from oomlint.memory.kept import Does, kept_of
-from oomlint.memory.kept_calls import JOINS
+from oomlint.memory.joins import joined
+from oomlint.memory.kept import kept_of
 from oomlint.memory.load_words import proven_small
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.reads import Reads
@@ -27,26 +24,12 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Fact, Place
-    from oomlint.memory.kept import Keeper
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
 _CORPUS: Final = re.compile(r"corpus|corpora|sentences|documents|raw_text|text_file|dialog", re.IGNORECASE)
 _FILES: Final = re.compile(rb"h5py|zarr|h5pickle|netCDF4|tables")
 _THROUGH: Final = frozenset({"tqdm", "enumerate", "readlines", "splitlines", "iter", "list", "islice", "trange"})
-_MOST_RELATED: Final = 4
-_FEW: Final = frozenset({Kind.SCALAR, Kind.TEXT, Kind.SMALL, Kind.PATHS})  # a number or a name for each sample
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Join:
-    """A call that makes one array of a list of what was read."""
-
-    node: cst.BaseExpression
-    name: str
-    related: tuple[Place, ...]
-    facts: tuple[Fact, ...]
 
 
 def eager_loads(module: Module, project: Project) -> Iterator[Load]:
@@ -56,7 +39,7 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     """
     groups: dict[object, list[Load]] = {}
     for load in arrays_of(project).files(module):
-        if load.read is None or (load.read.kind is Reads.TORCH and not load.many) or _joined(load) or proven_small(module, load.node):
+        if load.read is None or (load.read.kind is Reads.TORCH and not load.many) or joined(load) or proven_small(module, load.node):
             continue
         owner = load.keeper.owner
         one = owner.scope if owner is not None else load.keeper.node if load.keeper.live else load.node
@@ -89,70 +72,6 @@ def torch_loads(module: Module, project: Project) -> Iterator[Load]:
     for load in arrays_of(project).files(module):
         if load.read is not None and load.read.kind is Reads.TORCH and not load.many:
             yield load
-
-
-def joins(module: Module, project: Project) -> Iterator[Join]:
-    """Calls of the module that copy a list of loads into one array which a dataset keeps."""
-    arrays = arrays_of(project)
-    h5 = [load.node for load in arrays.h5(module)]
-    found: dict[cst.CSTNode, list[Load]] = {}
-    for load in (*arrays.h5(module), *arrays.files(module)):
-        for keeper in load.keepers:
-            for done in keeper.passed:
-                if done.does is Does.JOINS and done.module is module and load not in found.setdefault(done.node, []):
-                    found[done.node].append(load)
-    for node, loads in found.items():
-        if (
-            not isinstance(node, cst.Call)
-            or proven_small(module, node)
-            or kept_of(project).repeats(module, node)
-            or any(_within(module, one, [node]) for one in h5)
-        ):
-            continue
-        spots = [module.place(load.node, "read here") for load in loads]
-        kept = [load.keeper.module.place(load.keeper.node, f"{load.keeper.words} keeps it") for load in loads[:1]]
-        facts = (allocation_fact(module, node), *dict.fromkeys(fact for load in loads for fact in load_facts(load)))
-        yield Join(node, names.dotted(node.func), tuple([*spots, *kept][:_MOST_RELATED]), facts)
-    yield from (row for row in _rows(module, project) if row.node not in found)
-
-
-def _rows(module: Module, project: Project) -> Iterator[Join]:
-    """``torch.tensor([one.ids for one in features])``, which a dataset keeps, while the objects that it is made of are still there."""
-    contents = constructions_of(project).contents
-    evaluator = evaluator_of(project)
-    for scope in building(module, project):
-        found: list[tuple[cst.Call, Keeper]] = []
-        for call in scope.calls:
-            rows = call.args[0].value if call.args and names.last_name(call.func) in JOINS else None
-            if not isinstance(rows, cst.ListComp) or not _is_there(rows.elt):
-                continue
-            if kept_of(project).gathering(module, rows.elt) is not rows or small_name(names.last_name(rows.elt)):
-                continue
-            element = contents.of(rows.elt, evaluator.calls.plain_frame(module, scope))
-            keeper = keeper_of(module, project, call) if element.kind not in _FEW else None
-            if keeper is not None:
-                found.append((call, keeper))
-        if found:
-            (node, keeper), *others = found
-            spots = [module.place(call, "so does this") for call, _ in others]
-            kept = keeper.module.place(keeper.node, f"{keeper.words} keeps it")
-            yield Join(node, names.dotted(node.func), (*spots[: _MOST_RELATED - 1], kept), (allocation_fact(module, node), *keeper_facts(keeper)))
-
-
-def _is_there(element: cst.BaseExpression) -> bool:
-    """Whether an element is one that something else holds, too: a call makes it anew, and a slice is a view."""
-    if isinstance(element, cst.Subscript):
-        return all(isinstance(one.slice, cst.Index) for one in element.slice)
-    return isinstance(element, cst.Attribute | cst.Name)
-
-
-def _joined(load: Load) -> bool:
-    """Whether a list of it becomes one array in the same module: that is where the finding is."""
-    return any(done.does is Does.JOINS and done.module is load.module for keeper in load.keepers for done in keeper.passed)
-
-
-def _within(module: Module, node: cst.CSTNode, outer: list[cst.BaseExpression]) -> bool:
-    return bool(outer) and any(here in outer for here in module.walk.ancestors(node))
 
 
 def _helpers(module: Module, project: Project) -> Iterator[Load]:
@@ -190,7 +109,7 @@ def _speaks_of_files(path: str, data: bytes) -> str:
 
 def _load_of(project: Project, function: FunctionRef, module: Module, method: Scope, call: cst.Call) -> Load | None:
     for load in arrays_of(project).h5(function.module):
-        if load.scope is not function.scope or load.many or _joined(load) or proven_small(load.module, load.node):
+        if load.scope is not function.scope or load.many or joined(load) or proven_small(load.module, load.node):
             continue
         keepers = tuple(k for k in load.keepers if k.module is module and (k.node is call or any(here is k.node for here in module.walk.ancestors(call))))
         if keepers:

@@ -83,6 +83,11 @@ _TEXTS: Final = frozenset({"read", "readlines", "read_text", "read_bytes"})
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|2")
 
 
+def known_read(name: str) -> Reads | None:
+    """What a function of a library reads from a file; ``None`` where it reads nothing that is known."""
+    return _BY_NAME.get(names.canonical(name)) or _BY_NAME.get(name)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Read:
     """One expression that brings the content of a file into memory."""
@@ -142,7 +147,7 @@ class ReadCalls:
             if not isinstance(alt.value, External):
                 continue
             name = names.canonical(alt.value.name)
-            kind = _BY_NAME.get(name) or _BY_NAME.get(alt.value.name)
+            kind = known_read(alt.value.name)
             if kind is None:
                 continue
             path = next((a.value for a in call.args if a.keyword is None and not a.star), None)
