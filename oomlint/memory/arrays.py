@@ -15,6 +15,7 @@ from oomlint.memory.kept import kept_of
 from oomlint.memory.kept_files import keeps_many
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.openings import openings_of
+from oomlint.memory.piecewise import Piecewise, piecewise
 from oomlint.memory.reads import WHOLE, Reads, opened, read_calls_of, small_file
 from oomlint.memory.shapes import few_a_sample
 from oomlint.memory.suites import holds_tests
@@ -163,6 +164,21 @@ class Arrays:
                     keepers = self._large(tuple(k for k in found if k.many and not k.hazy), read.kind)
                 if keepers and not self._optional(module, scope, read.node) and not self._optional_keeper(keepers[0]):
                     yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read)
+
+    def pieces(self, module: Module) -> Iterator[tuple[Load, Piecewise]]:
+        """Reads that nobody keeps, of whole files that the code around takes apart piece by piece."""
+        if holds_tests(module):
+            return
+        kept = {load.node for load in self.files(module)}
+        for scope in module.walk.scopes:
+            if scope.is_class or self.constructions.per_item(module, scope):
+                continue
+            for read in self.reads.in_scope(module, scope):
+                if read.node in kept or self._handed_on(read) or small_file(module, opened(scope, read.path)) or small_name(read.name):
+                    continue
+                found = piecewise(self.project, read)
+                if found is not None and not self._optional(module, scope, read.node):
+                    yield Load(module, scope, read.node, read.name, (), many=False, read=read), found
 
     def _stays_open(self, module: Module, read: Read) -> bool:
         """Whether the call opens a file that is read later: a lazy image, an archive."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.kept import Does
+from oomlint.memory.piecewise import Taken
 from oomlint.memory.reads import Reads
 from oomlint.memory.shapes import commented
 
@@ -79,6 +80,13 @@ LIVES: Final = "all of it, for as long as the training runs"
 WORKERS: Final = "forked workers share arrays, under spawn and forkserver each gets a copy"
 PICKLED: Final = "forked workers copy what of it are Python objects as they read them, under spawn and forkserver each gets a copy of all"
 OBJECTS: Final = "forked workers copy Python objects as they read them, under spawn and forkserver each gets a copy at once"
+
+
+PIECES: Final = {
+    Taken.SLICES: 'slices of the array one after the other: `mmap_mode="r"` reads those alone',
+    Taken.ELEMENTS: "one of its objects after the other: a file for each, or one of HDF5, needs the memory of one",
+    Taken.LENGTHS: "no more than the keys and lengths of its objects: written beside them, these are read in no time, and in no memory",
+}
 
 
 def workers(load: Load) -> str:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
+from oomlint.memory.arrays import arrays_of
 from oomlint.memory.eager import eager_loads
 from oomlint.memory.facts import load_facts
 from oomlint.memory.load_fixes import per_sample
-from oomlint.memory.load_words import bytes_of, kept_where, proven_small, related, workers
+from oomlint.memory.load_words import PIECES, bytes_of, kept_where, proven_small, related, workers
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -138,3 +139,9 @@ class EagerDataset(Rule):
             message = f"{load.words}{first}{size}, and {kept_where(load)}: {workers(load)}"
             fix, facts = per_sample(load), load_facts(load)
             yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts)
+        for load, piece in arrays_of(project).pieces(module):
+            if proven_small(module, load.node):
+                continue
+            message = f"`{load.words}` reads all of its file{bytes_of(module, load.node)}, and the code here takes {PIECES[piece.taken]}"
+            place = module.place(piece.place, "a part of it is taken here")
+            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=(place,), facts=load_facts(load))
