@@ -82,7 +82,7 @@ class KeptNames(Keeping):
         if known or going.depth >= DEEPEST:
             return
         # Another class: what its methods do with the attribute, and where its objects go.
-        deeper = replace(going, depth=going.depth + 1, index=None)
+        deeper = replace(going, depth=going.depth + 1, index=None, entered=None, into=None)
         for method in owner.children:
             this = names.self_name(method)
             if this is None:
@@ -186,7 +186,9 @@ class KeptNames(Keeping):
             return
         if not isinstance(scope.node, cst.FunctionDef) or going.part or going.depth >= DEEPEST or self.constructions.per_item(module, scope):
             return
-        self._sites(search, module, scope, replace(going, depth=going.depth + 1))
+        if going.into is not None and going.into[0] is scope:
+            return  # what came in by an argument goes back to the call that gave it, which is followed there, and to no other
+        self._sites(search, module, scope, replace(going, depth=going.depth + 1, entered=None, into=None))
 
     def _sites(self, search: Search, module: Module, scope: Scope, going: Going) -> None:
         key = ("sites", scope, going.index)
