@@ -72,7 +72,7 @@ def _is_window(module: Module, node: cst.Subscript, counter: str) -> bool:
     first = node.slice[0].slice
     if isinstance(first, cst.Slice):
         lower, upper = first.lower, first.upper
-        if lower is None or upper is None or not _has(lower, counter) or not _has(upper, counter):
+        if lower is None or upper is None or not _has(lower, counter) or not _has(upper, counter) or _scaled(lower):
             return False
         return "".join(module.code(upper).split()) != "".join(module.code(lower).split()) + "+1"
     if isinstance(first, cst.Index) and isinstance(first.value, cst.BinaryOperation) and isinstance(first.value.operator, cst.Add):
@@ -80,6 +80,11 @@ def _is_window(module: Module, node: cst.Subscript, counter: str) -> bool:
         other = next((side for side in sides if not _has(side, counter)), None)
         return other is not None and any(_has(side, counter) for side in sides) and _is_array(module, other)
     return False
+
+
+def _scaled(node: cst.BaseExpression) -> bool:
+    """Whether a number is a multiple: from round to round it changes by more than one."""
+    return any(isinstance(one, cst.BinaryOperation) and not isinstance(one.operator, cst.Add | cst.Subtract) for one in descend(node))
 
 
 def _has(node: cst.BaseExpression, name: str) -> bool:

@@ -61,6 +61,7 @@ class _Use:
     looked_up: bool = False  # parts are picked by an index or a key
     streamed: cst.CSTNode | None = None  # all of it is copied into a file that stays on the disk
     dimensions: int = 0  # it has at least so many
+    named: set[str] = field(default_factory=set)  # what it goes by, and numbers that are made of its shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ def piecewise(project: Project, read: Read) -> Piecewise | None:
         return None
     if read.kind is Reads.ARRAY:
         plain = read.name == "numpy.load" and not use.written and not use.keys
-        where = use.streamed or (use.parts[0] if use.parts and use.dimensions >= _DIMENSIONS else None)
+        through = (part for part in use.parts if use.dimensions >= _DIMENSIONS and _goes_through(read.module, part, use.named))
+        where = use.streamed or next(through, None)
         return Piecewise(Taken.SLICES, where) if plain and where is not None else None
     if use.written or not use.parts:
         return None
@@ -91,6 +93,15 @@ def piecewise(project: Project, read: Read) -> Piecewise | None:
     # What is gone through and looked up by a key is a dictionary: the loop gives its keys.
     only = use.lengths and not use.other and (use.looked_up or not use.items)
     return Piecewise(Taken.LENGTHS, use.parts[0]) if only else None
+
+
+def _goes_through(module: Module, part: cst.CSTNode, named: set[str]) -> bool:
+    """Whether a loop around a part counts what the array has: one that goes over something else may need a few of it."""
+    for here in (part, *module.walk.ancestors(part)):
+        iterated = here.iter if isinstance(here, cst.For | cst.CompFor) else getattr(getattr(here, "for_in", None), "iter", None)
+        if iterated is not None and any(isinstance(one, cst.Name) and one.value in named for one in descend(iterated)):
+            return True
+    return False
 
 
 def _bound(read: Read) -> tuple[str | None, cst.CSTNode | None]:
@@ -117,6 +128,7 @@ class _Uses:
             self.use.whole = self.use.whole or (scope, name) not in self.seen
             return
         self.seen.add((scope, name))
+        self.use.named.add(name)
         for node in self._reached(scope, name, definition):
             self._of_whole(scope, node, definition, depth)
             if self.use.whole:
@@ -169,6 +181,7 @@ class _Uses:
                 call = walk.parents[holder]
                 last = names.last_name(call.func) if isinstance(call, cst.Call) else ""
                 if last in _ASKS:
+                    self._counted(walk.parents.get(call) if last == "len" else None)
                     return
                 if last in _GOES and isinstance(call, cst.Call):
                     self._of_whole(scope, call, definition, depth)
@@ -200,6 +213,11 @@ class _Uses:
         else:
             self.use.whole = True
 
+    def _counted(self, statement: cst.CSTNode | None) -> None:
+        """Its length, or its shape, gets a name."""
+        if isinstance(statement, cst.Assign):
+            self.use.named.update(name for target in statement.targets for name in names_of(target.target))
+
     def _on_disk(self, node: cst.BaseExpression) -> bool:
         """Whether an array is one of a file: a memory map, a dataset of HDF5."""
         frame = self.evaluator.calls.plain_frame(self.module, self.module.walk.scope_at(node))
@@ -212,6 +230,7 @@ class _Uses:
         if name in _FACTS:
             if isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Tuple):
                 use.dimensions = max(use.dimensions, len(holder.targets[0].target.elements))
+            self._counted(walk.parents.get(holder) if isinstance(holder, cst.Subscript) else holder)
         elif isinstance(holder, cst.Call) and holder.func is node and name in {"keys", "__len__"}:
             use.lengths = True
         elif isinstance(holder, cst.Call) and holder.func is node and name in _ENTRIES:
