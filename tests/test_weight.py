@@ -299,3 +299,84 @@ def test_what_a_loop_keeps_besides_is_told_where_it_stands(tmp_path: Path) -> No
     """
     found = only(check(tmp_path, {"train.py": text}, "OOM202"))
     assert (found.place.row, [place.row for place in found.related]) == (17, [18])
+
+
+def test_rows_name_where_their_objects_come_from_and_who_holds_them(tmp_path: Path) -> None:
+    files = {
+        "features.py": """
+            import os
+            import torch
+            from torch.utils.data import TensorDataset
+
+            class Feature:
+                def __init__(self, tokens):
+                    self.tokens = tokens
+
+            def features_of(lines, tokenizer, cached):
+                if os.path.exists(cached):
+                    return torch.load(cached)
+                found = []
+                for line in lines:
+                    found.append(Feature(tokenizer(line)))
+                return found
+
+            def dataset_of(found):
+                return TensorDataset(torch.tensor([one.tokens for one in found]))
+        """,
+        "train.py": """
+            from features import dataset_of, features_of
+
+            def main(lines, tokenizer):
+                found = features_of(lines, tokenizer, "cached.pt")
+                return dataset_of(found)
+        """,
+    }
+    found = only(check(tmp_path, files, "OOM401"))
+    places = [(place.path.rpartition("/")[2], place.row) for place in found.related[:3]]
+    assert (found.place.row, places) == (19, [("features.py", 12), ("features.py", 15), ("train.py", 5)])
+
+
+def test_each_statement_that_keeps_a_read_and_each_entry_of_an_archive_is_a_place(tmp_path: Path) -> None:
+    files = {
+        "reading.py": """
+            import numpy as np
+
+            def scans_of(names):
+                return np.stack([np.load(name + ".npy") for name in names])
+        """,
+        "data.py": f"""
+            {LOADER.strip()}
+            import numpy as np
+            from reading import scans_of
+
+            class Scans(Dataset):
+                def __init__(self, split, names):
+                    if split == "train":
+                        self.scans = scans_of(names)
+                    else:
+                        self.scans = scans_of(names[:-1])
+
+                def __len__(self):
+                    return len(self.scans)
+
+                def __getitem__(self, index):
+                    return self.scans[index]
+
+            class Pairs(Dataset):
+                def __init__(self, path):
+                    arrays = np.load(path + ".npz")
+                    self.first = arrays["first"]
+                    self.second = arrays["second"][:, 0]
+                    self.labels = arrays["labels"]
+
+                def __len__(self):
+                    return len(self.first)
+
+                def __getitem__(self, index):
+                    return self.first[index], self.second[index], self.labels[index]
+        """,
+    }
+    kept = only(check(tmp_path, files, "OOM401"))
+    assert [place.row for place in kept.related][1:] == [9]
+    archive = only(check(tmp_path, files, "OOM402"))
+    assert [place.row for place in archive.related][:2] == [22, 23]

@@ -15,14 +15,16 @@ from oomlint.memory.kept import kept_of
 from oomlint.memory.kept_files import keeps_many
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.openings import openings_of
-from oomlint.memory.reads import WHOLE, Reads, opened, read_calls_of, small_file
+from oomlint.memory.piecewise import Piecewise, piecewise
+from oomlint.memory.reads import WHOLE, Reads, of_small_file, read_calls_of
 from oomlint.memory.shapes import few_a_sample
 from oomlint.memory.suites import holds_tests
 from oomlint.memory.whole_reads import Store, whole_reads_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory
-from oomlint.model.values import Instance, is_usual
+from oomlint.model.values import ClassRef, Instance, is_usual
+from oomlint.syntax.walk import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +75,7 @@ class Arrays:
         self.constructions = constructions_of(project)
         self._memo: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
         self._h5: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
-        self._files: Memory[Scope, bool] = Memory(project.readings)
+        self._sliced: Memory[Scope, frozenset[str]] = Memory(project.readings)
 
     # -- HDF5 ----------------------------------------------------------------------------------------------------------
 
@@ -149,11 +151,7 @@ class Arrays:
                 continue
             for read in self.reads.in_scope(module, scope):
                 known = read.kind is Reads.SAMPLE
-                if (
-                    self._handed_on(read)
-                    or (not known and (small_file(module, opened(scope, read.path)) or small_name(read.name)))
-                    or self._stays_open(module, read)
-                ):
+                if self._handed_on(read) or (not known and (of_small_file(read) or small_name(read.name))) or self._stays_open(module, read):
                     continue
                 keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place)), read.kind)
                 keepers = tuple(k for k in keepers if self._counts(read, k))
@@ -163,6 +161,21 @@ class Arrays:
                     keepers = self._large(tuple(k for k in found if k.many and not k.hazy), read.kind)
                 if keepers and not self._optional(module, scope, read.node) and not self._optional_keeper(keepers[0]):
                     yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read)
+
+    def pieces(self, module: Module) -> Iterator[tuple[Load, Piecewise]]:
+        """Reads that nobody keeps, of whole files that the code around takes apart piece by piece."""
+        if holds_tests(module):
+            return
+        kept = {load.node for load in self.files(module)}
+        for scope in module.walk.scopes:
+            if scope.is_class or self.constructions.per_item(module, scope):
+                continue
+            for read in self.reads.in_scope(module, scope):
+                if read.node in kept or self._handed_on(read) or of_small_file(read) or small_name(read.name):
+                    continue
+                found = piecewise(self.project, read)
+                if found is not None and not self._optional(module, scope, read.node):
+                    yield Load(module, scope, read.node, read.name, (), many=False, read=read), found
 
     def _stays_open(self, module: Module, read: Read) -> bool:
         """Whether the call opens a file that is read later: a lazy image, an archive."""
@@ -177,7 +190,7 @@ class Arrays:
         """Whether what is kept may be the samples of a data set."""
         if keeper.saver:
             # Of records, tables and objects a script takes the few values that it needs; what it decodes, it needs as it is.
-            return not keeper.hazy and (read.kind is Reads.SAMPLE or read.name == "numpy.load")
+            return not keeper.hazy and (read.kind is Reads.SAMPLE or read.library == "numpy.load")
         if (
             read.kind not in WHOLE
             and (read.kind is not Reads.SAMPLE or keeper.hazy)
@@ -186,7 +199,7 @@ class Arrays:
             return False
         if keeper.many:
             # Records and tables say something of the samples more often than they hold them: what counts is one file for each.
-            if read.kind is Reads.RECORDS or read.name.startswith("pandas."):
+            if read.kind is Reads.RECORDS or read.library.startswith("pandas."):
                 return self.kept.over_files(read.module, read.node)
             return read.kind is not Reads.TEXT or looks_like_data(keeper.attribute)
         if self.constructions.few(read.module, read.node):
@@ -195,19 +208,32 @@ class Arrays:
             return False
         if keeper.owner is None or any(looks_like_data(name) for name in keeper.names[-2:]):
             return True
-        if annotates(keeper.names[-1]):
-            return False
-        # `__getitem__` reads a file for each sample: what was loaded before is an index of them.
-        return not self._reads_files(keeper)
+        one = datasets_of(self.project).of_value(Instance(keeper.owner, None))
+        if one is None or one.opens_files:
+            # `__getitem__` reads a file for each sample: what was loaded before is an index of them.
+            return one is None
+        # Where it calls what nobody can look into, a name may tell.
+        return not (one.unknown and annotates(keeper.names[-1])) or self._slices(keeper.owner, keeper.attribute)
 
-    def _reads_files(self, keeper: Keeper) -> bool:
-        if keeper.owner is None:
-            return False
-        known = self._files.get(keeper.owner.scope)
+    def _slices(self, owner: ClassRef, attribute: str) -> bool:
+        """Whether a sample is a slice of what the attribute holds, from one index to another: then it holds the samples themselves."""
+        known = self._sliced.get(owner.scope)
         if known is None:
-            one = datasets_of(self.project).of_value(Instance(keeper.owner, None))
-            known = self._files[keeper.owner.scope] = one is not None and one.opens_files
-        return known
+            known = self._sliced[owner.scope] = frozenset(self._sliced_by(owner))
+        return attribute in known
+
+    def _sliced_by(self, owner: ClassRef) -> Iterator[str]:
+        for cls in self.evaluator.lineage(owner):
+            for method in cls.scope.children if isinstance(cls, ClassRef) else ():
+                this = names.self_name(method)
+                if this is None or not self.constructions.per_item(owner.module, method):
+                    continue
+                for node in descend(method.suite):
+                    part = node.slice[0].slice if isinstance(node, cst.Subscript) else None
+                    if isinstance(node, cst.Subscript) and isinstance(part, cst.Slice) and _computed(part.lower) and _computed(part.upper):
+                        path = path_of(node.value)
+                        if path is not None and path[0] == this and path[1] and path[1][0][0] == "attr":
+                            yield str(path[1][0][1])
 
     @staticmethod
     def _large(keepers: tuple[Keeper, ...], kind: Reads = Reads.ARRAY) -> tuple[Keeper, ...]:
@@ -219,6 +245,10 @@ class Arrays:
 def _says_small(keeper: Keeper) -> bool:
     asked = keeper.names if keeper.live else (*keeper.names[:1], *keeper.names[-1:])
     return any(small_name(name) for name in asked) or not _SETTINGS.isdisjoint(keeper.names)
+
+
+def _computed(bound: cst.BaseExpression | None) -> bool:
+    return bound is not None and not isinstance(bound, cst.BaseNumber | cst.UnaryOperation)
 
 
 def arrays_of(project: Project) -> Arrays:

@@ -1,9 +1,9 @@
-"""Which loads the rules speak of, and at which place: one finding for what is read, one for the list that becomes an array."""
+"""Which loads the rules speak of, and at which place: one finding for what one function reads for one class."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -11,41 +11,26 @@ import libcst as cst
 from oomlint.memory.arrays import Load, arrays_of
 from oomlint.memory.attribute_names import small_name
 from oomlint.memory.construction import constructions_of
-from oomlint.memory.content import Kind
-from oomlint.memory.facts import allocation_fact, keeper_facts, load_facts
-from oomlint.memory.inflation import building, keeper_of
-from oomlint.memory.kept import Does, kept_of
-from oomlint.memory.kept_calls import JOINS
+from oomlint.memory.joins import joined
+from oomlint.memory.kept import kept_of
 from oomlint.memory.load_words import proven_small
 from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.multiplied import multiplied
 from oomlint.memory.reads import Reads
 from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import ClassRef, ExternalCall, FunctionRef
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Fact, Place
-    from oomlint.memory.kept import Keeper
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
 _CORPUS: Final = re.compile(r"corpus|corpora|sentences|documents|raw_text|text_file|dialog", re.IGNORECASE)
 _FILES: Final = re.compile(rb"h5py|zarr|h5pickle|netCDF4|tables")
 _THROUGH: Final = frozenset({"tqdm", "enumerate", "readlines", "splitlines", "iter", "list", "islice", "trange"})
-_MOST_RELATED: Final = 4
-_FEW: Final = frozenset({Kind.SCALAR, Kind.TEXT, Kind.SMALL, Kind.PATHS})  # a number or a name for each sample
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Join:
-    """A call that makes one array of a list of what was read."""
-
-    node: cst.BaseExpression
-    name: str
-    related: tuple[Place, ...]
-    facts: tuple[Fact, ...]
 
 
 def eager_loads(module: Module, project: Project) -> Iterator[Load]:
@@ -55,7 +40,7 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     """
     groups: dict[object, list[Load]] = {}
     for load in arrays_of(project).files(module):
-        if load.read is None or (load.read.kind is Reads.TORCH and not load.many) or _joined(load) or proven_small(module, load.node):
+        if load.read is None or (load.read.kind is Reads.TORCH and not load.many) or joined(load) or proven_small(module, load.node):
             continue
         owner = load.keeper.owner
         one = owner.scope if owner is not None else load.keeper.node if load.keeper.live else load.node
@@ -63,9 +48,25 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     for first, *others in groups.values():
         name = first.read.name if first.read is not None else ""
         words = f"`{name}` reads every file" if first.many else f"`{name}` reads all of its file"
-        yield replace(first, words=words, beside=tuple(load.node for load in others))
+        entries = [node for load in (first, *others) for node in _entries(load, project)]
+        yield replace(first, words=words, beside=(*(load.node for load in others), *entries))
     yield from _helpers(module, project)
     yield from _corpora(module, project)
+    yield from multiplied(module, project)
+
+
+def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:
+    """Where the entries of an archive that go to those who keep it are read: ``arrays["x"]``, which is when `.npz` reads an array."""
+    kept, module = kept_of(project), load.module
+    holder = module.walk.parents.get(load.node)
+    if load.read is None or load.read.kind is not Reads.ARCHIVE or not isinstance(holder, cst.Assign) or not isinstance(holder.targets[0].target, cst.Name):
+        return
+    name = holder.targets[0].target.value
+    for node in descend(load.scope.suite, into_scopes=False):
+        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and node.value.value == name:
+            key = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
+            if isinstance(key, cst.SimpleString) and not small_name(str(key.evaluated_value)) and kept.of(module, node):
+                yield node
 
 
 def torch_loads(module: Module, project: Project) -> Iterator[Load]:
@@ -73,70 +74,6 @@ def torch_loads(module: Module, project: Project) -> Iterator[Load]:
     for load in arrays_of(project).files(module):
         if load.read is not None and load.read.kind is Reads.TORCH and not load.many:
             yield load
-
-
-def joins(module: Module, project: Project) -> Iterator[Join]:
-    """Calls of the module that copy a list of loads into one array which a dataset keeps."""
-    arrays = arrays_of(project)
-    h5 = [load.node for load in arrays.h5(module)]
-    found: dict[cst.CSTNode, list[Load]] = {}
-    for load in (*arrays.h5(module), *arrays.files(module)):
-        for keeper in load.keepers:
-            for done in keeper.passed:
-                if done.does is Does.JOINS and done.module is module and load not in found.setdefault(done.node, []):
-                    found[done.node].append(load)
-    for node, loads in found.items():
-        if (
-            not isinstance(node, cst.Call)
-            or proven_small(module, node)
-            or kept_of(project).repeats(module, node)
-            or any(_within(module, one, [node]) for one in h5)
-        ):
-            continue
-        spots = [module.place(load.node, "read here") for load in loads]
-        kept = [load.keeper.module.place(load.keeper.node, f"{load.keeper.words} keeps it") for load in loads[:1]]
-        facts = (allocation_fact(module, node), *dict.fromkeys(fact for load in loads for fact in load_facts(load)))
-        yield Join(node, names.dotted(node.func), tuple([*spots, *kept][:_MOST_RELATED]), facts)
-    yield from (row for row in _rows(module, project) if row.node not in found)
-
-
-def _rows(module: Module, project: Project) -> Iterator[Join]:
-    """``torch.tensor([one.ids for one in features])``, which a dataset keeps, while the objects that it is made of are still there."""
-    contents = constructions_of(project).contents
-    evaluator = evaluator_of(project)
-    for scope in building(module, project):
-        found: list[tuple[cst.Call, Keeper]] = []
-        for call in scope.calls:
-            rows = call.args[0].value if call.args and names.last_name(call.func) in JOINS else None
-            if not isinstance(rows, cst.ListComp) or not _is_there(rows.elt):
-                continue
-            if kept_of(project).gathering(module, rows.elt) is not rows or small_name(names.last_name(rows.elt)):
-                continue
-            element = contents.of(rows.elt, evaluator.calls.plain_frame(module, scope))
-            keeper = keeper_of(module, project, call) if element.kind not in _FEW else None
-            if keeper is not None:
-                found.append((call, keeper))
-        if found:
-            (node, keeper), *others = found
-            spots = [module.place(call, "so does this") for call, _ in others]
-            kept = keeper.module.place(keeper.node, f"{keeper.words} keeps it")
-            yield Join(node, names.dotted(node.func), (*spots[: _MOST_RELATED - 1], kept), (allocation_fact(module, node), *keeper_facts(keeper)))
-
-
-def _is_there(element: cst.BaseExpression) -> bool:
-    """Whether an element is one that something else holds, too: a call makes it anew, and a slice is a view."""
-    if isinstance(element, cst.Subscript):
-        return all(isinstance(one.slice, cst.Index) for one in element.slice)
-    return isinstance(element, cst.Attribute | cst.Name)
-
-
-def _joined(load: Load) -> bool:
-    """Whether a list of it becomes one array in the same module: that is where the finding is."""
-    return any(done.does is Does.JOINS and done.module is load.module for keeper in load.keepers for done in keeper.passed)
-
-
-def _within(module: Module, node: cst.CSTNode, outer: list[cst.BaseExpression]) -> bool:
-    return bool(outer) and any(here in outer for here in module.walk.ancestors(node))
 
 
 def _helpers(module: Module, project: Project) -> Iterator[Load]:
@@ -174,7 +111,7 @@ def _speaks_of_files(path: str, data: bytes) -> str:
 
 def _load_of(project: Project, function: FunctionRef, module: Module, method: Scope, call: cst.Call) -> Load | None:
     for load in arrays_of(project).h5(function.module):
-        if load.scope is not function.scope or load.many or _joined(load) or proven_small(load.module, load.node):
+        if load.scope is not function.scope or load.many or joined(load) or proven_small(load.module, load.node):
             continue
         keepers = tuple(k for k in load.keepers if k.module is module and (k.node is call or any(here is k.node for here in module.walk.ancestors(call))))
         if keepers:

@@ -120,7 +120,7 @@ class Kept(KeptCalls):
                     if node is not parent.value:
                         return
                     if picks_some(parent) and not is_target(module, parent):
-                        self._picked(search, module, parent, going)
+                        self.picked(search, module, parent, going)
                     inner = self._subscript(module, parent, going)
                     if inner is None or going.inside:
                         return
@@ -199,9 +199,13 @@ class Kept(KeptCalls):
                     return
             node = parent
 
-    def _picked(self, search: Search, module: Module, node: cst.Subscript, going: Going) -> None:
+    def picked(self, search: Search, module: Module, node: cst.Subscript, going: Going) -> None:
         """Parts of the value are taken again and again, as long as the training runs: then so long it is there."""
-        if search.inside is None and not going.part and not going.inside and (who := self.serving.reader(module, node, going.since)):
+        if search.inside is not None or going.part or going.inside:
+            return
+        if going.into is not None:
+            search.picks.setdefault(going.into, []).append((module, node, going))
+        if who := self.serving.reader(module, node, going.since, going.entered):
             self._lives(search, module, node.value, going, f"which {who} indexes")
 
     def _gone_through(self, search: Search, module: Module, loop: cst.For, going: Going) -> None:

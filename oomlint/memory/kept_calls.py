@@ -9,6 +9,7 @@ import libcst as cst
 
 from oomlint.memory.kept_names import KeptNames
 from oomlint.memory.kept_state import DEEPEST, Does, Going, Search
+from oomlint.memory.serving import Entered
 from oomlint.model import names
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
@@ -100,7 +101,7 @@ class KeptCalls(KeptNames):
         for alt in self.evaluator.values(call.func, frame)[:3]:
             value = alt.value
             if isinstance(value, FunctionRef) and not isinstance(value.scope.node, cst.Lambda):
-                return self._into(search, value, call, arg, going)
+                return self._into(search, module, value, call, arg, going)
             if isinstance(value, ClassRef):
                 return self._made(search, value, call, arg, going)
             if isinstance(value, External) and value.name.rpartition(".")[2] in _DATASETS and value.name.startswith("torch"):
@@ -124,15 +125,20 @@ class KeptCalls(KeptNames):
             going = replace(going, collected=going.collected or going.rebuilt)
             search.found.append(going.kept_by(module, call, words, live=True, saver=saver))
 
-    def _into(self, search: Search, function: FunctionRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+    def _into(self, search: Search, module: Module, function: FunctionRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow an argument into a function of the project; what holds for its result, or ``None`` where that does not hold the value."""
         name = _parameter(function, call, arg)
         if name is None or going.depth >= DEEPEST:
             return replace(going, index=None)
-        key = ("into", function.scope, name)
+        into = (function.scope, name)
+        key = ("into", *into)
         if key not in search.seen:
             search.seen.add(key)
-            self.follow_name(search, function.module, function.scope, name, None, replace(going, depth=going.depth + 1, index=None))
+            deeper = replace(going, depth=going.depth + 1, index=None, entered=Entered(module, call, going.since), into=into)
+            self.follow_name(search, function.module, function.scope, name, None, deeper)
+        else:  # what the function takes of it may come back here, too
+            for place, part, known in search.picks.get(into, ()):
+                self.picked(search, place, part, replace(known, entered=Entered(module, call, going.since), into=None))
         places = self._passed(function, name)
         if not places:
             return None
@@ -159,7 +165,9 @@ class KeptCalls(KeptNames):
         key = ("made", found.scope, name)
         if key not in search.seen and going.depth < DEEPEST:
             search.seen.add(key)
-            self.follow_name(search, found.module, found.scope, name, None, replace(going, depth=going.depth + 1, index=None, given=True))
+            self.follow_name(
+                search, found.module, found.scope, name, None, replace(going, depth=going.depth + 1, index=None, given=True, entered=None, into=None)
+            )
         return None
 
 

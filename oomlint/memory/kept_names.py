@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _MOST_SITES: Final = 6
-_DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module|backward", re.IGNORECASE)
+_DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module|backward|\bsave\w*\s*\(|\bdump\s*\(", re.IGNORECASE)
 
 
 class KeptNames(Keeping):
@@ -60,17 +60,18 @@ class KeptNames(Keeping):
         if owner is None or not owner.is_class or going.part or search.inside is not None:
             return
         cls = ClassRef(module, owner)
-        key = ("attribute", owner, name, going.passed)
-        if key in search.seen:
+        key, place = ("attribute", owner, name, going.passed), ("keeps", statement, name)
+        known = key in search.seen
+        if (known and place in search.seen) or not self.constructions.builds(cls, scope):
             return
-        search.seen.add(key)
-        if not self.constructions.builds(cls, scope):
-            return
+        search.seen.update((key, place))
         going = going.named(name)
         datasets = self.constructions.datasets(cls)
         if datasets:
             words = f"`{name}` of `{datasets[0].scope.name}`"
             search.found.append(going.kept_by(module, statement, words, name, datasets[0]))
+            if known:  # another branch that keeps it, too: what is done with the attribute is followed already
+                return
             # What is done with it while the object is built: `self.data = np.concatenate(self.data)`.
             for use in self._attributes(module, scope, names.self_name(scope) or "", name):
                 self.climb(search, module, use, replace(going, index=None))
@@ -78,10 +79,10 @@ class KeptNames(Keeping):
         if not any(isinstance(base, External) for base in self.evaluator.lineage(cls)):
             words = f"`{name}` of `{owner.name}`"
             search.objects.append(going.kept_by(module, statement, words, name, live=True))
-        if going.depth >= DEEPEST:
+        if known or going.depth >= DEEPEST:
             return
         # Another class: what its methods do with the attribute, and where its objects go.
-        deeper = replace(going, depth=going.depth + 1, index=None)
+        deeper = replace(going, depth=going.depth + 1, index=None, entered=None, into=None)
         for method in owner.children:
             this = names.self_name(method)
             if this is None:
@@ -111,6 +112,8 @@ class KeptNames(Keeping):
             for _, use in self._uses_of(inner).get(name, ()):
                 if search.steps <= STEPS and not _shadowed(module, use):
                     self.climb(search, module, use, going)
+        for looked_up in _by_name(scope, name):
+            self.climb(search, module, looked_up, going)
         order = self._ordered(scope)
         first = self._end(order, definition) if definition is not None else -1
         stops = [
@@ -185,7 +188,9 @@ class KeptNames(Keeping):
             return
         if not isinstance(scope.node, cst.FunctionDef) or going.part or going.depth >= DEEPEST or self.constructions.per_item(module, scope):
             return
-        self._sites(search, module, scope, replace(going, depth=going.depth + 1))
+        if going.into is not None and going.into[0] is scope:
+            return  # what came in by an argument goes back to the call that gave it, which is followed there, and to no other
+        self._sites(search, module, scope, replace(going, depth=going.depth + 1, entered=None, into=None))
 
     def _sites(self, search: Search, module: Module, scope: Scope, going: Going) -> None:
         key = ("sites", scope, going.index)
@@ -209,7 +214,7 @@ class KeptNames(Keeping):
         return any(self.repeats(site.module, site.call) for site in sites) or not (sites or scope.node.decorators)
 
     def _used_for_data(self, module: Module, scope: Scope) -> bool:
-        """Whether some file that names the function speaks of data sets or loaders: a look at the text, before anything is parsed."""
+        """Whether some file that names the function speaks of data sets or loaders, or saves something: a look at the text, before anything is parsed."""
         name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
         project = self.project
         return bool(project.search(_speaks_of_data, (name,), module.path) or _speaks_of_data(module.path, project.raw(module.path), name))
@@ -225,6 +230,19 @@ def _inner(scope: Scope, name: str) -> Iterator[Scope]:
             if not child.is_class:
                 yield child
             yield from _inner(child, name)
+
+
+def _by_name(scope: Scope, name: str) -> Iterator[cst.Subscript]:
+    """``locals()["x_" + part]``: every local whose name the constant parts of the key fit."""
+    if not any(names.last_name(call.func) == "locals" for call in scope.calls):
+        return
+    for node in descend(scope.suite, into_scopes=False):
+        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Call) and names.dotted(node.value.func) == "locals":
+            key = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
+            sides = (key.left, key.right) if isinstance(key, cst.BinaryOperation) else (key, key)
+            start, end = (str(side.evaluated_value) if isinstance(side, cst.SimpleString) else "" for side in sides)
+            if (start or end) and name.startswith(start) and name.endswith(end):
+                yield node
 
 
 def _shadowed(module: Module, use: cst.Name) -> bool:
@@ -243,6 +261,6 @@ def _shadowed(module: Module, use: cst.Name) -> bool:
 
 @finder
 def _speaks_of_data(path: str, data: bytes, name: str) -> str:
-    """Whether a file has the name and speaks of data sets or loaders."""
+    """Whether a file has the name and speaks of data sets or loaders, or saves something."""
     del path
     return FOUND if name.encode() in data and _DATA_WORDS.search(data) else ""

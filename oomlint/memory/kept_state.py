@@ -13,7 +13,7 @@ import libcst as cst
 
 from oomlint.memory.construction import constructions_of
 from oomlint.memory.loaders import evaluator_of
-from oomlint.memory.serving import serving_of
+from oomlint.memory.serving import Entered, serving_of
 from oomlint.model import names
 from oomlint.model.torch_tables import TO_DEVICE
 from oomlint.model.values import Const, ExternalCall, Unknown
@@ -86,6 +86,8 @@ class Going:
     depth: int = 0
     hazy: bool = False  # it came through a call that nobody knows: it may be anything by now
     since: cst.CSTNode | None = None  # what gave it the name that it goes by
+    entered: Entered | None = None  # the call whose argument it came in by
+    into: tuple[Scope, str] | None = None  # the function and its parameter
     gathered: cst.CSTNode | None = None  # the loop whose rounds put it into a container
     put: tuple[Module, cst.CSTNode] | None = None  # the statement that does, the first time
 
@@ -121,6 +123,7 @@ class Search:
     inside: Scope | None = None  # the one function that is looked at, where it is not all of them
     parts: bool = False  # a container of its parts counts too
     returns: set[int | None] = field(default_factory=set)  # where it gives back the value
+    picks: dict[tuple[Scope, str], list[tuple[Module, cst.Subscript, Going]]] = field(default_factory=dict)  # parts of a parameter
 
 
 class Keeping(ABC):
@@ -138,6 +141,10 @@ class Keeping(ABC):
     @abstractmethod
     def run(self, search: Search) -> None:
         """Follow what is still to be followed."""
+
+    @abstractmethod
+    def picked(self, search: Search, module: Module, node: cst.Subscript, going: Going) -> None:
+        """A part of the value is taken."""
 
     @staticmethod
     def climb(search: Search, module: Module, node: cst.CSTNode, going: Going) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.kept import Does
+from oomlint.memory.piecewise import Taken
 from oomlint.memory.reads import Reads
 from oomlint.memory.shapes import commented
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import libcst as cst
 
     from oomlint.finding import Place
     from oomlint.memory.arrays import Load
+    from oomlint.memory.kept import Keeper
     from oomlint.model.project import Module
 
 _MOST_RELATED: Final = 4
@@ -39,12 +43,13 @@ def related(load: Load) -> list[Place]:
     own = load.module.place(load.node)
     found: list[Place] = []
     beside = [load.module.place(node, "read here, too") for node in load.beside[:_MOST_BESIDE]]
-    for keeper in load.keepers:
+    for keeper in _each_once(load.keepers):
         if keeper.put is not None:
             into = keeper.put[0].place(keeper.put[1], "put with the others here")
             if (into.path, into.cell, into.row) != (own.path, own.cell, own.row) and into not in found:
                 found.append(into)
-        place = keeper.module.place(keeper.node, f"`{keeper.saver}` writes all of it" if keeper.saver else f"{keeper.words} keeps it")
+        keeps = f"it stays in {keeper.words}" if keeper.live else f"{keeper.words} keeps it"
+        place = keeper.module.place(keeper.node, f"`{keeper.saver}` writes all of it" if keeper.saver else keeps)
         if (place.path, place.cell, place.row) != (own.path, own.cell, own.row) and place not in found:
             found.append(place)
         found.extend(
@@ -53,6 +58,14 @@ def related(load: Load) -> list[Place]:
             if done.does is Does.JOINS and (spot := done.module.place(done.node, "joined into one array: all of it is in memory twice here")) not in found
         )
     return [*beside, *found[:_MOST_RELATED]]
+
+
+def _each_once(keepers: Iterable[Keeper]) -> list[Keeper]:
+    """The keepers, those first that keep what none before them does: another attribute, another class."""
+    first: dict[str, Keeper] = {}
+    for keeper in keepers:
+        first.setdefault(keeper.words, keeper)
+    return [*first.values(), *(keeper for keeper in keepers if first[keeper.words] is not keeper)]
 
 
 def kept_where(load: Load) -> str:
@@ -67,6 +80,13 @@ LIVES: Final = "all of it, for as long as the training runs"
 WORKERS: Final = "forked workers share arrays, under spawn and forkserver each gets a copy"
 PICKLED: Final = "forked workers copy what of it are Python objects as they read them, under spawn and forkserver each gets a copy of all"
 OBJECTS: Final = "forked workers copy Python objects as they read them, under spawn and forkserver each gets a copy at once"
+
+
+PIECES: Final = {
+    Taken.SLICES: 'slices of the array one after the other: `mmap_mode="r"` reads those alone',
+    Taken.ELEMENTS: "one of its objects after the other: a file for each, or one of HDF5, needs the memory of one",
+    Taken.LENGTHS: "no more than the keys and lengths of its objects: written beside them, these are read in no time, and in no memory",
+}
 
 
 def workers(load: Load) -> str:

@@ -81,6 +81,12 @@ _CALLED: Final = re.compile(rb"(\w+)\s*\(")
 _LONGEST_WAY: Final = 3  # functions between the one that is called and the one that reads
 _TEXTS: Final = frozenset({"read", "readlines", "read_text", "read_bytes"})
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|2")
+_PATH_WORDS: Final = frozenset({"path", "file", "filename", "filepath", "dir", "name"})
+
+
+def known_read(name: str) -> Reads | None:
+    """What a function of a library reads from a file; ``None`` where it reads nothing that is known."""
+    return _BY_NAME.get(names.canonical(name)) or _BY_NAME.get(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +100,12 @@ class Read:
     node: cst.Call
     path: cst.BaseExpression | None
     places: frozenset[int | None] = frozenset({None})  # where it stands in the tuple that is returned; ``None`` for all of it
+    by: str = ""  # the library's function, where ``name`` is one of the project that calls it
+
+    @property
+    def library(self) -> str:
+        """The function of a library that reads."""
+        return self.by or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +114,7 @@ class Reader:
 
     kind: Reads
     places: frozenset[int | None]
+    by: str  # the library's function that reads
 
 
 class ReadCalls:
@@ -142,7 +155,7 @@ class ReadCalls:
             if not isinstance(alt.value, External):
                 continue
             name = names.canonical(alt.value.name)
-            kind = _BY_NAME.get(name) or _BY_NAME.get(alt.value.name)
+            kind = known_read(alt.value.name)
             if kind is None:
                 continue
             path = next((a.value for a in call.args if a.keyword is None and not a.star), None)
@@ -187,7 +200,7 @@ class ReadCalls:
             if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda):
                 reader = self.reader(alt.value.module, alt.value.scope)
                 if reader is not None:
-                    return Read(reader.kind, alt.value.scope.name, module, scope, call, None)
+                    return Read(reader.kind, alt.value.scope.name, module, scope, call, None, by=reader.by)
         return None
 
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
@@ -200,7 +213,7 @@ class ReadCalls:
             if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda):
                 reader = self.reader(alt.value.module, alt.value.scope)
                 if reader is not None and reader.kind is not Reads.TORCH:
-                    return Read(reader.kind, alt.value.scope.name, module, scope, call, call.args[0].value, reader.places)
+                    return Read(reader.kind, alt.value.scope.name, module, scope, call, call.args[0].value, reader.places, reader.by)
         return None
 
     def reader(self, module: Module, scope: Scope) -> Reader | None:
@@ -221,20 +234,22 @@ class ReadCalls:
         paths = self._paths(scope, given)
         kept = kept_of(self.project)
         gives: dict[Reads, frozenset[int | None]] = {}
+        by: dict[Reads, str] = {}
         for one in self.in_scope(module, scope):
             if one.kind is not Reads.TEXT and one.path is not None and self._speaks(one.path, paths) and not _by_loop(module, one):
                 places = kept.returned(module, one.node)
                 if places:
                     gives[one.kind] = gives.get(one.kind, frozenset()) | places
+                    by.setdefault(one.kind, one.library)
         if gives:
             kind = min(gives, key=list(Reads).index)
-            return Reader(kind, gives[kind])
+            return Reader(kind, gives[kind], by[kind])
         # `with open(path) as f:` and a parser of its own.
         opened = [c for c in scope.calls if names.last_name(c.func) == "open" and c.args and self._speaks(c.args[0].value, paths) and not _writes(c)]
         places = frozenset(place for c in opened for place in kept.returned(module, c, collected=True))
         if places:
             parsed = any(names.last_name(c.func) in {"load", "loads", "reader", "DictReader"} for c in scope.calls)
-            return Reader(Reads.RECORDS if parsed else Reads.NUMBERS, places)
+            return Reader(Reads.RECORDS if parsed else Reads.NUMBERS, places, "open")
         return None
 
     def _paths(self, scope: Scope, given: set[str]) -> set[str]:
@@ -298,6 +313,14 @@ def opened(scope: Scope, path: cst.BaseExpression | None) -> cst.BaseExpression 
     return path
 
 
+def of_small_file(read: Read) -> bool:
+    """Whether the path that a call is given says that the file has one small value a sample, or a summary."""
+    path = opened(read.scope, read.path)
+    if read.by and isinstance(path, cst.Name | cst.Attribute) and not _PATH_WORDS.intersection(_words(names.last_name(path))[-1:]):
+        return False  # what a function of the project is given may be the number of a sample: it says which file, and not what is in it
+    return small_file(read.module, path)
+
+
 def small_file(module: Module, path: cst.BaseExpression | None) -> bool:
     """Whether a path says by its last words that the file has one small value a sample, or a summary."""
     if path is None:
@@ -319,10 +342,14 @@ def small_file(module: Module, path: cst.BaseExpression | None) -> bool:
         text = str(path.evaluated_value)
     else:
         text = names.last_name(path)
-    words = [word.lower() for word in _WORD.findall(text.rpartition("/")[2].partition(".")[0])]
-    while words and words[-1] in {"path", "file", "filename", "filepath", "dir", "name"}:
+    words = _words(text.rpartition("/")[2].partition(".")[0])
+    while words and words[-1] in _PATH_WORDS:
         words.pop()
     return small_name("_".join(words)) or any(word in {"to", "2"} for word in words[1:-1])
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]
 
 
 def read_calls_of(project: Project) -> ReadCalls:

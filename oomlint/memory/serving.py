@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -24,6 +25,15 @@ _MOST_SITES: Final = 6
 _DEEPEST: Final = 3  # functions between a loop and the backward of its rounds
 
 
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """The call that hands a value to a function, and what gave it the name that it goes by there."""
+
+    module: Module
+    call: cst.Call
+    since: cst.CSTNode | None
+
+
 class Serving:
     """Answers for loops, classes and uses. One for a run; it remembers."""
 
@@ -34,14 +44,15 @@ class Serving:
         self._steps: Memory[Scope, bool] = Memory(project.readings)
         self._loops: Memory[Loop, bool] = Memory(project.readings)
 
-    def reader(self, module: Module, use: cst.Subscript, since: cst.CSTNode | None) -> str:
+    def reader(self, module: Module, use: cst.Subscript, since: cst.CSTNode | None, entered: Entered | None = None) -> str:
         """Who takes a part of a value at ``use``, again and again, for as long as a training runs: in words, empty where nobody does.
 
-        ``since`` is where the value got its name: a loop around that starts over with another value.
+        ``since`` is where the value got its name: a loop around that starts over with another value. ``entered`` is the call that handed it to the
+        function: a part that is returned goes back there, and to no other caller.
         """
-        return self._reader(module, use, since, 0)
+        return self._reader(module, use, since, 0, entered)
 
-    def _reader(self, module: Module, use: cst.BaseExpression, since: cst.CSTNode | None, depth: int) -> str:
+    def _reader(self, module: Module, use: cst.BaseExpression, since: cst.CSTNode | None, depth: int, entered: Entered | None = None) -> str:
         below: cst.CSTNode = use
         around = set(module.walk.ancestors(since)) if since is not None else set()
         looped = False
@@ -53,11 +64,11 @@ class Serving:
                     return "the training loop"
                 looped = True
             if isinstance(here, cst.FunctionDef):
-                return self._of_function(module, module.walk.scope_at(here.body), use, depth, looped=looped)
+                return self._of_function(module, module.walk.scope_at(here.body), use, depth, entered, looped=looped)
             below = here
         return ""
 
-    def _of_function(self, module: Module, scope: Scope, use: cst.BaseExpression, depth: int, *, looped: bool) -> str:
+    def _of_function(self, module: Module, scope: Scope, use: cst.BaseExpression, depth: int, entered: Entered | None, *, looped: bool) -> str:
         """A method that reads a sample, a generator of parts, or a function that gives a part to the loop that calls it."""
         owner = scope.parent
         if owner is not None and owner.is_class and self.constructions.per_item(module, scope):
@@ -70,6 +81,8 @@ class Serving:
         if way is cst.Yield and looped:
             return f"`{scope.name}`" if not (owner is not None and owner.is_function) else f"`{owner.name}`"
         if way is cst.Return:
+            if entered is not None:
+                return self._reader(entered.module, entered.call, entered.since, depth + 1)
             sites = self.evaluator.calls.sites(module, scope)[:_MOST_SITES]
             return next((who for site in sites if (who := self._reader(site.module, site.call, None, depth + 1))), "")
         return ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.eager import joins
+from oomlint.memory.joins import joins
 from oomlint.memory.load_fixes import filled
 from oomlint.rule import Rule
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
+from oomlint.memory.arrays import arrays_of
 from oomlint.memory.eager import eager_loads
 from oomlint.memory.facts import load_facts
 from oomlint.memory.load_fixes import per_sample
-from oomlint.memory.load_words import bytes_of, kept_where, proven_small, related, workers
+from oomlint.memory.load_words import PIECES, bytes_of, kept_where, proven_small, related, workers
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -31,7 +32,12 @@ class EagerDataset(Rule):
     indexes itself, that a generator of batches slices, or that a `Dataset` finds in a global variable is there as long; so are the decoded files
     that any other object of a project that trains keeps.
 
-    A script that decodes many files into one container and writes it when the last one is there does the same, without a dataset.
+    A script that decodes many files into one container and writes it when the last one is there does the same, without a dataset. So does one that
+    reads a whole `.npy` of three or more dimensions for a loop that takes slices of it, or copies it into a memory map, and one that unpickles
+    everything for a loop that needs one array of it at a time, or no more than how long they are.
+
+    And what makes more of the data than there is, and keeps it: windows that start at every step of a series and are then stacked (twelve steps
+    long, they are twelve times the series), texts that a tokenizer pads to the longest of the whole set.
 
     It is silent for what describes samples (lists of paths, vocabularies, metadata, configurations), for labels and the like, for models and
     checkpoints, for a known small number of samples (`max_samples=20`), and where the whole is proven small (under 16 MiB, or under 50,000
@@ -138,3 +144,9 @@ class EagerDataset(Rule):
             message = f"{load.words}{first}{size}, and {kept_where(load)}: {workers(load)}"
             fix, facts = per_sample(load), load_facts(load)
             yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts)
+        for load, piece in arrays_of(project).pieces(module):
+            if proven_small(module, load.node):
+                continue
+            message = f"`{load.words}` reads all of its file{bytes_of(module, load.node)}, and the code here takes {PIECES[piece.taken]}"
+            place = module.place(piece.place, "a part of it is taken here")
+            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=(place,), facts=load_facts(load))
