@@ -88,6 +88,7 @@ class Going:
     since: cst.CSTNode | None = None  # what gave it the name that it goes by
     gathered: cst.CSTNode | None = None  # the loop whose rounds put it into a container
     put: tuple[Module, cst.CSTNode] | None = None  # the statement that does, the first time
+    retyped: bool = False  # it was written into an array that was there: its numbers have the type of that array
 
     def doing(self, does: Does, module: Module, node: cst.BaseExpression) -> Going:
         """The same after something was done with it."""
@@ -101,8 +102,10 @@ class Going:
         return Keeper(module, node, attribute, owner, words, self.many, self.collected, self.names, self.passed, self.given, self.hazy, live, self.put, saver)
 
     def gathered_by(self, loop: cst.CSTNode | None, module: Module, node: cst.CSTNode) -> Going:
-        """The same after a statement in a loop has put it into a container."""
-        return self if loop is None else replace(self, gathered=loop, put=self.put or (module, node))
+        """The same after a statement in a loop has put it into a container: what was joined before is one of many then."""
+        if loop is None:
+            return self
+        return replace(self, gathered=loop, put=self.put or (module, node), passed=tuple(one for one in self.passed if one.does is not Does.JOINS))
 
     def named(self, name: str) -> Going:
         """The same under another name."""
@@ -115,6 +118,7 @@ class Search:
 
     found: list[Keeper] = field(default_factory=list)
     objects: list[Keeper] = field(default_factory=list)  # objects of other classes that it stays in, whatever they do with it
+    joined: list[Keeper] = field(default_factory=list)  # calls that make one array of a list of many, whatever becomes of the array
     seen: set[object] = field(default_factory=set)
     steps: int = 0
     todo: deque[tuple[Module, cst.CSTNode, Going]] = field(default_factory=deque)
@@ -194,7 +198,12 @@ class Keeping(ABC):
 
     def _unbounded(self, module: Module, iterable: cst.BaseExpression) -> bool:
         """Whether an iterable may have more than a handful of elements."""
-        return self.constructions.count(module, iterable) is None
+        return not across(iterable) and self.constructions.count(module, iterable) is None
+
+
+def across(iterable: cst.BaseExpression) -> bool:
+    """Whether it gives one field of all rows after the other: ``zip(*rows)``."""
+    return isinstance(iterable, cst.Call) and names.dotted(iterable.func) == "zip" and len(iterable.args) == 1 and iterable.args[0].star == "*"
 
 
 def _is_accelerator(value: object) -> bool:

@@ -17,14 +17,17 @@ from oomlint.scout.forms import (
     FUNCTIONS,
     caches,
     counts,
+    cuts,
     fills,
     first_parameter,
     gives_batches,
     goes_on,
     is_empty,
+    is_fixed,
     joins,
     keeps_exception,
     makes_array,
+    makes_room,
     may_keep_much,
     name_of,
     names_in,
@@ -44,6 +47,7 @@ from oomlint.scout.telling import (
     LARGE_NUMBER,
     MAPS,
     MODES,
+    NO_ROOTS,
     is_data_class,
     is_no_root,
     is_worker_word,
@@ -71,6 +75,8 @@ _READS = frozenset(
 )
 _DRAWS = re.compile(r"matplotlib|pylab")
 _FIGURES = frozenset({"figure", "subplots", "subplot_mosaic"})
+_SAVES = re.compile(r"\b(save\w*|dump)\s*\(")
+_ROOM_WORD = re.compile(r"\b(zeros|ones|empty|full)\s*\(")
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _STEP_METHOD = re.compile(
     r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
@@ -102,7 +108,7 @@ class Triage:
 
 def triage(text: str, *, notebook: bool = False) -> Triage:
     """Look at the text of a program."""
-    if not _WORDS.search(text) and not _TORCH_WORD.search(text) and not _FILE_WORD.search(text) and not _DRAWS.search(text) and not words_of(text).loaders:
+    if not any(word.search(text) for word in (_WORDS, _TORCH_WORD, _FILE_WORD, _ROOM_WORD, _DRAWS)) and not words_of(text).loaders:
         return Triage(parse=False)
     try:
         tree = parsed(text)
@@ -146,6 +152,7 @@ class _Place:
     above: _Place | None = None
     loops: list[_Loop] = field(default_factory=list)  # around this spot, the innermost last
     bound: set[str] = field(default_factory=set)  # names that the function makes empty for itself
+    rooms: set[str] = field(default_factory=set)  # names of arrays that it makes before a loop
     looped: bool = False
     loader: bool = False  # a name of a loader is used
     steps: bool = False  # a step is made in a loop
@@ -179,6 +186,7 @@ class _Look:
         self.outer: set[str] = set()  # names that functions declare global
         self.stores: set[str] = set()  # what functions put something into, under a key that is computed
         self.speaks = "oader" in text
+        self.saves = _SAVES.search(text) is not None
         self.imports = False
         self.torches = {"torch"}
         self.called: set[str] = set()
@@ -358,6 +366,7 @@ class _Look:
             self.aliases.update(target.id for target in node.targets if isinstance(target, ast.Name))
         for target in node.targets:
             self._stored(target, value)
+            self._roomy(target, value)
         if len(node.targets) == 1:
             target = node.targets[0]
             if isinstance(value, ast.Call):
@@ -414,6 +423,22 @@ class _Look:
         elif isinstance(target, ast.Tuple | ast.List):
             for item in target.elts:
                 self._stored(item, target)
+
+    def _roomy(self, target: ast.expr, value: ast.expr) -> None:
+        """An array that is made, and whose rows a loop then sets to what it cuts out of another or calls for."""
+        if isinstance(target, ast.Name | ast.Attribute):
+            if isinstance(value, ast.Call) and makes_room(value):
+                self.here.rooms.add(written(target))
+        elif (
+            isinstance(target, ast.Subscript)
+            and self.here.loops
+            and not isinstance(value, ast.Constant)
+            and not is_fixed(target.slice)
+            and getattr(self.here.node, "name", "") not in NO_ROOTS - {"__init__"}
+            and written(target.value) in self.here.rooms
+            and (self.saves or any(loop.node is not None and cuts(loop.node) for loop in self.here.loops))
+        ):
+            raise _Found
 
     def _augmented(self, node: ast.AugAssign) -> None:
         if self.here.loops and not isinstance(node.value, ast.Constant):

@@ -1,0 +1,252 @@
+"""Arrays with room for every sample that a loop fills, one row after the other, before any of it is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.allocations import allocations
+from oomlint.memory.arrays import arrays_of
+from oomlint.memory.attribute_names import small_name
+from oomlint.memory.construction import constructions_of
+from oomlint.memory.facts import allocation_fact, keeper_facts
+from oomlint.memory.iteration import loader_like, loops_around
+from oomlint.memory.kept import SMALL_METHODS, kept_of
+from oomlint.memory.kept_calls import SMALL_FUNCTIONS
+from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.reads import read_calls_of
+from oomlint.memory.shapes import allocation
+from oomlint.memory.suites import holds_tests
+from oomlint.model import names
+from oomlint.model.values import External, Instance
+from oomlint.scout.telling import ROOMS
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Fact, Place
+    from oomlint.memory.kept import Keeper
+    from oomlint.memory.shapes import Bytes
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+Loop = cst.For | cst.While
+_SAME: Final = frozenset({"float", "half", "double", "long", "int", "cuda", "to", "float32", "float16", "astype", "Variable", "type", "pin_memory"})
+_ONE_BY_ONE: Final = frozenset({"enumerate", "tqdm", "zip", "iter", "islice", "trange", "track"})
+_FEW: Final = 64  # numbers of one sample that are not worth a word
+_DENSE: Final = 3  # samples, and at least two dimensions of each: an image, a map
+_MOST_SITES: Final = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filled:
+    """An array that a loop fills."""
+
+    node: cst.Call
+    loop: Loop
+    message: str
+    related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
+
+
+def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
+    """Arrays of the module with a row for every sample, that a loop fills and that are kept, or written once all of it is there."""
+    if holds_tests(module):
+        return
+    told: set[cst.CSTNode] | None = None
+    for scope in module.walk.scopes:
+        if scope.is_class or not scope.loops or constructions_of(project).per_item(module, scope):
+            continue
+        found: dict[Loop, list[Filled]] = {}
+        for call in scope.calls:
+            one = _judge(project, module, scope, call) if names.last_name(call.func) in ROOMS else None
+            if one is not None:
+                told = {known.node for known in allocations(module, project)} if told is None else told
+                if call not in told:
+                    found.setdefault(one.loop, []).append(one)
+        for first, *others in found.values():
+            beside = tuple(module.place(other.node, "so does this") for other in others)
+            yield replace(first, related=(*first.related[:1], *beside, *first.related[1:]))
+
+
+def _judge(project: Project, module: Module, scope: Scope, call: cst.Call) -> Filled | None:
+    name = _name_of(module, call)
+    # What a round makes for itself is gone with it.
+    fills = [(fill, loop) for fill, loop in _fills(project, module, scope, name) if loop not in module.walk.ancestors(call)] if name else []
+    if not fills:
+        return None
+    evaluator = evaluator_of(project)
+    plain = evaluator.calls.plain_frame(module, scope)
+    made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
+    size = allocation(made, call, evaluator, plain)
+    if size is None or not _rows_of_all(project, size):
+        return None
+    for fill, loop in fills:
+        source = _source(project, module, scope, fill, loop)
+        if source is None:
+            continue
+        why, dense = source
+        keeper = _keeper(project, module, call)
+        if len(size.dimensions) < _DENSE if dense else keeper is None:
+            continue
+        return _filled(project, module, scope, call, loop, size, fill, why, keeper)
+    return None
+
+
+def _filled(
+    project: Project, module: Module, scope: Scope, call: cst.Call, loop: Loop, size: Bytes, fill: cst.Assign, why: str, keeper: Keeper | None
+) -> Filled:
+    until = "all of it is in memory until the loop is through"
+    if keeper is not None:
+        until = f"all of it is in memory until `{keeper.saver}` writes it" if keeper.saver else f"it stays in {keeper.words}"
+    message = f"`{names.dotted(call.func)}` makes one array for all samples ({size.words()}): each round of the loop fills some of it with {why}, and {until}"
+    related = [module.place(fill, "filled here")]
+    if keeper is not None and not keeper.saver:
+        related.append(keeper.module.place(keeper.node, f"{keeper.words} keeps it"))
+    sites = evaluator_of(project).calls.sites(module, scope) if scope.is_function else []
+    related += [site.module.place(site.call, "all of it comes from here") for site in sites[:_MOST_SITES]]
+    facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
+    return Filled(call, loop, message, tuple(related), facts)
+
+
+# -- the array -----------------------------------------------------------------------------------------------------------------------
+
+
+def _name_of(module: Module, call: cst.Call) -> str:
+    """The name, or the attribute of ``self``, that the array goes by."""
+    node: cst.CSTNode = call
+    for here in module.walk.ancestors(call):
+        if isinstance(here, cst.Assign):
+            target = here.targets[0].target
+            return module.code(target).strip() if isinstance(target, cst.Name | cst.Attribute) and len(here.targets) == 1 else ""
+        if isinstance(here, cst.Call) and names.last_name(here.func) not in _SAME:
+            return ""
+        if not isinstance(here, cst.Attribute | cst.Call | cst.Arg) or (isinstance(here, cst.Arg) and here is node):
+            return ""
+        node = here
+    return ""
+
+
+def _rows_of_all(project: Project, size: Bytes) -> bool:
+    """Whether the array has an unknown number of rows of more than a few numbers, or is known to be large."""
+    first, *rest = size.dimensions
+    if not isinstance(first, str):
+        return size.item is not None and size.least >= project.settings.array_bytes
+    known = prod(number for number in rest if isinstance(number, int))
+    return bool(rest) and (known >= _FEW or any(isinstance(number, str) for number in rest))
+
+
+def _fills(project: Project, module: Module, scope: Scope, name: str) -> Iterator[tuple[cst.Assign, Loop]]:
+    """Statements in loops that put something into other rows of the array in each round."""
+    for loop in scope.loops:
+        for node in descend(loop.body, into_scopes=False):
+            if not isinstance(node, cst.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0].target, cst.Subscript):
+                continue
+            target = node.targets[0].target
+            if module.code(target.value).strip() == name and kept_of(project).gathering(module, node) is loop and _moves(scope, loop, module, target):
+                yield node, loop
+
+
+def _moves(scope: Scope, loop: Loop, module: Module, target: cst.Subscript) -> bool:
+    """Whether the first index is another one in each round."""
+    changing = _changing(scope, module, loop)
+    return any(isinstance(n, cst.Name) and n.value in changing for n in descend(target.slice[0]))
+
+
+def _changing(scope: Scope, module: Module, loop: Loop) -> frozenset[str]:
+    """Names that the loop, or one around it in the same function, sets."""
+    around = {loop, *loops_around(loop, module, scope)}
+    return frozenset(
+        name
+        for name, effects in scope.effects.items()
+        if any(not e.path and (e.statement in around or not around.isdisjoint(module.walk.ancestors(e.statement))) for e in effects)
+    )
+
+
+# -- what it is filled with ----------------------------------------------------------------------------------------------------------
+
+
+def _source(project: Project, module: Module, scope: Scope, fill: cst.Assign, loop: Loop) -> tuple[str, bool] | None:
+    """What a round puts into its row, in words, and whether it is what a model gives; ``None`` where that need not be data."""
+    target = fill.targets[0].target
+    row = isinstance(target, cst.Subscript) and isinstance(target.slice[0].slice, cst.Index)
+    reads = {read.node for read in read_calls_of(project).in_scope(module, scope)}
+    changing = _changing(scope, module, loop)
+    of_loader = isinstance(loop, cst.For) and _over_loader(project, module, scope, loop)
+    drawn = {n.value for n in descend(loop.target) if isinstance(n, cst.Name)} if isinstance(loop, cst.For) else set()
+    for node, reduced in _made_of(module, scope, fill.value, loop):
+        if node in reads:
+            known = {load.node for load in (*arrays_of(project).files(module), *arrays_of(project).h5(module))}
+            return None if node in known else ("what it reads from a file", False)
+        if isinstance(node, cst.Subscript):
+            part = node.slice[0].slice
+            if row and not reduced and isinstance(part, cst.Slice) and _window(part, changing):
+                return f"another window of `{' '.join(module.code(node.value).split())}`, so that what overlaps is there many times", False
+            if isinstance(part, cst.Index) and _is_dataset(project, module, scope, node.value):
+                return f"a sample of `{module.code(node.value).strip()}`", False
+        if of_loader and isinstance(node, cst.Name) and node.value in drawn:
+            return "what comes of a batch", True
+    return None
+
+
+def _made_of(module: Module, scope: Scope, node: cst.BaseExpression, loop: Loop) -> Iterator[tuple[cst.CSTNode, bool]]:
+    """The parts of an expression and of what its names are set to in the loop, but no indices; and whether only a mean or a count of them is taken."""
+    seen: set[str] = set()
+    todo: list[tuple[cst.CSTNode, bool]] = [(node, False)]
+    while todo:
+        here, reduced = todo.pop()
+        yield here, reduced
+        inner: list[cst.CSTNode] = []
+        match here:
+            case cst.Subscript():
+                inner = [here.value]
+            case cst.Call():
+                name = names.last_name(here.func)
+                reduced = reduced or name in SMALL_FUNCTIONS or (isinstance(here.func, cst.Attribute) and name in SMALL_METHODS)
+                inner = [*(arg.value for arg in here.args), *([here.func.value] if isinstance(here.func, cst.Attribute) else [])]
+            case cst.Attribute():
+                inner = [here.value] if here.attr.value not in {"shape", "size", "ndim"} else []
+            case cst.Name() if here.value not in seen:
+                seen.add(here.value)
+                effects = (e for e in scope.effects.get(here.value, ()) if e.kind == "assign" and not e.path and loop in module.walk.ancestors(e.statement))
+                inner = [effect.value for effect in effects if effect.value is not None]
+            case _:
+                inner = [child for child in here.children if isinstance(child, cst.BaseExpression | cst.Element)]
+        todo += [(one, reduced) for one in inner]
+
+
+def _window(part: cst.Slice, changing: frozenset[str]) -> bool:
+    """Whether a slice has two bounds, and begins elsewhere in each round."""
+    if part.lower is None or part.upper is None:
+        return False
+    return all(any(isinstance(n, cst.Name) and n.value in changing for n in descend(bound)) for bound in (part.lower, part.upper))
+
+
+def _is_dataset(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+    """Whether an object is a dataset of the project."""
+    evaluator, constructions = evaluator_of(project), constructions_of(project)
+    return any(
+        isinstance(alt.value, Instance) and constructions.is_dataset(alt.value.cls)
+        for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope))[:2]
+    )
+
+
+def _over_loader(project: Project, module: Module, scope: Scope, loop: cst.For) -> bool:
+    iterated = loop.iter
+    while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _ONE_BY_ONE and iterated.args:
+        iterated = iterated.args[0].value
+    return loader_like(project, iterated, module, scope) is not None
+
+
+# -- who keeps it --------------------------------------------------------------------------------------------------------------------
+
+
+def _keeper(project: Project, module: Module, call: cst.Call) -> Keeper | None:
+    for one in kept_of(project).filled(module, call):
+        if not one.hazy and not any(small_name(name) for name in (*one.names[:1], *one.names[-1:])):
+            return one
+    return None
