@@ -10,16 +10,16 @@ import libcst as cst
 
 from oomlint.memory.allocations import allocations
 from oomlint.memory.arrays import arrays_of
-from oomlint.memory.attribute_names import small_name
 from oomlint.memory.construction import constructions_of
+from oomlint.memory.eager import joins
 from oomlint.memory.facts import allocation_fact, keeper_facts
-from oomlint.memory.iteration import loader_like, loops_around
-from oomlint.memory.kept import SMALL_METHODS, kept_of
-from oomlint.memory.kept_calls import SMALL_FUNCTIONS
+from oomlint.memory.iteration import loader_like
+from oomlint.memory.kept import kept_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.reads import read_calls_of
 from oomlint.memory.shapes import allocation
 from oomlint.memory.suites import holds_tests
+from oomlint.memory.windows import changing, gathered, is_window, parts
 from oomlint.model import names
 from oomlint.model.values import External, Instance
 from oomlint.scout.telling import ROOMS
@@ -47,7 +47,7 @@ class Filled:
     """An array that a loop fills."""
 
     node: cst.Call
-    loop: Loop
+    loop: cst.CSTNode
     message: str
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
@@ -61,7 +61,7 @@ def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
     for scope in module.walk.scopes:
         if scope.is_class or not scope.loops or constructions_of(project).per_item(module, scope):
             continue
-        found: dict[Loop, list[Filled]] = {}
+        found: dict[cst.CSTNode, list[Filled]] = {}
         for call in scope.calls:
             one = _judge(project, module, scope, call) if names.last_name(call.func) in ROOMS else None
             if one is not None:
@@ -71,6 +71,29 @@ def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
         for first, *others in found.values():
             beside = tuple(module.place(other.node, "so does this") for other in others)
             yield replace(first, related=(*first.related[:1], *beside, *first.related[1:]))
+    yield from _of_lists(module, project)
+
+
+def _of_lists(module: Module, project: Project) -> Iterator[Filled]:
+    """The same by a list of windows, which one call then joins; what the reads of files are joined by is told by another rule."""
+    found: dict[Scope, list[tuple[cst.Call, cst.Subscript, Keeper]]] = {}
+    for one in sorted(gathered(module, project), key=lambda one: module.place(one[0]).row):
+        found.setdefault(module.walk.scope_at(one[0]), []).append(one)
+    told = {module.walk.scope_at(join.node) for join in joins(module, project)} if found else set()
+    for scope, ((call, window, keeper), *others) in found.items():
+        if scope in told:
+            continue
+        base = " ".join(module.code(window.value).split())
+        message = f"`{names.dotted(call.func)}` makes one array of all windows of `{base}`: what overlaps is there many times, and {_until(keeper, call)}"
+        related = [module.place(window, "cut here"), *(module.place(other, "so does this") for other, _, _ in others)]
+        related += [keeper.module.place(keeper.node, f"{keeper.words} keeps it")] if not keeper.saver and keeper.node is not call else []
+        yield Filled(call, scope.node, message, tuple(related), (allocation_fact(module, call), *keeper_facts(keeper)))
+
+
+def _until(keeper: Keeper | None, call: cst.Call) -> str:
+    if keeper is None or keeper.node is call:
+        return "all of it is in memory " + ("until the loop is through" if keeper is None else "at once")
+    return f"all of it is in memory until `{keeper.saver}` writes it" if keeper.saver else f"it stays in {keeper.words}"
 
 
 def _judge(project: Project, module: Module, scope: Scope, call: cst.Call) -> Filled | None:
@@ -90,7 +113,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call) -> Fi
         if source is None:
             continue
         why, dense = source
-        keeper = _keeper(project, module, call)
+        keeper = next((one for one in kept_of(project).filled(module, call) if not one.hazy), None)
         if len(size.dimensions) < _DENSE if dense else keeper is None:
             continue
         return _filled(project, module, scope, call, loop, size, fill, why, keeper)
@@ -100,10 +123,8 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call) -> Fi
 def _filled(
     project: Project, module: Module, scope: Scope, call: cst.Call, loop: Loop, size: Bytes, fill: cst.Assign, why: str, keeper: Keeper | None
 ) -> Filled:
-    until = "all of it is in memory until the loop is through"
-    if keeper is not None:
-        until = f"all of it is in memory until `{keeper.saver}` writes it" if keeper.saver else f"it stays in {keeper.words}"
-    message = f"`{names.dotted(call.func)}` makes one array for all samples ({size.words()}): each round of the loop fills some of it with {why}, and {until}"
+    room = f"`{names.dotted(call.func)}` makes one array for all samples ({size.words()})"
+    message = f"{room}: each round of the loop fills some of it with {why}, and {_until(keeper, call)}"
     related = [module.place(fill, "filled here")]
     if keeper is not None and not keeper.saver:
         related.append(keeper.module.place(keeper.node, f"{keeper.words} keeps it"))
@@ -153,18 +174,8 @@ def _fills(project: Project, module: Module, scope: Scope, name: str) -> Iterato
 
 def _moves(scope: Scope, loop: Loop, module: Module, target: cst.Subscript) -> bool:
     """Whether the first index is another one in each round."""
-    changing = _changing(scope, module, loop)
-    return any(isinstance(n, cst.Name) and n.value in changing for n in descend(target.slice[0]))
-
-
-def _changing(scope: Scope, module: Module, loop: Loop) -> frozenset[str]:
-    """Names that the loop, or one around it in the same function, sets."""
-    around = {loop, *loops_around(loop, module, scope)}
-    return frozenset(
-        name
-        for name, effects in scope.effects.items()
-        if any(not e.path and (e.statement in around or not around.isdisjoint(module.walk.ancestors(e.statement))) for e in effects)
-    )
+    moving = changing(module, scope, loop)
+    return any(isinstance(n, cst.Name) and n.value in moving for n in descend(target.slice[0]))
 
 
 # -- what it is filled with ----------------------------------------------------------------------------------------------------------
@@ -175,55 +186,21 @@ def _source(project: Project, module: Module, scope: Scope, fill: cst.Assign, lo
     target = fill.targets[0].target
     row = isinstance(target, cst.Subscript) and isinstance(target.slice[0].slice, cst.Index)
     reads = {read.node for read in read_calls_of(project).in_scope(module, scope)}
-    changing = _changing(scope, module, loop)
     of_loader = isinstance(loop, cst.For) and _over_loader(project, module, scope, loop)
     drawn = {n.value for n in descend(loop.target) if isinstance(n, cst.Name)} if isinstance(loop, cst.For) else set()
-    for node, reduced in _made_of(module, scope, fill.value, loop):
+    for node, other in parts(module, scope, fill.value, loop):
         if node in reads:
             known = {load.node for load in (*arrays_of(project).files(module), *arrays_of(project).h5(module))}
             return None if node in known else ("what it reads from a file", False)
         if isinstance(node, cst.Subscript):
             part = node.slice[0].slice
-            if row and not reduced and isinstance(part, cst.Slice) and _window(part, changing):
+            if row and not other and is_window(project, module, scope, node, loop):
                 return f"another window of `{' '.join(module.code(node.value).split())}`, so that what overlaps is there many times", False
             if isinstance(part, cst.Index) and _is_dataset(project, module, scope, node.value):
                 return f"a sample of `{module.code(node.value).strip()}`", False
         if of_loader and isinstance(node, cst.Name) and node.value in drawn:
             return "what comes of a batch", True
     return None
-
-
-def _made_of(module: Module, scope: Scope, node: cst.BaseExpression, loop: Loop) -> Iterator[tuple[cst.CSTNode, bool]]:
-    """The parts of an expression and of what its names are set to in the loop, but no indices; and whether only a mean or a count of them is taken."""
-    seen: set[str] = set()
-    todo: list[tuple[cst.CSTNode, bool]] = [(node, False)]
-    while todo:
-        here, reduced = todo.pop()
-        yield here, reduced
-        inner: list[cst.CSTNode] = []
-        match here:
-            case cst.Subscript():
-                inner = [here.value]
-            case cst.Call():
-                name = names.last_name(here.func)
-                reduced = reduced or name in SMALL_FUNCTIONS or (isinstance(here.func, cst.Attribute) and name in SMALL_METHODS)
-                inner = [*(arg.value for arg in here.args), *([here.func.value] if isinstance(here.func, cst.Attribute) else [])]
-            case cst.Attribute():
-                inner = [here.value] if here.attr.value not in {"shape", "size", "ndim"} else []
-            case cst.Name() if here.value not in seen:
-                seen.add(here.value)
-                effects = (e for e in scope.effects.get(here.value, ()) if e.kind == "assign" and not e.path and loop in module.walk.ancestors(e.statement))
-                inner = [effect.value for effect in effects if effect.value is not None]
-            case _:
-                inner = [child for child in here.children if isinstance(child, cst.BaseExpression | cst.Element)]
-        todo += [(one, reduced) for one in inner]
-
-
-def _window(part: cst.Slice, changing: frozenset[str]) -> bool:
-    """Whether a slice has two bounds, and begins elsewhere in each round."""
-    if part.lower is None or part.upper is None:
-        return False
-    return all(any(isinstance(n, cst.Name) and n.value in changing for n in descend(bound)) for bound in (part.lower, part.upper))
 
 
 def _is_dataset(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
@@ -240,13 +217,3 @@ def _over_loader(project: Project, module: Module, scope: Scope, loop: cst.For) 
     while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _ONE_BY_ONE and iterated.args:
         iterated = iterated.args[0].value
     return loader_like(project, iterated, module, scope) is not None
-
-
-# -- who keeps it --------------------------------------------------------------------------------------------------------------------
-
-
-def _keeper(project: Project, module: Module, call: cst.Call) -> Keeper | None:
-    for one in kept_of(project).filled(module, call):
-        if not one.hazy and not any(small_name(name) for name in (*one.names[:1], *one.names[-1:])):
-            return one
-    return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Attributes and methods whose result is small whatever they are asked of.
 _SMALL_ATTRIBUTES: Final = frozenset("shape size ndim dtype nbytes columns index device itemsize name names".split())
-SMALL_METHODS: Final = frozenset(
+_SMALL_METHODS: Final = frozenset(
     "mean std sum max min any all item argmax argmin nunique unique keys count index close var prod median nonzero dim numel size tell "
     "decode startswith endswith find isdigit load_state_dict eval train info describe head __len__ quantile nanmean group groups apply_ is_cuda".split(),
 )
@@ -53,10 +53,10 @@ class Kept(KeptCalls):
         """Calls that make one array of a list of many such values, in code that runs once, in a project that trains."""
         return self._ends(module, node, index)[2] if self.serving.project_trains(module) else ()
 
-    def filled(self, module: Module, node: cst.Call) -> tuple[Keeper, ...]:
-        """Who keeps, or writes, an array with room for what many rounds put into it: datasets, then other objects."""
-        found, objects, _ = self._ends(module, node, None, all_of_it=True)
-        return (*found, *objects) if self.serving.project_trains(module) else found
+    def filled(self, module: Module, node: cst.BaseExpression) -> tuple[Keeper, ...]:
+        """Who keeps or writes an array of what many rounds put into it: datasets, other objects, scripts that made it of a list."""
+        found, objects, joined = self._ends(module, node, None, all_of_it=True)
+        return (*found, *objects, *joined) if self.serving.project_trains(module) else found
 
     def _ends(self, module: Module, node: cst.BaseExpression, index: int | None, *, all_of_it: bool = False) -> tuple[tuple[Keeper, ...], ...]:
         key = (node, index, all_of_it)
@@ -114,7 +114,7 @@ class Kept(KeptCalls):
                         going = going.doing(Does.MOVES, module, parent)
                     if isinstance(node, cst.Attribute) and node.attr.value not in KEEPS:
                         going = replace(going, hazy=True)
-                    if going.inside or (isinstance(node, cst.Attribute) and node.attr.value in SMALL_METHODS):
+                    if going.inside or (isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS):
                         return
                 case cst.Arg():
                     call = walk.parents[parent]
@@ -172,7 +172,7 @@ class Kept(KeptCalls):
                         collected=going.collected or going.part,
                         part=False,
                         listed=going.listed or isinstance(parent, cst.ListComp),
-                    ).gathered_by(self.gathering(module, node), module, parent)
+                    ).gathered_by(self.gathering(module, node), module, parent, part=going.part)
                 case cst.CompFor():
                     if node is not parent.iter:
                         return
@@ -291,7 +291,7 @@ class Kept(KeptCalls):
         while node is not root:
             parent = module.walk.parents[node]
             if isinstance(parent, cst.Attribute):
-                if node is parent.attr or parent.attr.value in _SMALL_ATTRIBUTES | (SMALL_METHODS - _REDUCES):
+                if node is parent.attr or parent.attr.value in _SMALL_ATTRIBUTES | (_SMALL_METHODS - _REDUCES):
                     return False
             elif isinstance(parent, cst.Call) and node is not parent.func and names.last_name(parent.func) in SMALL_FUNCTIONS - _REDUCES:
                 return False
@@ -324,4 +324,4 @@ def kept_of(project: Project) -> Kept:
     return known  # type: ignore[return-value]
 
 
-__all__ = ["SMALL_METHODS", "Does", "Keeper", "Kept", "byte_range", "kept_of"]
+__all__ = ["Does", "Keeper", "Kept", "byte_range", "kept_of"]

@@ -74,7 +74,7 @@ class KeptCalls(KeptNames):
                     rebuilt=going.rebuilt or going.part,
                     part=False,
                     listed=last == "append",
-                ).gathered_by(self.gathering(module, call), module, call),
+                ).gathered_by(self.gathering(module, call), module, call, part=going.part),
             )
             return None
         if last in _SAVING and search.inside is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_SITES: Final = 6
 _DEEPEST_CALLS: Final = 5  # functions between a script and what it calls
-_DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module|backward", re.IGNORECASE)
+_DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module|backward|batch", re.IGNORECASE)
 
 
 class KeptNames(Keeping):
@@ -48,7 +48,8 @@ class KeptNames(Keeping):
             going = going if is_key(target) else replace(going, retyped=True)
             target = target.value
         if into:
-            going = replace(going, collected=going.collected or going.part, part=False).gathered_by(self.gathering(module, statement), module, statement)
+            now = replace(going, collected=going.collected or going.part, part=False)
+            going = now.gathered_by(self.gathering(module, statement), module, statement, part=going.part)
         if isinstance(target, cst.Name):
             self.follow_name(search, module, scope, target.value, statement, going.named(target.value))
         elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):

@@ -101,11 +101,12 @@ class Going:
         """Who keeps the value, with all that is known of its way."""
         return Keeper(module, node, attribute, owner, words, self.many, self.collected, self.names, self.passed, self.given, self.hazy, live, self.put, saver)
 
-    def gathered_by(self, loop: cst.CSTNode | None, module: Module, node: cst.CSTNode) -> Going:
-        """The same after a statement in a loop has put it into a container: what was joined before is one of many then."""
+    def gathered_by(self, loop: cst.CSTNode | None, module: Module, node: cst.CSTNode, *, part: bool = False) -> Going:
+        """The same after a statement in a loop has put it, or a ``part`` of it, into a container: what made one array of it made one of many then."""
         if loop is None:
             return self
-        return replace(self, gathered=loop, put=self.put or (module, node), passed=tuple(one for one in self.passed if one.does is not Does.JOINS))
+        passed = self.passed if part else tuple(one for one in self.passed if one.does is not Does.JOINS)
+        return replace(self, gathered=loop, put=self.put or (module, node), passed=passed)
 
     def named(self, name: str) -> Going:
         """The same under another name."""

@@ -29,8 +29,11 @@ class RoomForAllSamples(Rule):
     - what is read from a file in each round, or the samples of a dataset, where all of it is written by one call;
     - an image or a map of each sample that a model gives (two dimensions a sample or more), until the loop over the loader is through.
 
-    It is silent for a few numbers a sample, for what is made of a single sample, for arrays that are neither kept nor written, and where OOM402 or
-    OOM407 speak of the same data.
+    And for lists of such windows of which one call then makes an array: `np.stack([series[i : i + width] for i in ...])`, also in a script that runs
+    once.
+
+    It is silent for a few numbers a sample, for parts that have nothing in common, for what a function makes of each window, for what is made of a
+    single sample, for arrays that are neither kept nor written, and where OOM401, OOM402 or OOM407 speak of the same data.
 
     ## Why is this bad
 

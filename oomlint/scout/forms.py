@@ -122,9 +122,9 @@ def makes_room(node: ast.Call) -> bool:
     return False
 
 
-def cuts(loop: ast.stmt) -> bool:
-    """Whether a loop takes a part with two bounds out of something: ``series[i : i + width]``."""
-    for node in ast.walk(loop):
+def cuts(rounds: ast.stmt | ast.expr) -> bool:
+    """Whether what is done again and again takes a part with two bounds out of something: ``series[i : i + width]``."""
+    for node in ast.walk(rounds):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
             if isinstance(first, ast.Slice) and first.lower is not None and first.upper is not None:

@@ -75,6 +75,7 @@ _READS = frozenset(
 )
 _DRAWS = re.compile(r"matplotlib|pylab")
 _FIGURES = frozenset({"figure", "subplots", "subplot_mosaic"})
+_JOINS = re.compile(r"\b(v?stack|array|asarray|concat\w*|cat|\w*[tT]ensor)\s*\(")
 _SAVES = re.compile(r"\b(save\w*|dump)\s*\(")
 _ROOM_WORD = re.compile(r"\b(zeros|ones|empty|full)\s*\(")
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
@@ -186,6 +187,7 @@ class _Look:
         self.outer: set[str] = set()  # names that functions declare global
         self.stores: set[str] = set()  # what functions put something into, under a key that is computed
         self.speaks = "oader" in text
+        self.joins = _JOINS.search(text) is not None
         self.saves = _SAVES.search(text) is not None
         self.imports = False
         self.torches = {"torch"}
@@ -521,6 +523,8 @@ class _Look:
         part = node.generators[0]
         if self.speaks and isinstance(node.elt, ast.Name) and isinstance(part.target, ast.Name) and node.elt.id == part.target.id and not part.ifs:
             raise _Found
+        if self.joins and cuts(node.elt):
+            raise _Found
         self._below(node)
 
     def _call(self, node: ast.Call) -> None:
@@ -539,6 +543,8 @@ class _Look:
             here.copies = True
         if name in ADDS and here.loops:
             here.keeps = True
+            if name == "append" and self.joins and any(loop.node is not None and cuts(loop.node) for loop in here.loops):
+                raise _Found
         if name in _STEPS and here.loops:
             here.often = True
             for loop in here.loops if name != "step" else ():
