@@ -42,6 +42,7 @@ from oomlint.scout.mistakes import is_mistake_for_ever, mistake_of, parsed
 from oomlint.scout.telling import (
     ADDS,
     BUILDERS,
+    DENSE,
     FEEDS_ITSELF,
     IN_ROUNDS,
     LARGE_NUMBER,
@@ -77,7 +78,7 @@ _DRAWS = re.compile(r"matplotlib|pylab")
 _FIGURES = frozenset({"figure", "subplots", "subplot_mosaic"})
 _JOINS = re.compile(r"\b(v?stack|array|asarray|concat\w*|cat|\w*[tT]ensor)\s*\(")
 _SAVES = re.compile(r"\b(save\w*|dump)\s*\(")
-_ROOM_WORD = re.compile(r"\b(zeros|ones|empty|full)\s*\(")
+_ROOM_WORD = re.compile(r"\b(zeros|ones|empty|full|toarray|todense|to_dense)\s*\(")
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _STEP_METHOD = re.compile(
     r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
@@ -533,6 +534,7 @@ class _Look:
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
             raise _Found
         if name in _FIGURES and self.draws:
+        if name in DENSE and isinstance(node.func, ast.Attribute):
             raise _Found
         here = self.here
         if name == "register_buffer":
