@@ -62,8 +62,10 @@ def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
         if scope.is_class or not scope.loops or constructions_of(project).per_item(module, scope):
             continue
         found: dict[cst.CSTNode, list[Filled]] = {}
-        for call in scope.calls:
-            one = _judge(project, module, scope, call) if names.last_name(call.func) in ROOMS else None
+        rooms = [call for call in scope.calls if names.last_name(call.func) in ROOMS]
+        every = _fills(project, module, scope) if rooms else {}
+        for call in rooms if every else ():
+            one = _judge(project, module, scope, call, every)
             if one is not None:
                 told = {known.node for known in allocations(module, project)} if told is None else told
                 if call not in told:
@@ -85,7 +87,8 @@ def _of_lists(module: Module, project: Project) -> Iterator[Filled]:
             continue
         base = " ".join(module.code(window.value).split())
         message = f"`{names.dotted(call.func)}` makes one array of all windows of `{base}`: what overlaps is there many times, and {_until(keeper, call)}"
-        related = [module.place(window, "cut here"), *(module.place(other, "so does this") for other, _, _ in others)]
+        beside = dict.fromkeys(module.place(other, "so does this") for other, _, _ in others)
+        related = [module.place(window, "cut here"), *(place for place in beside if place.row != module.place(call).row)]
         related += [keeper.module.place(keeper.node, f"{keeper.words} keeps it")] if not keeper.saver and keeper.node is not call else []
         yield Filled(call, scope.node, message, tuple(related), (allocation_fact(module, call), *keeper_facts(keeper)))
 
@@ -96,11 +99,11 @@ def _until(keeper: Keeper | None, call: cst.Call) -> str:
     return f"all of it is in memory until `{keeper.saver}` writes it" if keeper.saver else f"it stays in {keeper.words}"
 
 
-def _judge(project: Project, module: Module, scope: Scope, call: cst.Call) -> Filled | None:
-    name = _name_of(module, call)
+def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every: dict[str, list[tuple[cst.Assign, Loop]]]) -> Filled | None:
     # What a round makes for itself is gone with it.
-    fills = [(fill, loop) for fill, loop in _fills(project, module, scope, name) if loop not in module.walk.ancestors(call)] if name else []
-    if not fills:
+    fills = [(fill, loop) for fill, loop in every.get(_name_of(module, call), ()) if loop not in module.walk.ancestors(call)]
+    told = next(((fill, loop, source) for fill, loop in fills if (source := _source(project, module, scope, fill, loop)) is not None), None)
+    if told is None:
         return None
     evaluator = evaluator_of(project)
     plain = evaluator.calls.plain_frame(module, scope)
@@ -108,16 +111,11 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call) -> Fi
     size = allocation(made, call, evaluator, plain)
     if size is None or not _rows_of_all(project, size):
         return None
-    for fill, loop in fills:
-        source = _source(project, module, scope, fill, loop)
-        if source is None:
-            continue
-        why, dense = source
-        keeper = next((one for one in kept_of(project).filled(module, call) if not one.hazy), None)
-        if len(size.dimensions) < _DENSE if dense else keeper is None:
-            continue
-        return _filled(project, module, scope, call, loop, size, fill, why, keeper)
-    return None
+    fill, loop, (why, dense) = told
+    keeper = next((one for one in kept_of(project).filled(module, call) if not one.hazy), None)
+    if len(size.dimensions) < _DENSE if dense else keeper is None:
+        return None
+    return _filled(project, module, scope, call, loop, size, fill, why, keeper)
 
 
 def _filled(
@@ -161,15 +159,16 @@ def _rows_of_all(project: Project, size: Bytes) -> bool:
     return bool(rest) and (known >= _FEW or any(isinstance(number, str) for number in rest))
 
 
-def _fills(project: Project, module: Module, scope: Scope, name: str) -> Iterator[tuple[cst.Assign, Loop]]:
-    """Statements in loops that put something into other rows of the array in each round."""
-    for loop in scope.loops:
-        for node in descend(loop.body, into_scopes=False):
-            if not isinstance(node, cst.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0].target, cst.Subscript):
-                continue
+def _fills(project: Project, module: Module, scope: Scope) -> dict[str, list[tuple[cst.Assign, Loop]]]:
+    """Statements in loops that put something into other rows of an array in each round, by the name of the array."""
+    found: dict[str, list[tuple[cst.Assign, Loop]]] = {}
+    for node in descend(scope.suite, into_scopes=False):
+        if isinstance(node, cst.Assign) and len(node.targets) == 1 and isinstance(node.targets[0].target, cst.Subscript):
             target = node.targets[0].target
-            if module.code(target.value).strip() == name and kept_of(project).gathering(module, node) is loop and _moves(scope, loop, module, target):
-                yield node, loop
+            loop = kept_of(project).gathering(module, node)
+            if isinstance(loop, Loop) and _moves(scope, loop, module, target):
+                found.setdefault(module.code(target.value).strip(), []).append((node, loop))
+    return found
 
 
 def _moves(scope: Scope, loop: Loop, module: Module, target: cst.Subscript) -> bool:

@@ -75,6 +75,8 @@ def parts(module: Module, scope: Scope, node: cst.BaseExpression, rounds: Rounds
 def is_window(project: Project, module: Module, scope: Scope, node: cst.Subscript, rounds: Rounds) -> bool:
     """Whether an expression takes rows between two bounds that move with the rounds, and that need not begin where the last ones ended."""
     part = node.slice[0].slice
+    if not _is_there(module, scope, node.value, rounds):
+        return False
     if isinstance(part, cst.Index) and isinstance(part.value, cst.BinaryOperation) and isinstance(part.value.operator, cst.Add | cst.Subtract):
         # `rows[i + offsets]`: as many rows as there are offsets
         fixed = [side for side in (part.value.left, part.value.right) if not _moves(module, scope, side, rounds)]
@@ -82,6 +84,16 @@ def is_window(project: Project, module: Module, scope: Scope, node: cst.Subscrip
     if not isinstance(part, cst.Slice) or part.lower is None or part.upper is None:
         return False
     return all(_moves(module, scope, bound, rounds) for bound in (part.lower, part.upper)) and not _apart(module, part, rounds)
+
+
+def _is_there(module: Module, scope: Scope, node: cst.BaseExpression, rounds: Rounds) -> bool:
+    """Whether it is the same array in each round."""
+    while isinstance(node, cst.Attribute | cst.Subscript):
+        node = node.value
+    if not isinstance(node, cst.Name):
+        return False
+    made = (effect for effect in scope.effects.get(node.value, ()) if not effect.path)
+    return not any(effect.statement is rounds or rounds in module.walk.ancestors(effect.statement) for effect in made)
 
 
 def _moves(module: Module, scope: Scope, node: cst.BaseExpression, rounds: Rounds) -> bool:
