@@ -533,8 +533,7 @@ class _Look:
         self.called.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
             raise _Found
-        if name in _FIGURES and self.draws:
-        if name in DENSE and isinstance(node.func, ast.Attribute):
+        if (name in _FIGURES and self.draws) or (name in DENSE and isinstance(node.func, ast.Attribute)):
             raise _Found
         here = self.here
         if name == "register_buffer":
