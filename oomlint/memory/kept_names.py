@@ -126,9 +126,17 @@ class KeptNames(Keeping):
             and self._covers(module, effect.statement, definition, scope)
         ]
         last = min(stops, default=None)
+        again = [
+            (self._end(order, effect.statement), _block(module, effect.statement))
+            for effect in scope.effects.get(name, ())
+            if not effect.path and effect.kind == "assign" and effect.statement is not definition and order.get(effect.statement, -1) > first
+        ]
         for number, use in self._uses_of(scope).get(name, ()):
             if number <= first or (last is not None and number > last) or self._excluded(module, definition, use) or _shadowed(module, use):
                 continue
+            around = set(module.walk.ancestors(use)) if again else set()
+            if any(end < number and block in around for end, block in again):
+                continue  # the same block has given the name another value before
             if search.steps > STEPS:
                 return
             self.climb(search, module, use, going)
@@ -229,9 +237,12 @@ class KeptNames(Keeping):
             return True
         if depth >= _DEEPEST_CALLS or self.constructions.per_item(module, scope):
             return False
+        owner = scope.parent.node if scope.parent is not None else None
+        if isinstance(owner, cst.ClassDef) and scope.name != "__init__" and any(names.last_name(base.value) != "object" for base in owner.bases):
+            return self._library_builds(module, scope) and not self.evaluator.calls.sites(module, scope, most=_MOST_SITES)  # a base may call it
         sites = self.evaluator.calls.sites(module, scope, most=_MOST_SITES)
         if not sites:  # a command, or what a library calls to build its data set
-            return bool(scope.node.decorators) or self._library_builds(module, scope)
+            return bool(scope.node.decorators)
         return all(self.runs_once(one.module, one.call, depth + 1) for one in sites)
 
     def _library_builds(self, module: Module, scope: Scope) -> bool:
@@ -246,6 +257,12 @@ class KeptNames(Keeping):
         name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
         project = self.project
         return bool(project.search(_speaks_of_data, (name,), module.path) or _speaks_of_data(module.path, project.raw(module.path), name))
+
+
+def _block(module: Module, statement: cst.CSTNode) -> cst.CSTNode | None:
+    """The block that a simple statement stands in."""
+    line = module.walk.parents.get(statement)
+    return module.walk.parents.get(line) if isinstance(line, cst.SimpleStatementLine) else None
 
 
 def is_key(node: cst.Subscript) -> bool:
