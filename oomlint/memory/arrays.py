@@ -57,6 +57,7 @@ class Load:
     read: Read | None = None  # by a library or a function of the project
     whole: WholeRead | None = None  # of an HDF5 file
     beside: tuple[cst.BaseExpression, ...] = ()  # other reads of the same function for the same data set
+    joined: tuple[Keeper, ...] = ()  # calls that make one array of a list of it, which nobody has to keep
 
     @property
     def keeper(self) -> Keeper:
@@ -159,8 +160,14 @@ class Arrays:
                     # Files that are decoded into one container are large, whatever the object is that keeps it.
                     found = (k for place in read.places for k in self.kept.objects(module, read.node, place))
                     keepers = self._large(tuple(k for k in found if k.many and not k.hazy), read.kind)
+                joined: tuple[Keeper, ...] = ()
+                if read.kind in {Reads.SAMPLE, Reads.ARRAY}:
+                    # A script makes one array of what it has read, whatever it does with it then.
+                    found = (k for place in read.places for k in self.kept.joined(module, read.node, place))
+                    joined = self._large(tuple(k for k in found if k.many and not k.hazy), read.kind)
+                    keepers = keepers or joined
                 if keepers and not self._optional(module, scope, read.node) and not self._optional_keeper(keepers[0]):
-                    yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read)
+                    yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read, joined=joined)
 
     def pieces(self, module: Module) -> Iterator[tuple[Load, Piecewise]]:
         """Reads that nobody keeps, of whole files that the code around takes apart piece by piece."""

@@ -54,6 +54,7 @@ def joins(module: Module, project: Project) -> Iterator[Join]:
             for done in keeper.passed:
                 if done.does is Does.JOINS and done.module is module and load not in found.setdefault(done.node, []):
                     found[done.node].append(load)
+    groups: dict[object, list[tuple[cst.Call, list[Load]]]] = {}
     for node, loads in found.items():
         if (
             not isinstance(node, cst.Call)
@@ -62,10 +63,18 @@ def joins(module: Module, project: Project) -> Iterator[Join]:
             or any(_within(module, one, [node]) for one in h5)
         ):
             continue
-        spots = [module.place(load.node, "read here") for load in loads]
-        kept = [load.keeper.module.place(load.keeper.node, f"{load.keeper.words} keeps it") for load in loads[:1]]
+        scope = module.walk.scope_at(node)
+        near = [load for load in loads if load.scope is scope] or loads  # a helper of theirs may give back what others read
+        groups.setdefault((scope, frozenset(load.node for load in near)), []).append((node, near))
+    for (node, loads), *others in groups.values():
+        spots = [module.place(load.node, "read here") for load in loads[:1]]
+        beside = [module.place(other, "so does this") for other, _ in others]
+        first = loads[0].keeper
+        put = [first.put[0].place(first.put[1], "put with the others here")] if first.put is not None and first.put[1] is not node else []
+        kept = [first.module.place(first.node, f"{first.words} keeps it")] if first.node is not node else []
+        spots += [*(module.place(load.node, "read here") for load in loads[1:]), *beside, *put, *kept]
         facts = (allocation_fact(module, node), *dict.fromkeys(fact for load in loads for fact in load_facts(load)))
-        yield Join(node, names.dotted(node.func), tuple([*spots, *kept][:_MOST_RELATED]), facts)
+        yield Join(node, names.dotted(node.func), tuple(spots[:_MOST_RELATED]), facts)
     yield from (row for row in _rows(module, project) if row.node not in found)
 
 

@@ -13,7 +13,7 @@ import libcst as cst
 
 from oomlint.memory.attribute_names import may_be_data, small_by_name
 from oomlint.memory.kept_calls import KEEPS, SMALL_FUNCTIONS, KeptCalls
-from oomlint.memory.kept_state import STEPS, Does, Going, Keeper, Search, names_of
+from oomlint.memory.kept_state import STEPS, Does, Going, Keeper, Search, across, names_of
 from oomlint.memory.serving import is_target, picks_some
 from oomlint.model import names
 from oomlint.model.readings import Memory
@@ -39,7 +39,7 @@ class Kept(KeptCalls):
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._memo: Memory[tuple[cst.CSTNode, int | None], tuple[tuple[Keeper, ...], tuple[Keeper, ...]]] = Memory(project.readings)
+        self._memo: Memory[tuple[cst.CSTNode, int | None, bool], tuple[tuple[Keeper, ...], ...]] = Memory(project.readings)
 
     def of(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
         """Who keeps the value of an expression (or what stands at ``index`` in it), nearest first; nobody where it is not known to be kept."""
@@ -49,19 +49,29 @@ class Kept(KeptCalls):
         """Objects of the project, of classes that derive from no library, that the value stays in, in a project that trains."""
         return self._ends(module, node, index)[1] if self.serving.project_trains(module) else ()
 
-    def _ends(self, module: Module, node: cst.BaseExpression, index: int | None) -> tuple[tuple[Keeper, ...], tuple[Keeper, ...]]:
-        key = (node, index)
+    def joined(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
+        """Calls that make one array of a list of many such values, in code that runs once, in a project that trains."""
+        return self._ends(module, node, index)[2] if self.serving.project_trains(module) else ()
+
+    def filled(self, module: Module, node: cst.BaseExpression) -> tuple[Keeper, ...]:
+        """Who keeps or writes an array of what many rounds put into it: datasets, other objects, scripts that made it of a list."""
+        found, objects, joined = self._ends(module, node, None, all_of_it=True)
+        return (*found, *objects, *joined) if self.serving.project_trains(module) else found
+
+    def _ends(self, module: Module, node: cst.BaseExpression, index: int | None, *, all_of_it: bool = False) -> tuple[tuple[Keeper, ...], ...]:
+        key = (node, index, all_of_it)
         known = self._memo.get(key)
         if known is None:
             search = Search()
             mapped = isinstance(node, cst.Call) and names.last_name(node.func) in MAPS
-            going = Going(many=self.repeats(module, node), index=index, listed=mapped, since=node, gathered=node if mapped else None)
+            many = all_of_it or self.repeats(module, node)
+            going = Going(many=many, index=index, listed=mapped, since=node, gathered=node if mapped or all_of_it else None)
             if isinstance(node, cst.Call) and names.last_name(node.func) == "read_direct" and node.args:
                 self.follow_target(search, module, node, node.args[0].value, going)  # it fills what it is given
             else:
                 self.climb(search, module, node, going)
             self.run(search)
-            known = self._memo[key] = (tuple(search.found), tuple(search.objects))
+            known = self._memo[key] = (tuple(search.found), tuple(search.objects), tuple(search.joined))
         return known
 
     def returned(self, module: Module, node: cst.BaseExpression, *, collected: bool = False) -> frozenset[int | None]:
@@ -143,7 +153,7 @@ class Kept(KeptCalls):
                     node = holder
                     continue
                 case cst.BinaryOperation():
-                    if isinstance(parent.operator, cst.Divide) and node is parent.left and byte_range(parent.right):
+                    if isinstance(parent.operator, cst.Divide) and node is parent.left and byte_range(parent.right) and not going.retyped:
                         going = going.doing(Does.SCALES, module, parent)
                 case cst.Comparison() | cst.FormattedStringExpression() | cst.Assert() | cst.Del() | cst.Index() | cst.Slice() | cst.While():
                     return
@@ -162,7 +172,7 @@ class Kept(KeptCalls):
                         collected=going.collected or going.part,
                         part=False,
                         listed=going.listed or isinstance(parent, cst.ListComp),
-                    ).gathered_by(self.gathering(module, node), module, parent)
+                    ).gathered_by(self.gathering(module, node), module, parent, part=going.part)
                 case cst.CompFor():
                     if node is not parent.iter:
                         return
@@ -272,6 +282,9 @@ class Kept(KeptCalls):
         for root in made:
             for use in descend(root):
                 if isinstance(use, cst.Name) and use.value in wanted and self._reaches(module, use, root):
+                    if across(loop.iter):  # all of one field
+                        self.climb(search, module, use, replace(going, part=False, listed=True, rebuilt=True))
+                        return
                     self.climb(search, module, holder, replace(going, part=False, collected=going.collected or use is not root, rebuilt=True))
                     return
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Functions whose result is small whatever they are asked of.
 SMALL_FUNCTIONS: Final = frozenset(
     "len sum max min print range isinstance type any all hash repr mean std var median unique count_nonzero bincount Counter amax amin argmax argmin "
-    "nanmean nanstd percentile quantile id show plot imshow save savez savez_compressed dump dumps savetxt to_csv imsave imwrite write log info debug "
+    "average nanmean nanstd percentile quantile id show plot imshow save savez savez_compressed dump dumps savetxt to_csv imsave imwrite write log info debug "
     "warning warn error allclose array_equal isnan isfinite isinf histogram where argwhere nonzero searchsorted ndim shape size format summary hasattr "
     "getattr set linspace".split(),
 )
@@ -75,7 +75,7 @@ class KeptCalls(KeptNames):
                     rebuilt=going.rebuilt or going.part,
                     part=False,
                     listed=last == "append",
-                ).gathered_by(self.gathering(module, call), module, call),
+                ).gathered_by(self.gathering(module, call), module, call, part=going.part),
             )
             return None
         if last in _SAVING and search.inside is None:
@@ -91,7 +91,10 @@ class KeptCalls(KeptNames):
         if arg.keyword is not None and isinstance(call.func, cst.Name) and call.func.value == "dict":
             going = going.named(arg.keyword.value)
         if last in JOINS and going.listed and call.args and call.args[0] is arg and not names.dotted(call.func).startswith(("pd.", "pandas.")):
-            going = replace(going.doing(Does.JOINS, module, call), listed=False)
+            # Two arrays that stand there are no list of all, but for each round has one of them.
+            going = replace(going.doing(Does.JOINS, module, call) if going.many or not isinstance(arg.value, cst.List | cst.Tuple) else going, listed=False)
+            if going.many and going.gathered is not None and not going.part and search.inside is None and self.runs_once(module, call):
+                search.joined.append(going.kept_by(module, call, f"what `{names.dotted(call.func)}` makes", live=True))
         elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:
             going = going.doing(Does.COPIES, module, call)
         if search.inside is not None:  # an object is something else than what it was made of

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _MOST_SITES: Final = 6
-_DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module|backward|\bsave\w*\s*\(|\bdump\s*\(", re.IGNORECASE)
+_DEEPEST_CALLS: Final = 5  # functions between a script and what it calls
+_DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module|backward|batch|\bsave\w*\s*\(|\bdump\s*\(", re.IGNORECASE)
 
 
 class KeptNames(Keeping):
@@ -44,9 +45,11 @@ class KeptNames(Keeping):
         into = False
         while isinstance(target, cst.Subscript):
             into = True
+            going = going if is_key(target) else replace(going, retyped=True)
             target = target.value
         if into:
-            going = replace(going, collected=going.collected or going.part, part=False).gathered_by(self.gathering(module, statement), module, statement)
+            now = replace(going, collected=going.collected or going.part, part=False)
+            going = now.gathered_by(self.gathering(module, statement), module, statement, part=going.part)
         if isinstance(target, cst.Name):
             self.follow_name(search, module, scope, target.value, statement, going.named(target.value))
         elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
@@ -76,7 +79,7 @@ class KeptNames(Keeping):
             for use in self._attributes(module, scope, names.self_name(scope) or "", name):
                 self.climb(search, module, use, replace(going, index=None))
             return
-        if not any(isinstance(base, External) for base in self.evaluator.lineage(cls)):
+        if not any(isinstance(base, External) and base.name != "builtins.object" for base in self.evaluator.lineage(cls)):
             words = f"`{name}` of `{owner.name}`"
             search.objects.append(going.kept_by(module, statement, words, name, live=True))
         if known or going.depth >= DEEPEST:
@@ -103,7 +106,7 @@ class KeptNames(Keeping):
 
     def follow_name(self, search: Search, module: Module, scope: Scope, name: str, definition: cst.CSTNode | None, going: Going) -> None:
         """Follow every use of a name that its definition reaches."""
-        key = (scope, name, definition, going.part)
+        key = (scope, name, definition, going.part, going.many, going.passed)
         if key in search.seen:
             return
         search.seen.add(key)
@@ -126,9 +129,17 @@ class KeptNames(Keeping):
             and self._covers(module, effect.statement, definition, scope)
         ]
         last = min(stops, default=None)
+        again = [
+            (self._end(order, effect.statement), _block(module, effect.statement))
+            for effect in scope.effects.get(name, ())
+            if not effect.path and effect.kind == "assign" and effect.statement is not definition and order.get(effect.statement, -1) > first
+        ]
         for number, use in self._uses_of(scope).get(name, ()):
             if number <= first or (last is not None and number > last) or self._excluded(module, definition, use) or _shadowed(module, use):
                 continue
+            around = set(module.walk.ancestors(use)) if again else set()
+            if any(end < number and block in around for end, block in again):
+                continue  # the same block has given the name another value before
             if search.steps > STEPS:
                 return
             self.climb(search, module, use, going)
@@ -149,10 +160,11 @@ class KeptNames(Keeping):
         return known
 
     def _end(self, order: dict[cst.CSTNode, int], node: cst.CSTNode) -> int:
-        """The number of the last node inside a simple statement; of the header alone, where it is a block."""
+        """The number of the last node inside a simple statement; of the header alone, where it is a block: ``for x in f(x)`` uses another ``x``."""
         number = order.get(node, -1)
-        if isinstance(node, cst.BaseCompoundStatement):
+        if isinstance(node, cst.BaseCompoundStatement) and not isinstance(node, cst.For):
             return number
+        node = node.iter if isinstance(node, cst.For) else node
         return max((order.get(inner, number) for inner in descend(node, into_scopes=False)), default=number)
 
     @staticmethod
@@ -193,7 +205,7 @@ class KeptNames(Keeping):
         self._sites(search, module, scope, replace(going, depth=going.depth + 1, entered=None, into=None))
 
     def _sites(self, search: Search, module: Module, scope: Scope, going: Going) -> None:
-        key = ("sites", scope, going.index)
+        key = ("sites", scope, going.index, going.passed)
         if key in search.seen:
             return
         search.seen.add(key)
@@ -205,19 +217,63 @@ class KeptNames(Keeping):
 
     def is_repeated(self, module: Module, node: cst.CSTNode) -> bool:
         """Whether a statement may run many times: in a loop of its function or of one that calls it, or in a function that nobody is seen to call."""
-        if self.gathering(module, node) is not None:
+        if self.in_rounds(module, node):
             return True
         scope = module.walk.scope_at(node)
         if not isinstance(scope.node, cst.FunctionDef):
             return False
+        return not (scope.node.decorators or self.evaluator.calls.sites(module, scope, most=_MOST_SITES))
+
+    def in_rounds(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether a statement is seen to run many times: in a loop of its function, or of one that calls it."""
+        if self.gathering(module, node) is not None:
+            return True
+        scope = module.walk.scope_at(node)
+        return isinstance(scope.node, cst.FunctionDef) and any(
+            self.repeats(site.module, site.call) for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES)
+        )
+
+    def runs_once(self, module: Module, node: cst.CSTNode, depth: int = 0) -> bool:
+        """Whether a script runs an expression, directly or by its functions, and no sample and no loop does."""
+        if self.gathering(module, node) is not None:
+            return False
+        scope = module.walk.scope_at(node)
+        if not isinstance(scope.node, cst.FunctionDef):
+            return True
+        if depth >= _DEEPEST_CALLS or self.constructions.per_item(module, scope):
+            return False
+        owner = scope.parent.node if scope.parent is not None else None
+        if isinstance(owner, cst.ClassDef) and scope.name != "__init__" and any(names.last_name(base.value) != "object" for base in owner.bases):
+            return self._library_builds(module, scope) and not self.evaluator.calls.sites(module, scope, most=_MOST_SITES)  # a base may call it
         sites = self.evaluator.calls.sites(module, scope, most=_MOST_SITES)
-        return any(self.repeats(site.module, site.call) for site in sites) or not (sites or scope.node.decorators)
+        if not sites:  # a command, or what a library calls to build its data set
+            return bool(scope.node.decorators)
+        return all(self.runs_once(one.module, one.call, depth + 1) for one in sites)
+
+    def _library_builds(self, module: Module, scope: Scope) -> bool:
+        """Whether a method is one of a library's data set that the library calls, but not for a sample: ``process`` of torch_geometric."""
+        owner = scope.parent
+        if owner is None or not owner.is_class:
+            return False
+        return any(isinstance(base, External) and base.name.endswith("Dataset") for base in self.evaluator.lineage(ClassRef(module, owner)))
 
     def _used_for_data(self, module: Module, scope: Scope) -> bool:
         """Whether some file that names the function speaks of data sets or loaders, or saves something: a look at the text, before anything is parsed."""
         name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
         project = self.project
         return bool(project.search(_speaks_of_data, (name,), module.path) or _speaks_of_data(module.path, project.raw(module.path), name))
+
+
+def _block(module: Module, statement: cst.CSTNode) -> cst.CSTNode | None:
+    """The block that a simple statement stands in."""
+    line = module.walk.parents.get(statement)
+    return module.walk.parents.get(line) if isinstance(line, cst.SimpleStatementLine) else None
+
+
+def is_key(node: cst.Subscript) -> bool:
+    """Whether an index is a string: then it is one of a dictionary or a table."""
+    index = node.slice[0].slice
+    return isinstance(index, cst.Index) and isinstance(index.value, cst.BaseString)
 
 
 def _inner(scope: Scope, name: str) -> Iterator[Scope]:

@@ -90,6 +90,7 @@ class Going:
     into: tuple[Scope, str] | None = None  # the function and its parameter
     gathered: cst.CSTNode | None = None  # the loop whose rounds put it into a container
     put: tuple[Module, cst.CSTNode] | None = None  # the statement that does, the first time
+    retyped: bool = False  # it was written into an array that was there: its numbers have the type of that array
 
     def doing(self, does: Does, module: Module, node: cst.BaseExpression) -> Going:
         """The same after something was done with it."""
@@ -102,9 +103,12 @@ class Going:
         """Who keeps the value, with all that is known of its way."""
         return Keeper(module, node, attribute, owner, words, self.many, self.collected, self.names, self.passed, self.given, self.hazy, live, self.put, saver)
 
-    def gathered_by(self, loop: cst.CSTNode | None, module: Module, node: cst.CSTNode) -> Going:
-        """The same after a statement in a loop has put it into a container."""
-        return self if loop is None else replace(self, gathered=loop, put=self.put or (module, node))
+    def gathered_by(self, loop: cst.CSTNode | None, module: Module, node: cst.CSTNode, *, part: bool = False) -> Going:
+        """The same after a statement in a loop has put it, or a ``part`` of it, into a container: what made one array of it made one of many then."""
+        if loop is None:
+            return self
+        passed = self.passed if part else tuple(one for one in self.passed if one.does is not Does.JOINS)
+        return replace(self, gathered=loop, put=self.put or (module, node), passed=passed)
 
     def named(self, name: str) -> Going:
         """The same under another name."""
@@ -117,6 +121,7 @@ class Search:
 
     found: list[Keeper] = field(default_factory=list)
     objects: list[Keeper] = field(default_factory=list)  # objects of other classes that it stays in, whatever they do with it
+    joined: list[Keeper] = field(default_factory=list)  # calls that make one array of a list of many, whatever becomes of the array
     seen: set[object] = field(default_factory=set)
     steps: int = 0
     todo: deque[tuple[Module, cst.CSTNode, Going]] = field(default_factory=deque)
@@ -201,7 +206,12 @@ class Keeping(ABC):
 
     def _unbounded(self, module: Module, iterable: cst.BaseExpression) -> bool:
         """Whether an iterable may have more than a handful of elements."""
-        return self.constructions.count(module, iterable) is None
+        return not across(iterable) and self.constructions.count(module, iterable) is None
+
+
+def across(iterable: cst.BaseExpression) -> bool:
+    """Whether it gives one field of all rows after the other: ``zip(*rows)``."""
+    return isinstance(iterable, cst.Call) and names.dotted(iterable.func) == "zip" and len(iterable.args) == 1 and iterable.args[0].star == "*"
 
 
 def _is_accelerator(value: object) -> bool:

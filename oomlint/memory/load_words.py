@@ -43,14 +43,14 @@ def related(load: Load) -> list[Place]:
     own = load.module.place(load.node)
     found: list[Place] = []
     beside = [load.module.place(node, "read here, too") for node in load.beside[:_MOST_BESIDE]]
-    for keeper in _each_once(load.keepers):
+    for keeper in (*_each_once(load.keepers), *(one for one in load.joined if one not in load.keepers)):
         if keeper.put is not None:
             into = keeper.put[0].place(keeper.put[1], "put with the others here")
             if (into.path, into.cell, into.row) != (own.path, own.cell, own.row) and into not in found:
                 found.append(into)
         keeps = f"it stays in {keeper.words}" if keeper.live else f"{keeper.words} keeps it"
         place = keeper.module.place(keeper.node, f"`{keeper.saver}` writes all of it" if keeper.saver else keeps)
-        if (place.path, place.cell, place.row) != (own.path, own.cell, own.row) and place not in found:
+        if keeper not in load.joined and (place.path, place.cell, place.row) != (own.path, own.cell, own.row) and place not in found:
             found.append(place)
         found.extend(
             spot

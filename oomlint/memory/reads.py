@@ -14,7 +14,7 @@ from oomlint.memory.kept import kept_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.readings import Memory, finder
-from oomlint.model.values import External, ExternalCall, FunctionRef
+from oomlint.model.values import External, ExternalCall, FunctionRef, Partial
 from oomlint.scout.telling import MAPS
 from oomlint.syntax.walk import descend
 
@@ -44,7 +44,13 @@ WHOLE: Final = frozenset({Reads.ARRAY, Reads.ARCHIVE, Reads.TORCH, Reads.OBJECT,
 _BY_NAME: Final = {
     name: kind
     for kind, listed in (
-        (Reads.ARRAY, "numpy.load numpy.fromfile scipy.sparse.load_npz scipy.io.loadmat hdf5storage.loadmat mat73.loadmat safetensors.torch.load_file"),
+        (
+            Reads.ARRAY,
+            (
+                "numpy.load numpy.fromfile scipy.sparse.load_npz scipy.io.loadmat hdf5storage.loadmat mat73.loadmat safetensors.torch.load_file "
+                "deepdish.io.load hickle.load"
+            ),
+        ),
         (Reads.TORCH, "torch.load"),
         (
             Reads.OBJECT,
@@ -197,10 +203,11 @@ class ReadCalls:
             if isinstance(alt.value, External) and names.canonical(alt.value.name) in _BY_NAME:
                 name = names.canonical(alt.value.name)
                 return Read(_BY_NAME[name], name, module, scope, call, None)
-            if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda):
-                reader = self.reader(alt.value.module, alt.value.scope)
+            mapped = alt.value.func if isinstance(alt.value, Partial) else alt.value
+            if isinstance(mapped, FunctionRef) and not isinstance(mapped.scope.node, cst.Lambda):
+                reader = self.reader(mapped.module, mapped.scope)
                 if reader is not None:
-                    return Read(reader.kind, alt.value.scope.name, module, scope, call, None, by=reader.by)
+                    return Read(reader.kind, mapped.scope.name, module, scope, call, None, reader.places, reader.by)
         return None
 
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:

@@ -24,8 +24,9 @@ class LoadListThenStack(Rule):
 
     Checks for `np.stack`, `np.array`, `np.concatenate` (`vstack`, `hstack`), `torch.stack` and `torch.cat` of a list that holds what was read
     from many files: a comprehension, or a list that a loop appends to. It looks in the `__init__` of a `Dataset`, in the methods and functions
-    that it calls, in the `setup()` of a data module, where the array is handed to a dataset, and in scripts that gather many files to write them
-    at once. A tensor that a dataset keeps, made of the rows of objects that are still there, is such a copy, too.
+    that it calls, in the `setup()` of a data module, where the array is handed to a dataset, in scripts that gather many files to write them
+    at once, and in code that a script runs once, whatever it does with the array then. A tensor that a dataset keeps, made of the rows of objects
+    that are still there, is such a copy, too.
 
     It is silent where the list is one sample (in `__getitem__`), where the array is proven small, for labels and the like, and in scripts that
     write each file on its own.

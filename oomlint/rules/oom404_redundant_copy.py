@@ -49,16 +49,16 @@ class RedundantCopy(Rule):
     from torch.utils.data import Dataset
 
 
-    class Windows(Dataset):
-        def __init__(self, series, width):
-            windows = np.stack([series[i : i + width] for i in range(len(series) - width)])
-            self.windows = torch.tensor(windows)
+    class Pairs(Dataset):
+        def __init__(self, series):
+            pairs = np.stack([series[:-1], series[1:]], axis=1)
+            self.pairs = torch.tensor(pairs)
 
         def __len__(self):
-            return len(self.windows)
+            return len(self.pairs)
 
         def __getitem__(self, index):
-            return self.windows[index]
+            return self.pairs[index]
     ```
 
     ## Use instead
@@ -69,16 +69,16 @@ class RedundantCopy(Rule):
     from torch.utils.data import Dataset
 
 
-    class Windows(Dataset):
-        def __init__(self, series, width):
-            windows = np.stack([series[i : i + width] for i in range(len(series) - width)])
-            self.windows = torch.from_numpy(windows)
+    class Pairs(Dataset):
+        def __init__(self, series):
+            pairs = np.stack([series[:-1], series[1:]], axis=1)
+            self.pairs = torch.from_numpy(pairs)
 
         def __len__(self):
-            return len(self.windows)
+            return len(self.pairs)
 
         def __getitem__(self, index):
-            return self.windows[index]
+            return self.pairs[index]
     ```
 
     ## Fix safety

@@ -6,7 +6,7 @@ import ast
 from math import prod
 from typing import TYPE_CHECKING
 
-from oomlint.scout.telling import LARGE_NUMBER, MAKERS, is_table
+from oomlint.scout.telling import LARGE_NUMBER, MAKERS, ROOMS, is_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,6 +104,38 @@ def makes_array(node: ast.AST) -> bool:
         if name_of(node.func) in MAKERS and not _is_small(node):
             return True
     return any(makes_array(part) for part in ast.iter_child_nodes(node))
+
+
+def makes_room(node: ast.Call) -> bool:
+    """Whether a call makes an array of a given shape, as it is or in another form: ``torch.zeros(shape).float()``."""
+    inner: ast.expr = node
+    while isinstance(inner, ast.Call):
+        if name_of(inner.func) in ROOMS:
+            return not _is_small(inner)
+        inner = (
+            inner.func.value
+            if isinstance(inner.func, ast.Attribute) and isinstance(inner.func.value, ast.Call)
+            else inner.args[0]
+            if inner.args
+            else inner.func
+        )
+    return False
+
+
+def cuts(rounds: ast.stmt | ast.expr) -> bool:
+    """Whether what is done again and again takes a part with two bounds out of something: ``series[i : i + width]``."""
+    for node in ast.walk(rounds):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+            if isinstance(first, ast.Slice) and first.lower is not None and first.upper is not None:
+                return True
+    return False
+
+
+def is_fixed(index: ast.expr) -> bool:
+    """Whether an index is the same wherever it stands: a number, a string, all of it."""
+    first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
+    return isinstance(first, ast.Constant) or (isinstance(first, ast.Slice) and first.lower is first.upper is None)
 
 
 def takes_out(node: ast.ClassDef) -> set[str]:

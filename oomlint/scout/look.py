@@ -17,14 +17,17 @@ from oomlint.scout.forms import (
     FUNCTIONS,
     caches,
     counts,
+    cuts,
     fills,
     first_parameter,
     gives_batches,
     goes_on,
     is_empty,
+    is_fixed,
     joins,
     keeps_exception,
     makes_array,
+    makes_room,
     may_keep_much,
     name_of,
     names_in,
@@ -39,11 +42,13 @@ from oomlint.scout.mistakes import is_mistake_for_ever, mistake_of, parsed
 from oomlint.scout.telling import (
     ADDS,
     BUILDERS,
+    DENSE,
     FEEDS_ITSELF,
     LARGE_NUMBER,
     MAPS,
     MODES,
     MOVES,
+    NO_ROOTS,
     READY,
     is_data_class,
     is_no_root,
@@ -72,6 +77,9 @@ _READS = frozenset(
 )
 _DRAWS = re.compile(r"matplotlib|pylab")
 _FIGURES = frozenset({"figure", "subplots", "subplot_mosaic"})
+_JOINS = re.compile(r"\b(v?stack|array|asarray|concat\w*|cat|\w*[tT]ensor)\s*\(")
+_SAVES = re.compile(r"\b(save\w*|dump)\s*\(")
+_ROOM_WORD = re.compile(r"\b(zeros|ones|empty|full|toarray|todense|to_dense)\s*\(")
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _STEP_METHOD = re.compile(
     r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
@@ -103,7 +111,7 @@ class Triage:
 
 def triage(text: str, *, notebook: bool = False) -> Triage:
     """Look at the text of a program."""
-    if not _WORDS.search(text) and not _TORCH_WORD.search(text) and not _FILE_WORD.search(text) and not _DRAWS.search(text) and not words_of(text).loaders:
+    if not any(word.search(text) for word in (_WORDS, _TORCH_WORD, _FILE_WORD, _ROOM_WORD, _DRAWS)) and not words_of(text).loaders:
         return Triage(parse=False)
     try:
         tree = parsed(text)
@@ -147,6 +155,7 @@ class _Place:
     above: _Place | None = None
     loops: list[_Loop] = field(default_factory=list)  # around this spot, the innermost last
     bound: set[str] = field(default_factory=set)  # names that the function makes empty for itself
+    rooms: set[str] = field(default_factory=set)  # names of arrays that it makes before a loop
     looped: bool = False
     loader: bool = False  # a name of a loader is used
     steps: bool = False  # a step is made in a loop
@@ -180,6 +189,8 @@ class _Look:
         self.outer: set[str] = set()  # names that functions declare global
         self.stores: set[str] = set()  # what functions put something into, under a key that is computed
         self.speaks = "oader" in text
+        self.joins = _JOINS.search(text) is not None
+        self.saves = _SAVES.search(text) is not None
         self.imports = False
         self.torches = {"torch"}
         self.called: set[str] = set()
@@ -359,6 +370,7 @@ class _Look:
             self.aliases.update(target.id for target in node.targets if isinstance(target, ast.Name))
         for target in node.targets:
             self._stored(target, value)
+            self._roomy(target, value)
         if len(node.targets) == 1:
             target = node.targets[0]
             if isinstance(value, ast.Call):
@@ -415,6 +427,22 @@ class _Look:
         elif isinstance(target, ast.Tuple | ast.List):
             for item in target.elts:
                 self._stored(item, target)
+
+    def _roomy(self, target: ast.expr, value: ast.expr) -> None:
+        """An array that is made, and whose rows a loop then sets to what it cuts out of another or calls for."""
+        if isinstance(target, ast.Name | ast.Attribute):
+            if isinstance(value, ast.Call) and makes_room(value):
+                self.here.rooms.add(written(target))
+        elif (
+            isinstance(target, ast.Subscript)
+            and self.here.loops
+            and not isinstance(value, ast.Constant)
+            and not is_fixed(target.slice)
+            and getattr(self.here.node, "name", "") not in NO_ROOTS - {"__init__"}
+            and written(target.value) in self.here.rooms
+            and (self.saves or any(loop.node is not None and cuts(loop.node) for loop in self.here.loops))
+        ):
+            raise _Found
 
     def _augmented(self, node: ast.AugAssign) -> None:
         if self.here.loops and not isinstance(node.value, ast.Constant):
@@ -497,6 +525,8 @@ class _Look:
         part = node.generators[0]
         if self.speaks and isinstance(node.elt, ast.Name) and isinstance(part.target, ast.Name) and node.elt.id == part.target.id and not part.ifs:
             raise _Found
+        if self.joins and cuts(node.elt):
+            raise _Found
         self._below(node)
 
     def _call(self, node: ast.Call) -> None:
@@ -504,7 +534,7 @@ class _Look:
         self.called.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
             raise _Found
-        if name in _FIGURES and self.draws:
+        if (name in _FIGURES and self.draws) or (name in DENSE and isinstance(node.func, ast.Attribute)):
             raise _Found
         here = self.here
         if name == "register_buffer":
@@ -515,6 +545,8 @@ class _Look:
             here.copies = True
         if name in ADDS and here.loops:
             here.keeps = True
+            if name == "append" and self.joins and any(loop.node is not None and cuts(loop.node) for loop in here.loops):
+                raise _Found
         if name in _STEPS and here.loops:
             here.often = True
             for loop in here.loops if name != "step" else ():

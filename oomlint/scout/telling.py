@@ -27,10 +27,12 @@ MOVES: Final = frozenset({"cuda", "cpu", "to", "detach"})  # what a round does t
 READY: Final = frozenset({"eval", "load_state_dict"})  # what makes a model ready for an evaluation
 ADDS: Final = frozenset({"append", "extend"})
 # Methods that are run by others, or for each sample: not looked at by themselves.
-_NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__"})
+NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__"})
 _WORD = re.compile(r"[^\W\d]\w*")
 # Calls that make an array or a tensor of a given shape.
 MAKERS: Final = frozenset("zeros ones empty full rand randn random random_sample standard_normal normal uniform randint integers".split())
+ROOMS: Final = frozenset({"zeros", "ones", "empty", "full"})  # those that are to be filled
+DENSE: Final = frozenset({"toarray", "todense", "to_dense"})  # methods that make a sparse matrix dense
 MAPS: Final = frozenset({"map", "imap", "imap_unordered", "starmap", "thread_map", "process_map"})  # call a function for each element
 BUILDERS: Final = frozenset({"__init__", "setup"})  # where a model makes what it keeps
 LARGE_NUMBER: Final = 10_000  # no array is large without a dimension above
@@ -53,7 +55,7 @@ class Words:
 
 def is_no_root(name: str, *, method: bool) -> bool:
     """Whether a function is run by others, or for each sample: it is not looked at by itself."""
-    return name == "collate_fn" or (method and name in _NO_ROOTS)
+    return name == "collate_fn" or (method and name in NO_ROOTS)
 
 
 def words_of(text: str) -> Words:
