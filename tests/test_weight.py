@@ -377,6 +377,6 @@ def test_each_statement_that_keeps_a_read_and_each_entry_of_an_archive_is_a_plac
         """,
     }
     kept = only(check(tmp_path, files, "OOM401"))
-    assert [place.row for place in kept.related][1:] == [9]
+    assert [place.row for place in kept.related][1:] == [5, 9]
     archive = only(check(tmp_path, files, "OOM402"))
     assert [place.row for place in archive.related][:2] == [22, 23]

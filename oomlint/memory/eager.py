@@ -15,7 +15,7 @@ from oomlint.memory.joins import joined
 from oomlint.memory.kept import kept_of
 from oomlint.memory.load_words import proven_small
 from oomlint.memory.loaders import evaluator_of
-from oomlint.memory.multiplied import multiplied
+from oomlint.memory.padded import padded
 from oomlint.memory.reads import Reads
 from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
@@ -52,7 +52,7 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
         yield replace(first, words=words, beside=(*(load.node for load in others), *entries))
     yield from _helpers(module, project)
     yield from _corpora(module, project)
-    yield from multiplied(module, project)
+    yield from padded(module, project)
 
 
 def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:

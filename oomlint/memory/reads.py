@@ -46,10 +46,7 @@ _BY_NAME: Final = {
     for kind, listed in (
         (
             Reads.ARRAY,
-            (
-                "numpy.load numpy.fromfile scipy.sparse.load_npz scipy.io.loadmat hdf5storage.loadmat mat73.loadmat safetensors.torch.load_file "
-                "deepdish.io.load hickle.load"
-            ),
+            ("numpy.load numpy.fromfile scipy.io.loadmat hdf5storage.loadmat mat73.loadmat safetensors.torch.load_file deepdish.io.load hickle.load"),
         ),
         (Reads.TORCH, "torch.load"),
         (

@@ -114,8 +114,14 @@ def _is_array(project: Project, module: Module, scope: Scope, node: cst.BaseExpr
 
 
 def _apart(module: Module, part: cst.Slice, rounds: Rounds) -> bool:
-    """Whether the parts of two rounds have nothing in common: ``a[i : i + n]`` with steps of ``n``, ``a[i * n : (i + 1) * n]``."""
+    """Whether the parts of two rounds have nothing in common: ``a[i : i + n]`` with steps of ``n``, ``a[i * n : (i + 1) * n]``, ``a[i * n : i * n + n]``."""
     lower, upper = part.lower, part.upper
+    if isinstance(upper, cst.BinaryOperation) and isinstance(upper.right, cst.Integer) and upper.right.value == "1" and lower is not None:
+        return isinstance(upper.operator, cst.Add) and upper.left.deep_equals(lower)  # one row
+    if isinstance(lower, cst.BinaryOperation) and isinstance(lower.operator, cst.Multiply) and isinstance(upper, cst.BinaryOperation):
+        factors = {module.code(side).strip() for side in (lower.left, lower.right)}
+        if isinstance(upper.operator, cst.Add) and upper.left.deep_equals(lower) and module.code(upper.right).strip() in factors:
+            return True
     if isinstance(lower, cst.BinaryOperation) and isinstance(upper, cst.BinaryOperation):
         times = isinstance(lower.operator, cst.Multiply) and isinstance(upper.operator, cst.Multiply)
         sides = {module.code(side).strip() for side in (lower.left, lower.right)}

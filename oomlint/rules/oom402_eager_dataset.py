@@ -36,8 +36,7 @@ class EagerDataset(Rule):
     reads a whole `.npy` of three or more dimensions for a loop that takes slices of it, or copies it into a memory map, and one that unpickles
     everything for a loop that needs one array of it at a time, or no more than how long they are.
 
-    And what makes more of the data than there is, and keeps it: windows that start at every step of a series and are then stacked (twelve steps
-    long, they are twelve times the series), texts that a tokenizer pads to the longest of the whole set.
+    And what makes more of the data than there is: texts that a tokenizer pads to the longest of the whole set, and that a dataset keeps.
 
     It is silent for what describes samples (lists of paths, vocabularies, metadata, configurations), for labels and the like, for models and
     checkpoints, for a known small number of samples (`max_samples=20`), and where the whole is proven small (under 16 MiB, or under 50,000
