@@ -251,11 +251,15 @@ class KeptNames(Keeping):
         return all(self.runs_once(one.module, one.call, depth + 1) for one in sites)
 
     def _library_builds(self, module: Module, scope: Scope) -> bool:
-        """Whether a method is one of a library's data set that the library calls, but not for a sample: ``process`` of torch_geometric."""
+        """Whether a method is one of a library's data set that the library calls, but not for a sample: ``process`` of torch_geometric.
+
+        The classes of ``torch.utils.data`` call nothing but what runs for each sample or batch.
+        """
         owner = scope.parent
         if owner is None or not owner.is_class:
             return False
-        return any(isinstance(base, External) and base.name.endswith("Dataset") for base in self.evaluator.lineage(ClassRef(module, owner)))
+        bases = (base.name for base in self.evaluator.lineage(ClassRef(module, owner)) if isinstance(base, External))
+        return any(name.endswith("Dataset") and not names.canonical(name).startswith("torch.utils.data.") for name in bases)
 
     def _used_for_data(self, module: Module, scope: Scope) -> bool:
         """Whether some file that names the function speaks of data sets or loaders, or saves something: a look at the text, before anything is parsed."""
