@@ -40,7 +40,8 @@ def moved(module: Module, project: Project) -> Iterator[Split]:
     for node, load, keeper in passed(module, project, Does.MOVES):
         if not load.many and not kept_of(project).repeats(module, node):
             groups.setdefault(module.walk.scope_at(node), []).append((node, keeper))
-    for (node, keeper), *others in groups.values():
+    for group in groups.values():
+        (node, keeper), *others = sorted(group, key=lambda one: (module.place(one[0]).row, module.place(one[0]).column))
         message = f"All of the data goes to the accelerator at once for {keeper.words}, and stays there beside the model; move each batch"
         related = [module.place(other, "so does this") for other, _ in others[:_MOST_RELATED]]
         yield Split(node, message, tuple(related), keeper_facts(keeper))
