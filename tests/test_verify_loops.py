@@ -13,6 +13,7 @@ from oomlint.finding import Confidence, Finding, Fix, Place, Safety, Severity
 from oomlint.model.project import Project
 from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Fidelity, Outcome, Verdict, plan_of
+from oomlint.verify.jobs import Limits
 from oomlint.verify.recipes import loops
 from oomlint.verify.recipes.loops_judge import Expected, Runs, Way, judge
 from oomlint.verify.recipes.loops_known import known_in, modes
@@ -334,7 +335,7 @@ def verified(workshop: Workshop, tmp_path: Path) -> Callable[[Program], Verdict]
         told = Case(finding(program.code, path, program.row, program.safety if program.fixes else None), str(tmp_path), changes)
         settings, _ = load_settings(None, isolated=True, start=tmp_path)
         with Base(str(tmp_path), within=workshop.place) as base, Trees(base, told.changes) as trees:
-            return loops.verify(Bench(told, Project(tmp_path, settings), settings, Options(), workshop, trees))
+            return loops.verify(Bench(told, Project(tmp_path, settings), settings, Options(limits=Limits(seconds=60)), workshop, trees))
 
     return verify
 

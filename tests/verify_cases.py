@@ -11,6 +11,7 @@ from oomlint.finding import Confidence, Finding, Place
 from oomlint.model.project import Project
 from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Outcome, Verdict
+from oomlint.verify.jobs import Limits
 from oomlint.verify.run import asked
 from oomlint.verify.tree import Base, Trees
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from oomlint.verify.workshop import Workshop
 
 FILE: Final = "program.py"
+PATIENT: Final = Limits(seconds=60)  # a busy machine takes longer, and says the same
 MARK: Final = re.compile(r"#\s*finding:\s*(OOM\d{3})")
 
 
@@ -47,7 +49,7 @@ def verify(workshop: Workshop, case: Case, options: Options | None = None) -> Ve
     """The verdict on a case."""
     settings = Settings()
     with Base(case.root, within=workshop.place) as base, Trees(base, case.changes) as trees:
-        return asked(Bench(case, Project(case.root, settings, {}), settings, options or Options(), workshop, trees))
+        return asked(Bench(case, Project(case.root, settings, {}), settings, options or Options(limits=PATIENT), workshop, trees))
 
 
 def marked(path: Path) -> Finding:
