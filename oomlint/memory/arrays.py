@@ -197,7 +197,7 @@ class Arrays:
         """Whether what is kept may be the samples of a data set."""
         if keeper.saver:
             # Of records, tables and objects a script takes the few values that it needs; what it decodes, it needs as it is.
-            return not keeper.hazy and (read.kind is Reads.SAMPLE or read.library == "numpy.load")
+            return not keeper.hazy and (read.kind is Reads.SAMPLE or read.origin == "numpy.load")
         if (
             read.kind not in WHOLE
             and (read.kind is not Reads.SAMPLE or keeper.hazy)
@@ -206,7 +206,7 @@ class Arrays:
             return False
         if keeper.many:
             # Records and tables say something of the samples more often than they hold them: what counts is one file for each.
-            if read.kind is Reads.RECORDS or read.library.startswith("pandas."):
+            if read.kind is Reads.RECORDS or read.origin.startswith("pandas."):
                 return self.kept.over_files(read.module, read.node)
             return read.kind is not Reads.TEXT or looks_like_data(keeper.attribute)
         if self.constructions.few(read.module, read.node):
@@ -260,7 +260,4 @@ def _computed(bound: cst.BaseExpression | None) -> bool:
 
 def arrays_of(project: Project) -> Arrays:
     """The arrays of a project."""
-    known = project.memo.get("arrays")
-    if known is None:
-        known = project.memo["arrays"] = Arrays(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Arrays)

@@ -301,7 +301,4 @@ def _pins(like: LoaderLike) -> bool:
 
 def buffers_of(project: Project) -> Buffers:
     """The buffers of a project."""
-    known = project.memo.get("buffers")
-    if known is None:
-        known = project.memo["buffers"] = Buffers(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Buffers)

@@ -166,7 +166,4 @@ def speaks_of_data(module: Module) -> bool:
 
 def constructions_of(project: Project) -> Constructions:
     """The constructions of a project."""
-    known = project.memo.get("constructions")
-    if known is None:
-        known = project.memo["constructions"] = Constructions(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Constructions)

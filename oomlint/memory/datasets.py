@@ -433,7 +433,4 @@ class _Body:
 
 def datasets_of(project: Project) -> Datasets:
     """The project's datasets."""
-    known = project.memo.get("datasets")
-    if known is None:
-        known = project.memo["datasets"] = Datasets(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Datasets)

@@ -169,7 +169,4 @@ def _trains(what: str) -> bool:
 
 def evaluations_of(project: Project) -> Evaluations:
     """The evaluation loops of a project."""
-    known = project.memo.get("evaluations")
-    if known is None:
-        known = project.memo["evaluations"] = Evaluations(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Evaluations)

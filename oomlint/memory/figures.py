@@ -227,7 +227,4 @@ def _targets(node: cst.CSTNode, module: Module) -> list[cst.BaseExpression]:
 
 def figures_of(project: Project) -> Figures:
     """The figures of a project."""
-    known = project.memo.get("figures")
-    if known is None:
-        known = project.memo["figures"] = Figures(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Figures)

@@ -332,7 +332,4 @@ def in_with(module: Module, call: cst.Call) -> bool:
 
 def handles_of(project: Project) -> Handles:
     """The project's handles."""
-    known = project.memo.get("handles")
-    if known is None:
-        known = project.memo["handles"] = Handles(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Handles)

@@ -182,7 +182,4 @@ def _many(alt: Alternative) -> bool:
 
 def readers_of(project: Project) -> ReadersOf:
     """The project's readers."""
-    known = project.memo.get("readers")
-    if known is None:
-        known = project.memo["readers"] = ReadersOf(project)
-    return known  # type: ignore[return-value]
+    return project.shared(ReadersOf)

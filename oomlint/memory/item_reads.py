@@ -367,7 +367,4 @@ def _is_read(module: Module, node: cst.Name) -> bool:
 
 def item_reads_of(project: Project) -> ItemReads:
     """The project's reads of whole arrays for each sample."""
-    known = project.memo.get("item_reads")
-    if known is None:
-        known = project.memo["item_reads"] = ItemReads(project)
-    return known  # type: ignore[return-value]
+    return project.shared(ItemReads)

@@ -322,10 +322,7 @@ def byte_range(node: cst.BaseExpression) -> bool:
 
 def kept_of(project: Project) -> Kept:
     """Follows the data of a project."""
-    known = project.memo.get("kept")
-    if known is None:
-        known = project.memo["kept"] = Kept(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Kept)
 
 
 __all__ = ["Does", "Keeper", "Kept", "byte_range", "kept_of"]

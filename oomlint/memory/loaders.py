@@ -50,10 +50,7 @@ _DEEPEST_FACTORY = 3
 
 def evaluator_of(project: Project) -> Evaluator:
     """The project's evaluator."""
-    known = project.memo.get("evaluator")
-    if known is None:
-        known = project.memo["evaluator"] = Evaluator(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Evaluator)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -417,10 +414,7 @@ def story_places(primary: Place, *alternatives: Alternative) -> list[Place]:
 
 def loaders_of(project: Project) -> Loaders:
     """The project's loaders."""
-    known = project.memo.get("loaders")
-    if known is None:
-        known = project.memo["loaders"] = Loaders(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Loaders)
 
 
 def is_positive(value: Value) -> bool:

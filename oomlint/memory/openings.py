@@ -171,7 +171,4 @@ def opened_by(name: str) -> Opens | None:
 
 def openings_of(project: Project) -> Openings:
     """The project's openings."""
-    known = project.memo.get("openings")
-    if known is None:
-        known = project.memo["openings"] = Openings(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Openings)

@@ -79,7 +79,8 @@ _LAST: Final = frozenset(name.rpartition(".")[2] for name in _BY_NAME) | {"imrea
 _OF_PATHS: Final = frozenset({"open", "join", "Path", "str", "format", "GzipFile", "ZipFile", "abspath"})
 _READING: Final = re.compile(rb"\b(?:" + "|".join(sorted(_LAST | {"open"})).encode() + rb")\s*\(")
 _DEFS: Final = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+", re.MULTILINE)
-_WORD_BYTES: Final = re.compile(rb"\w+")
+_HEAD: Final = re.compile(rb"(?!__\w+__\b)(\w+)\s*\((?!\s*(?:self|cls)?\s*,?\s*\))")  # of a function that takes something
+_GIVES: Final = re.compile(rb"\breturn\b[ \t]*[^\s#]|\byield\b")
 _CALLED: Final = re.compile(rb"(\w+)\s*\(")
 _LONGEST_WAY: Final = 3  # functions between the one that is called and the one that reads
 _TEXTS: Final = frozenset({"read", "readlines", "read_text", "read_bytes"})
@@ -106,7 +107,7 @@ class Read:
     by: str = ""  # the library's function, where ``name`` is one of the project that calls it
 
     @property
-    def library(self) -> str:
+    def origin(self) -> str:
         """The function of a library that reads."""
         return self.by or self.name
 
@@ -244,7 +245,7 @@ class ReadCalls:
                 places = kept.returned(module, one.node)
                 if places:
                     gives[one.kind] = gives.get(one.kind, frozenset()) | places
-                    by.setdefault(one.kind, one.library)
+                    by.setdefault(one.kind, one.origin)
         if gives:
             kind = min(gives, key=list(Reads).index)
             return Reader(kind, gives[kind], by[kind])
@@ -358,26 +359,25 @@ def _words(text: str) -> list[str]:
 
 def read_calls_of(project: Project) -> ReadCalls:
     """The reading calls of a project."""
-    known = project.memo.get("read_calls")
-    if known is None:
-        known = project.memo["read_calls"] = ReadCalls(project)
-    return known  # type: ignore[return-value]
+    return project.shared(ReadCalls)
 
 
 @finder
 def _functions(path: str, data: bytes) -> str:
-    """The functions of a file that may read others, one a row: its name, a mark where it reads itself, and what it calls that may read."""
+    """The functions of a file that may give others what they read, one a row: its name, a mark where it reads itself, and what it calls.
+
+    What they have in common is what ``ReadCalls`` asks of a reader: a name that is called, a parameter, and something that is returned.
+    """
     del path
     if not _READING.search(data):
         return ""
     found = []
     for part in _DEFS.split(data)[1:]:
-        name = _WORD_BYTES.match(part)
-        if name is not None:
+        head = _HEAD.match(part)
+        if head is not None and _GIVES.search(part):
             direct = _READING.search(part) is not None
             called = sorted(set(map(bytes.decode, _CALLED.findall(part))))
-            if called or direct:
-                found.append(" ".join((name.group().decode(), "+" if direct else "-", *called)))
+            found.append(" ".join((head.group(1).decode(), "+" if direct else "-", *called)))
     return "\n".join(found)
 
 
@@ -395,5 +395,19 @@ def _reading(project: Project, near: str) -> frozenset[str]:
 
 
 def may_read(project: Project, functions: Iterable[str], near: str) -> bool:
-    """Whether one of the functions that a file calls, told by their names, may be one that reads a file: a library's, or one of the project."""
-    return any(name in _LAST or name in _TEXTS for name in functions) or not _reading(project, near).isdisjoint(functions)
+    """Whether one of the functions that a file calls may be one that reads a file: a library's, or one of the project.
+
+    They are told as the scout does: ``module:name`` where an import says whose it is, and ``name`` where nothing does.
+    """
+    for called in functions:
+        whose, _, name = called.rpartition(":")
+        if name in _LAST or name in _TEXTS:
+            return True
+        if name in _reading(project, near) and (not whose or _is_own(project, near, whose)):
+            return True
+    return False
+
+
+def _is_own(project: Project, near: str, module: str) -> bool:
+    dotted = module.lstrip(".")
+    return project.locate(near, dotted, len(module) - len(dotted)) is not None

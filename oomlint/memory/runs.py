@@ -239,10 +239,7 @@ def _differentiate(record: Record) -> None:
 
 def runs_of(project: Project) -> Runs:
     """The runs of a project."""
-    known = project.memo.get("runs")
-    if known is None:
-        known = project.memo["runs"] = Runs(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Runs)
 
 
 def records_graph(node: cst.CSTNode, module: Module, scope: Scope, project: Project) -> bool:

@@ -163,10 +163,7 @@ def _computed(node: cst.BaseExpression) -> bool:
 
 def serving_of(project: Project) -> Serving:
     """The answers of a project."""
-    known = project.memo.get("serving")
-    if known is None:
-        known = project.memo["serving"] = Serving(project)
-    return known  # type: ignore[return-value]
+    return project.shared(Serving)
 
 
 @finder

@@ -270,10 +270,7 @@ def own_code(scope: Scope) -> Iterator[cst.CSTNode]:
 
 def whole_reads_of(project: Project) -> WholeReads:
     """The project's reads of whole arrays."""
-    known = project.memo.get("whole_reads")
-    if known is None:
-        known = project.memo["whole_reads"] = WholeReads(project)
-    return known  # type: ignore[return-value]
+    return project.shared(WholeReads)
 
 
 __all__ = ["Form", "H5Object", "Store", "WholeRead", "WholeReads", "is_full", "is_target", "own_code", "whole_reads_of"]

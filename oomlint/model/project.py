@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from oomlint.discovery import discover
 from oomlint.model.budget import Steps
@@ -42,6 +42,7 @@ _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is 
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
 _MAX_BESIDE = 500  # names in a folder that are looked at for the sake of an import
+_Shared = TypeVar("_Shared")
 
 
 @finder
@@ -137,6 +138,13 @@ class Project:
         self._additions_beside: Memory[str, tuple[str, ...]] = Memory(self.readings)
         self._located: Memory[tuple[str, str], str | None] = Memory(self.readings)
         self.memo: Memory[object, object] = Memory(self.readings)  # what the rooms above learn once for a run
+
+    def shared(self, make: Callable[[Project], _Shared]) -> _Shared:
+        """What is made of the project once, for all who ask for it."""
+        known = self.memo.get(make)
+        if known is None:
+            known = self.memo[make] = make(self)
+        return cast("_Shared", known)
 
     def over(self, overlay: Mapping[str, bytes]) -> Project:
         """The same project with other contents in place of files. What is known of the files that stay as they are need not be learnt again."""

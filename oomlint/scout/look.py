@@ -106,7 +106,7 @@ class Triage:
 
     parse: bool
     error: tuple[int, int, str] | None = None  # row, column, cause
-    readers: tuple[str, ...] = ()  # functions that it calls: to be parsed only if one of them reads a file
+    readers: tuple[str, ...] = ()  # functions of others that it calls, with their modules: to be parsed only if one of them reads a file
 
 
 def triage(text: str, *, notebook: bool = False) -> Triage:
@@ -126,7 +126,7 @@ def triage(text: str, *, notebook: bool = False) -> Triage:
     try:
         look = _Look(text, notebook=notebook)
         parse = look.over(tree)
-        return Triage(parse, readers=() if parse else tuple(sorted(look.readers)))
+        return Triage(parse, readers=() if parse else look.told())
     except RecursionError:
         return Triage(parse=False, error=(1, 1, "nested too deeply to be checked"))
 
@@ -195,7 +195,9 @@ class _Look:
         self.torches = {"torch"}
         self.called: set[str] = set()
         self.aliases: set[str] = set()
-        self.readers: set[str] = set()
+        self.readers: set[tuple[str, str, bool]] = set()  # what the name of a function begins with, its last name, and whether that is all of it
+        self.imported: dict[str, tuple[str, str]] = {}  # names and the module that they are from, with what they are called there
+        self.stars: set[str] = set()  # modules of which everything is imported
         self.here = _Place(ast.Module([], []))
 
     def over(self, tree: ast.Module) -> bool:
@@ -336,12 +338,18 @@ class _Look:
 
     def _import(self, node: ast.Import) -> None:
         self.imports = True
+        for alias in node.names:
+            self.imported[alias.asname or alias.name.partition(".")[0]] = (alias.name if alias.asname else alias.name.partition(".")[0], "")
         self.torches.update(alias.asname for alias in node.names if alias.asname and alias.name.partition(".")[0] == "torch")
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         self.imports = True
         library = (node.module or "").partition(".")[0] if not node.level else ""
+        module = "." * node.level + (node.module or "")
         for alias in node.names:
+            self.imported[alias.asname or alias.name] = (module, alias.name)
+            if alias.name == "*":
+                self.stars.add(module)
             if alias.name in {"empty_cache", "collect", "load"} and library not in _NOT_FROM_TORCH:
                 raise _Found
             if library == "torch" or alias.name == "torch":
@@ -574,20 +582,39 @@ class _Look:
             given = name_of(node.args[0])
             if given in {"load", "open", *_READS}:
                 return True
-            self._may_be_reader(given)
+            self._may_be_reader(node.args[0])
         base = node.func
         while isinstance(base, ast.Attribute):
             base = base.value
         library = base.id if isinstance(base, ast.Name) and base is not node.func else ""
         if name in {"load", "open"}:
             return (name == "load" or library in {"lmdb", "zarr", "Image", "PIL", "tarfile"}) and library not in _NOT_FROM_FILES
-        self._may_be_reader(name)
+        self._may_be_reader(node.func)
         return False
 
-    def _may_be_reader(self, name: str) -> None:
-        """Note a function that somebody of the project may have written."""
-        if not name[:1].isupper() and name not in _BUILTINS:
-            self.readers.add(name)
+    def _may_be_reader(self, function: ast.expr) -> None:
+        """Note a function that another file of the project may have: what its name begins with, and its name."""
+        name = name_of(function)
+        if name[:1].isupper() or not name:
+            return
+        base = function
+        while isinstance(base, ast.Attribute):
+            base = base.value
+        if not isinstance(base, ast.Constant):
+            self.readers.add((base.id if isinstance(base, ast.Name) else "", name, base is function))
+
+    def told(self) -> tuple[str, ...]:
+        """The functions noted: ``module:name`` where an import says whose it is, ``name`` for a method of who knows what. Others stand in this file."""
+        found = set()
+        for base, name, bare in self.readers:
+            module, original = self.imported.get(base, ("", ""))
+            if module:
+                found.add(f"{module}:{original if bare and original else name}")
+            elif not bare:
+                found.add(name)
+            elif name not in _BUILTINS:
+                found.update(f"{star}:{name}" for star in self.stars)
+        return tuple(sorted(found))
 
     def _starts(self, name: str, node: ast.Call) -> bool:
         """Whether a call is what one of the rules starts from."""
