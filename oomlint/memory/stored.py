@@ -7,7 +7,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -407,6 +407,7 @@ class Stored:
         return known
 
 
+@lru_cache(maxsize=1024)  # many files ask the same of their neighbours
 def _spoken_of(text: bytes) -> frozenset[Store]:
     return frozenset(store for store, signs in _SIGNS.items() if any(sign in text for sign in signs))
 
