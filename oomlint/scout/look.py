@@ -39,6 +39,7 @@ from oomlint.scout.forms import (
     written,
 )
 from oomlint.scout.mistakes import is_mistake_for_ever, mistake_of, parsed
+from oomlint.scout.others import Others
 from oomlint.scout.telling import (
     ADDS,
     BUILDERS,
@@ -94,7 +95,6 @@ _NOT_FROM_TORCH = frozenset(
     {"yaml", "json", "joblib", "pickle", "numpy", "toml", "tomllib", "marshal", "dill", "cloudpickle", "ruamel", "orjson", "simplejson", "msgpack", "librosa"}
 )
 _NOT_FROM_FILES = frozenset("yaml json toml tomllib tomli ruamel orjson simplejson msgpack config cfg OmegaConf omegaconf super".split())
-_BUILTINS: Final = frozenset(dir(builtins))
 _SHORT_NAME = re.compile(r"(^|_)dls?\d*$", re.IGNORECASE)
 _SMALL_CALLS = frozenset({"len", "int", "float", "str", "bool", "item", "getattr", "time"})
 _NODES: Final = (ast.expr, ast.stmt, ast.comprehension, ast.excepthandler, ast.arguments, ast.arg, ast.keyword, ast.withitem, ast.match_case, ast.pattern)
@@ -126,7 +126,7 @@ def triage(text: str, *, notebook: bool = False) -> Triage:
     try:
         look = _Look(text, notebook=notebook)
         parse = look.over(tree)
-        return Triage(parse, readers=() if parse else look.told())
+        return Triage(parse, readers=() if parse else look.others.told())
     except RecursionError:
         return Triage(parse=False, error=(1, 1, "nested too deeply to be checked"))
 
@@ -195,9 +195,7 @@ class _Look:
         self.torches = {"torch"}
         self.called: set[str] = set()
         self.aliases: set[str] = set()
-        self.readers: set[tuple[str, str, bool]] = set()  # what the name of a function begins with, its last name, and whether that is all of it
-        self.imported: dict[str, tuple[str, str]] = {}  # names and the module that they are from, with what they are called there
-        self.stars: set[str] = set()  # modules of which everything is imported
+        self.others = Others()
         self.here = _Place(ast.Module([], []))
 
     def over(self, tree: ast.Module) -> bool:
@@ -338,18 +336,14 @@ class _Look:
 
     def _import(self, node: ast.Import) -> None:
         self.imports = True
-        for alias in node.names:
-            self.imported[alias.asname or alias.name.partition(".")[0]] = (alias.name if alias.asname else alias.name.partition(".")[0], "")
+        self.others.imports(node)
         self.torches.update(alias.asname for alias in node.names if alias.asname and alias.name.partition(".")[0] == "torch")
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         self.imports = True
         library = (node.module or "").partition(".")[0] if not node.level else ""
-        module = "." * node.level + (node.module or "")
+        self.others.imports(node)
         for alias in node.names:
-            self.imported[alias.asname or alias.name] = (module, alias.name)
-            if alias.name == "*":
-                self.stars.add(module)
             if alias.name in {"empty_cache", "collect", "load"} and library not in _NOT_FROM_TORCH:
                 raise _Found
             if library == "torch" or alias.name == "torch":
@@ -582,39 +576,15 @@ class _Look:
             given = name_of(node.args[0])
             if given in {"load", "open", *_READS}:
                 return True
-            self._may_be_reader(node.args[0])
+            self.others.note(node.args[0])
         base = node.func
         while isinstance(base, ast.Attribute):
             base = base.value
         library = base.id if isinstance(base, ast.Name) and base is not node.func else ""
         if name in {"load", "open"}:
             return (name == "load" or library in {"lmdb", "zarr", "Image", "PIL", "tarfile"}) and library not in _NOT_FROM_FILES
-        self._may_be_reader(node.func)
+        self.others.note(node.func)
         return False
-
-    def _may_be_reader(self, function: ast.expr) -> None:
-        """Note a function that another file of the project may have: what its name begins with, and its name."""
-        name = name_of(function)
-        if name[:1].isupper() or not name:
-            return
-        base = function
-        while isinstance(base, ast.Attribute):
-            base = base.value
-        if not isinstance(base, ast.Constant):
-            self.readers.add((base.id if isinstance(base, ast.Name) else "", name, base is function))
-
-    def told(self) -> tuple[str, ...]:
-        """The functions noted: ``module:name`` where an import says whose it is, ``name`` for a method of who knows what. Others stand in this file."""
-        found = set()
-        for base, name, bare in self.readers:
-            module, original = self.imported.get(base, ("", ""))
-            if module:
-                found.add(f"{module}:{original if bare and original else name}")
-            elif not bare:
-                found.add(name)
-            elif name not in _BUILTINS:
-                found.update(f"{star}:{name}" for star in self.stars)
-        return tuple(sorted(found))
 
     def _starts(self, name: str, node: ast.Call) -> bool:
         """Whether a call is what one of the rules starts from."""
