@@ -211,7 +211,7 @@ class ReadCalls:
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
         if not isinstance(call.func, cst.Name | cst.Attribute) or not call.args:
             return None
-        if names.last_name(call.func) not in _reading(self.project, module.path):
+        if _original_name(module, call.func) not in _reading(self.project, module.path):
             return None
         frame = self.evaluator.calls.plain_frame(module, scope)
         for alt in self.evaluator.values(call.func, frame)[:2]:
@@ -273,6 +273,15 @@ class ReadCalls:
         """Whether a path is one of these names, or made of one; a loop's variable is not a parameter."""
         attributes = {n.value for n in descend(path) if isinstance(n, cst.Attribute)}  # `args.path` is a setting
         return any(isinstance(n, cst.Name) and n.value in paths and n not in attributes for n in descend(path))
+
+
+def _original_name(module: Module, function: cst.BaseExpression) -> str:
+    """The last name of a function, as the module calls it that it is imported from."""
+    last = names.last_name(function)
+    for effect in module.root.effects.get(last, ()) if isinstance(function, cst.Name) else ():
+        if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
+            return names.last_name(effect.node.name)
+    return last
 
 
 def _by_loop(module: Module, read: Read) -> bool:
