@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.attribute_names import annotates, looks_like_data, small_name
+from oomlint.memory.caches import emptied_by_round
 from oomlint.memory.construction import constructions_of
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.kept import kept_of
@@ -159,7 +160,7 @@ class Arrays:
                 if not keepers and known and self.kept.repeats(module, read.node):
                     # Files that are decoded into one container are large, whatever the object is that keeps it.
                     found = (k for place in read.places for k in self.kept.objects(module, read.node, place))
-                    keepers = self._large(tuple(k for k in found if k.many and not k.hazy), read.kind)
+                    keepers = self._large(tuple(k for k in found if k.many and not k.hazy and not self._emptied(k, read)), read.kind)
                 joined: tuple[Keeper, ...] = ()
                 if read.kind in {Reads.SAMPLE, Reads.ARRAY}:
                     # A script makes one array of what it has read, whatever it does with it then.
@@ -183,6 +184,13 @@ class Arrays:
                 found = piecewise(self.project, read)
                 if found is not None and not self._optional(module, scope, read.node):
                     yield Load(module, scope, read.node, read.name, (), many=False, read=read), found
+
+    def _emptied(self, keeper: Keeper, read: Read) -> bool:
+        """Whether the rounds that read also empty the object that keeps it."""
+        cls = keeper.module.walk.scope_at(keeper.node).parent
+        if cls is None or not cls.is_class or not keeper.attribute:
+            return False
+        return emptied_by_round(ClassRef(keeper.module, cls), keeper.attribute, read.module, read.node, self.evaluator)
 
     def _stays_open(self, module: Module, read: Read) -> bool:
         """Whether the call opens a file that is read later: a lazy image, an archive."""

@@ -229,6 +229,20 @@ def _tests_size(test: cst.CSTNode, module: Module) -> bool:
 
 def bounded_in(owner: ClassRef, attribute: str, evaluator: Evaluator) -> bool:
     """Whether a method of the class, its bases or the classes derived from it takes something out, measures it, starts anew or fills it at the start."""
+    return any(True for _ in _emptying(owner, attribute, evaluator))
+
+
+def emptied_by_round(owner: ClassRef, attribute: str, module: Module, node: cst.CSTNode, evaluator: Evaluator) -> bool:
+    """Whether a loop around ``node`` calls a method of the object that empties the attribute: what one round put there is gone in the next."""
+    loops = [here for here in module.walk.ancestors(node) if isinstance(here, cst.For | cst.While)]
+    if not loops:
+        return False
+    called = {names.last_name(call.func) for call in descend(loops[-1].body) if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)}
+    return any(method.name in called for method in _emptying(owner, attribute, evaluator))
+
+
+def _emptying(owner: ClassRef, attribute: str, evaluator: Evaluator) -> Iterator[Scope]:
+    """Methods of the class, its bases and the classes derived from it that empty an attribute."""
     for cls in (*evaluator.lineage(owner), *evaluator.calls.subclasses(owner)):
         if not isinstance(cls, ClassRef):
             continue
@@ -236,8 +250,7 @@ def bounded_in(owner: ClassRef, attribute: str, evaluator: Evaluator) -> bool:
         for method in cls.scope.children:
             this = names.self_name(method)
             if this is not None and _empties(cls.module, method, (("attr", attribute),), this, building=method.name in building):
-                return True
-    return False
+                yield method
 
 
 def _building(cls: ClassRef) -> set[str]:

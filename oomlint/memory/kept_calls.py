@@ -60,7 +60,7 @@ class KeptCalls(KeptNames):
         """Follow the value into what is called; what holds for the result of the call, or ``None`` where the value ends there."""
         last = names.last_name(call.func)
         walk = module.walk
-        if isinstance(call.func, cst.Attribute) and last in _INTO:
+        if isinstance(call.func, cst.Attribute) and last in _INTO and not self._is_own(module, call):
             position = 0 if last not in {"insert", "setdefault"} else 1
             if arg.keyword is None and list(call.args).index(arg) != position:
                 return None
@@ -115,6 +115,11 @@ class KeptCalls(KeptNames):
             if isinstance(value, External):
                 return replace(going, index=None, hazy=going.hazy or not _keeps_size(value.name))
         return replace(going, index=None, hazy=going.hazy or last not in KEEPS)
+
+    def _is_own(self, module: Module, call: cst.Call) -> bool:
+        """Whether a method is one of the project: what it does with its arguments stands there, whatever it is called."""
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
+        return any(isinstance(alt.value, FunctionRef) for alt in self.evaluator.values(call.func, frame)[:3])
 
     def _saved(self, search: Search, module: Module, call: cst.Call, going: Going) -> None:
         """What many reads brought into a container is written at once, when all of it is there."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _BINDING = frozenset({"assign", "for", "with", "def", "class", "import", "from", "unknown", "declare"})
 _MUTATING = frozenset({"update", "setdefault", "pop", "clear"})
+_LONGEST = 12  # attributes and keys after a name
 
 
 class Definitions(Questions):
@@ -57,7 +58,8 @@ class Definitions(Questions):
         self.spent += 1
         self.depth += 1
         try:
-            if self.spent > BUDGET or self.depth > 4 * DEEPEST:
+            # What an object makes of another of its kind leads into that one, with one more accessor each time.
+            if self.spent > BUDGET or self.depth > 4 * DEEPEST or len(accessors) > _LONGEST:
                 return [Alternative(UNKNOWN)]
             found = self.search(root, accessors, frame, at, start=lambda: self.outside(root, accessors, frame))
         finally:
