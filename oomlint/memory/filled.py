@@ -38,6 +38,7 @@ Loop = cst.For | cst.While
 _SAME: Final = frozenset({"float", "half", "double", "long", "int", "cuda", "to", "float32", "float16", "astype", "Variable", "type", "pin_memory"})
 _ONE_BY_ONE: Final = frozenset({"enumerate", "tqdm", "zip", "iter", "islice", "trange", "track"})
 _FEW: Final = 64  # numbers of one sample that are not worth a word
+_COORDINATES: Final = 4  # of a point, with how sure it is
 _DENSE: Final = 3  # samples, and at least two dimensions of each: an image, a map
 _MOST_SITES: Final = 2
 
@@ -113,7 +114,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every
         return None
     fill, loop, (why, dense) = told
     keeper = next((one for one in kept_of(project).filled(module, call) if not one.hazy), None)
-    if len(size.dimensions) < _DENSE if dense else keeper is None:
+    if (len(size.dimensions) < _DENSE or _of_points(size)) if dense else keeper is None:
         return None
     return _filled(project, module, scope, call, loop, size, fill, why, keeper)
 
@@ -157,6 +158,13 @@ def _rows_of_all(project: Project, size: Bytes) -> bool:
         return size.item is not None and size.least >= project.settings.array_bytes
     known = prod(number for number in rest if isinstance(number, int))
     return bool(rest) and (known >= _FEW or any(isinstance(number, str) for number in rest))
+
+
+def _of_points(size: Bytes) -> bool:
+    """Whether a sample is a table of points, as the key points of a pose are: a few numbers each."""
+    rest = size.dimensions[1:]
+    known = [number for number in rest if isinstance(number, int)]
+    return isinstance(rest[-1], int) and rest[-1] <= _COORDINATES and len(rest) - len(known) <= 1 and prod(known) < _FEW
 
 
 def _fills(project: Project, module: Module, scope: Scope) -> dict[str, list[tuple[cst.Assign, Loop]]]:
