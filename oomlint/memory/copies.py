@@ -27,6 +27,7 @@ PRECEDENCE = ("OOM113", "OOM110", "OOM112", "OOM114")
 _MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
 _SHARED = frozenset({Kind.TENSOR})  # by workers, however they start
 _SHARED_BY_FORK = frozenset({Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME})
+_WRITTEN = "reading an object writes its reference count, so each worker ends up with a copy of what it reads"
 _OWN_CODE = {"pickle.load", "joblib.load", "dill.load", "pickle.loads"}
 
 
@@ -223,9 +224,9 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         if methods.only_pickles:
             how = "each gets a pickled copy of it when it starts"
         elif methods.pickles:
-            how = "each copies what it reads, since a read writes the reference counts; under spawn and forkserver each gets the whole from the start"
+            how = f"{_WRITTEN}; under spawn and forkserver each gets all from the start"
         else:
-            how = "each copies what it reads, since a read writes the reference counts"
+            how = _WRITTEN
         message = f"{_workers_words(workers)} over {_held_words(holding)}: {how}"
         return _case("OOM110", loader, dataset, holding, workers, methods, message, Severity.WARNING, holding.content.doubt)
     if light:

@@ -78,8 +78,8 @@ def kept_where(load: Load) -> str:
 WRITES: Final = "a file that takes one after the other (HDF5, `np.lib.format.open_memmap`) needs the memory of one"
 LIVES: Final = "all of it, for as long as the training runs"
 WORKERS: Final = "forked workers share arrays, under spawn and forkserver each gets a copy"
-PICKLED: Final = "forked workers copy what of it are Python objects as they read them, under spawn and forkserver each gets a copy of all"
-OBJECTS: Final = "forked workers copy Python objects as they read them, under spawn and forkserver each gets a copy at once"
+PICKLED: Final = "each forked worker ends up with a copy of the Python objects in it that it reads, under spawn and forkserver each gets a copy of all"
+OBJECTS: Final = "each forked worker ends up with a copy of the Python objects that it reads, under spawn and forkserver each gets all from the start"
 
 
 PIECES: Final = {

@@ -127,7 +127,7 @@ class FullReadInInit(Rule):
         for load in arrays_of(project).h5(module):
             if proven_small(module, load.node):
                 continue
-            size = bytes_of(module, load.node) or ", as many bytes as it has"
+            size = bytes_of(module, load.node) or ""
             each = " in each round of a loop" if load.many else ""
             first = "" if load.keeper.saver else " before the first sample"
             message = f"All of {load.words} is read{each}{first}{size}, and {kept_where(load)}: {workers(load)}"

@@ -159,4 +159,4 @@ def _message(opening: Opening, trail: Trail) -> str:
     if opening.mode is not None and not opening.reads_only:
         lost = "the new file cannot be read" if opening.mode.startswith(("w", "x")) else "what was written is lost"
         return f"{leak}, but if the process is killed before that, {lost}"
-    return f"{leak}, but an exception that is kept, or another interpreter, keeps the file open"
+    return f"{leak}, but a traceback that is kept, or PyPy, keeps the file open"
