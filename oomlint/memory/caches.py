@@ -237,8 +237,14 @@ def emptied_by_round(owner: ClassRef, attribute: str, module: Module, node: cst.
     loops = [here for here in module.walk.ancestors(node) if isinstance(here, cst.For | cst.While)]
     if not loops:
         return False
-    called = {names.last_name(call.func) for call in descend(loops[-1].body) if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)}
-    return any(method.name in called for method in _emptying(owner, attribute, evaluator))
+    methods = {method.name: method for method in _emptying(owner, attribute, evaluator)}
+    frame = evaluator.calls.plain_frame(module, module.walk.scope_at(node))
+    for call in descend(loops[-1].body):
+        if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and (method := methods.get(call.func.attr.value)) is not None:
+            found = evaluator.values(call.func, frame)[:3]
+            if any(isinstance(alt.value, FunctionRef) and alt.value.scope is method for alt in found):
+                return True
+    return False
 
 
 def _emptying(owner: ClassRef, attribute: str, evaluator: Evaluator) -> Iterator[Scope]:

@@ -276,12 +276,19 @@ class ReadCalls:
 
 
 def _original_name(module: Module, function: cst.BaseExpression) -> str:
-    """The last name of a function, as the module calls it that it is imported from."""
-    last = names.last_name(function)
-    for effect in module.root.effects.get(last, ()) if isinstance(function, cst.Name) else ():
-        if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
-            return names.last_name(effect.node.name)
-    return last
+    """The last name of a function where it is written: an import, or assignments, may have given it another one."""
+    for _ in range(_LONGEST_WAY):
+        if not isinstance(function, cst.Name):
+            break
+        for effect in module.root.effects.get(function.value, ()):
+            if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
+                return names.last_name(effect.node.name)
+            if effect.kind == "assign" and not effect.path and isinstance(effect.value, cst.Name | cst.Attribute):
+                function = effect.value
+                break
+        else:
+            break
+    return names.last_name(function)
 
 
 def _by_loop(module: Module, read: Read) -> bool:
