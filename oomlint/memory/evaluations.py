@@ -132,11 +132,11 @@ class Evaluations:
         if any(event.mode is not Mode.ON for event in inside) and first.mode is not Mode.ON:
             return None
         live = [event for event in live if not any(via.call in {f.node for f in inside if f.mode is not Mode.ON} for via in event.via)]
-        if not live or wants_gradients(record, loop) or self._caller_switches_off(record):
+        if not live or wants_gradients(record, loop) or _goes_backward(record, loop, live) or self._caller_switches_off(record):
             return None
         if any(_trains(use.what) and loop in use.loops for use in record.uses):
             return None
-        sure = loop.evaluating is True and loop.proven
+        sure = loop.proven and all(event.evaluating for event in live)
         known = isinstance(loop.loader, LoaderLike) and any(event.known for event in live)
         confidence = Confidence.HIGH if sure and known else Confidence.MEDIUM
         return Evaluation(loop, record, tuple(live), confidence)
@@ -155,6 +155,13 @@ def _runs(other: Evaluation, found: Evaluation) -> bool:
     ways = ((event, event.via[len(other.loop.via) :]) for event in other.forwards)
     called = {event.node for event, way in ways if any(via.callee is found.loop.scope for via in way)}
     return other.loop.scope is not found.loop.scope and all(event.node in called for event in found.forwards)
+
+
+def _goes_backward(record: Record, loop: Loop, live: list[Forward]) -> bool:
+    """Whether what a loop's passes give is differentiated after the loop: a part that is kept in evaluation, for its statistics, and trained."""
+    sources = {id(event.node) for event in live}
+    after = (backward for backward in record.backwards if backward.known and all(outer in loop.around for outer in backward.loops))
+    return any(sources & backward.sources for backward in after)
 
 
 def _puts_into_evaluation(scope: Scope) -> bool:

@@ -257,7 +257,7 @@ class Flow(FlowBindings):
             around = self.block(block_of(node.body), entered)
             self.recording = True
             again = joined(state.copy(), around) or state.copy()
-            again.evaluating = state.evaluating
+            again.evaluating, again.modules = state.evaluating, state.modules
             self.record.loops.append(loop)
             if known and isinstance(node, cst.For):
                 out: State | None = again
@@ -281,8 +281,7 @@ class Flow(FlowBindings):
             bound = ((path, held, state.env[path]) for path, held in out.env.items() if path in state.env)
             after.env.update({path: held for path, held, old in bound if old.kind is Kind.PLAIN or (old.carries is Graph.NO and held.carries is Graph.YES)})
         if out is not None:
-            after.evaluating = out.evaluating
-            after.mode = out.mode
+            after.evaluating, after.modules, after.mode = out.evaluating, out.modules, out.mode
         if node.orelse is not None:
             return self.block(block_of(node.orelse.body), after)
         return after

@@ -61,8 +61,7 @@ class FlowFunctions(FlowLibraries):
             after = self.block(function.module.walk.body(scope), state.copy())
             if after is not None:
                 state.env.update({path: held for path, held in after.env.items() if path and not (isinstance(path[0], tuple) and path[0][0] == act.number)})
-                if after.evaluating is not state.evaluating:
-                    state.evaluating = after.evaluating
+                state.evaluating, state.modules = after.evaluating, after.modules
             if scope.yields:
                 each = act.yielded or UNKNOWN
                 return Held(Kind.ITERABLE, each=each, tags=each.tags)

@@ -278,7 +278,7 @@ class FlowMethods(FlowModules):
             self.was_reset(node, state, base.home, bound=True)
             return UNKNOWN
         if method in {"eval", "train"} and not node.args:
-            state.evaluating = method == "eval"
+            state.put(base.home, evaluating=method == "eval")
             return base
         if method == "items":
             return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, base.having(home=(*base.home, "*") if base.home else ()))]))

@@ -55,7 +55,7 @@ class FlowModules(FlowLayers):
             if own:
                 self.went_forward(
                     node,
-                    State(state.env, mode, state.evaluating),
+                    State(state.env, mode, state.evaluates(module.home)),
                     name,
                     known=True,
                     network=True,
@@ -74,7 +74,7 @@ class FlowModules(FlowLayers):
         else:
             self.went_forward(
                 node,
-                State(state.env, mode, state.evaluating),
+                State(state.env, mode, state.evaluates(module.home)),
                 name,
                 known=module.value is not None,
                 network=not (isinstance(value, External) and value.name.startswith("torch.nn.")),
@@ -154,9 +154,9 @@ class FlowModules(FlowLayers):
             off = method == "train" and bool(node.args) and names.dotted(node.args[0].value) == "False"
             told = not node.args or names.dotted(node.args[0].value) in {"True", "False"}
             if told and not base.frozen:
-                state.evaluating = method == "eval" or off
+                state.put(base.home, evaluating=method == "eval" or off)
             elif not told:
-                state.evaluating = None
+                state.put(base.home, evaluating=None)
             return base
         if method == "requires_grad_":
             frozen = bool(node.args) and names.dotted(node.args[0].value) == "False"

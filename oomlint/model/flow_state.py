@@ -42,15 +42,30 @@ _IS_NEW: Final = re.compile(r"\bis None\b|\bnot in\b|^not \w|hasattr|== None|== 
 
 @dataclass(slots=True)
 class State:
-    """What is known at one point: what every path holds, the gradient mode, whether the model was put into evaluation."""
+    """What is known at one point: what every path holds, the gradient mode, whether a model was put into evaluation: each module, or else the last one."""
 
     env: dict[Path, Held]
     mode: Mode
     evaluating: bool | None = None
+    modules: dict[Path, bool | None] = field(default_factory=dict)  # shared by states until `put` changes it
 
     def copy(self) -> State:
         """A state that changes apart from this one."""
-        return State(dict(self.env), self.mode, self.evaluating)
+        return State(dict(self.env), self.mode, self.evaluating, self.modules)
+
+    def put(self, home: Path, *, evaluating: bool | None) -> None:
+        """A module was put into evaluation, with what it holds, or into training."""
+        self.evaluating = evaluating
+        if home:
+            self.modules = {path: told for path, told in self.modules.items() if path[: len(home)] != home}
+            self.modules[home] = evaluating
+
+    def evaluates(self, home: Path) -> bool | None:
+        """Whether a module was put into evaluation: itself, or what holds it."""
+        for end in range(len(home), 0, -1):
+            if home[:end] in self.modules:
+                return self.modules[home[:end]]
+        return self.evaluating
 
 
 def joined(first: State | None, second: State | None) -> State | None:
@@ -62,7 +77,15 @@ def joined(first: State | None, second: State | None) -> State | None:
         known = env.get(path)
         # A path that one way does not know was not bound there: whoever reads it later came by the other.
         env[path] = held if known is None else known if known is held else meet(known, held)
-    return State(env, first.mode.meet(second.mode), first.evaluating if first.evaluating is second.evaluating else None)
+    modules = first.modules
+    if second.modules is not modules:
+        # A module that only one way told of is as the other way left all of them.
+        modules = {path: _agreed(first.evaluates(path), second.evaluates(path)) for path in {**first.modules, **second.modules}}
+    return State(env, first.mode.meet(second.mode), _agreed(first.evaluating, second.evaluating), modules)
+
+
+def _agreed(first: bool | None, second: bool | None) -> bool | None:  # noqa: FBT001 - yes, no, nobody knows
+    return first if first is second else None
 
 
 @dataclass(slots=True, eq=False)

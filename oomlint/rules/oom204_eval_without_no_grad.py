@@ -126,7 +126,7 @@ class EvalWithoutNoGrad(Rule):
             loop = found.loop
             model = found.forwards[0].name
             message = f"`{model}` runs in grad mode in this evaluation of `{over(loop)}`: each step keeps its activations for a backward that does not come"
-            if loop.evaluating:
+            if all(forward.evaluating for forward in found.forwards):
                 message += "; `.eval()` does not change that"
             if found.keeps_graph:
                 message += ", and what the loop keeps holds the graph of every step"
