@@ -1,4 +1,4 @@
-"""Lists that a Lightning module fills in its steps, and whether anything empties them."""
+"""Lists that a module fills in its forward pass, or a Lightning module in its steps, and whether anything empties them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from oomlint.memory.runs import runs_of
 from oomlint.model import names
 from oomlint.model.events import Store
 from oomlint.model.held import Graph, Kind, Mode, Size
+from oomlint.model.reach import path_conditions
 from oomlint.model.values import ClassRef, External
 from oomlint.syntax.walk import descend
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 STEP: Final = re.compile(
     r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
 )
+_ADDS: Final = frozenset({"append", "extend"})
 _ONCE: Final = frozenset({"__init__", "setup", "prepare_data", "configure_optimizers", "configure_model", "on_fit_start", "__setstate__", "on_train_start"})
 _STAGES: Final = {"training": "train", "train": "train", "validation": "validation", "test": "test", "predict": "predict"}
 
@@ -38,7 +40,7 @@ class StepList:
     store: Store
     record: Record
     cls: ClassRef
-    stage: str  # "train", "validation", "test", "predict"
+    stage: str  # "train", "validation", "test", "predict", or "forward": whatever runs the module
     step: Scope
     graph: bool
     others: tuple[StepList, ...] = ()  # further lists that the same method fills
@@ -62,6 +64,19 @@ def steps_of(project: Project, module: Module) -> Iterator[tuple[ClassRef, Scope
                 for child in scope.children:
                     if STEP.match(child.name) and isinstance(child.node, cst.FunctionDef):
                         yield cls, child
+
+
+def _forwards_of(project: Project, module: Module) -> Iterator[tuple[ClassRef, Scope]]:
+    """Forward passes that put something into a list of the module itself."""
+    evaluator = runs_of(project).evaluator
+    for scope in module.walk.scopes:
+        forward = scope.child("forward") if scope.is_class else None
+        this = names.self_name(forward) if forward is not None else None
+        if forward is None or not any(effect.kind in _ADDS and effect.path for effect in forward.effects.get(this or "", ())):
+            continue
+        cls = ClassRef(module, scope)
+        if isinstance(forward.node, cst.FunctionDef) and evaluator.derives(cls, "torch.nn.Module") and not _is_lightning(project, cls):
+            yield cls, forward
 
 
 def step_records(project: Project, module: Module) -> Iterator[Record]:
@@ -101,7 +116,7 @@ def step_lists(project: Project, module: Module) -> list[StepList]:
     """Lists that the steps of a module's classes fill and nobody empties."""
     runs = runs_of(project)
     found: dict[tuple[Scope, str], StepList] = {}
-    for cls, step in steps_of(project, module):
+    for cls, step in (*steps_of(project, module), *_forwards_of(project, module)):
         record = runs.step(module, step)
         for store in record.stores:
             if store.kind not in {"append", "extend"} or len(store.path) < 2 or store.module is not module:  # noqa: PLR2004 - self and an attribute
@@ -111,10 +126,11 @@ def step_lists(project: Project, module: Module) -> list[StepList]:
                 continue
             if store.before.moved == "bounded" or not _matters(store) or (cls.scope, name) in found or counted(store):
                 continue
-            if _emptied(project, cls, name):
+            forward = step.name == "forward"
+            if (forward and (_asked_for(store, step) or not _made_once(cls, name))) or _emptied(project, cls, name):
                 continue
             match = STEP.match(step.name)
-            stage = _STAGES[next(group for group in match.groups() if group in _STAGES)] if match else "train"
+            stage = _STAGES[next(group for group in match.groups() if group in _STAGES)] if match else "forward" if forward else "train"
             if stage in {"test", "predict"}:
                 continue  # one pass, and the run is over
             graph = store.value.carries is Graph.YES and store.mode is not Mode.OFF
@@ -124,6 +140,24 @@ def step_lists(project: Project, module: Module) -> list[StepList]:
         known = first.get(one.step)
         first[one.step] = one if known is None else replace(known, others=(*known.others, one))
     return list(first.values())
+
+
+def _asked_for(store: Store, step: Scope) -> bool:
+    """Whether a setting may say that the forward pass keeps it: a test that looks at nothing that the pass itself makes."""
+    params = {param.name.value for param in names.parameters(step)}
+    for test, _ in path_conditions(store.module.walk, store.scope, store.node):
+        used = {node.value for node in descend(test) if isinstance(node, cst.Name)}
+        if not any(step.sets(name) and name not in params for name in used):
+            return True
+    return store.scope is not step
+
+
+def _made_once(cls: ClassRef, name: str) -> bool:
+    """Whether the class makes the attribute as an empty list when it is built: what it is given belongs to somebody else."""
+    built = cls.scope.child("__init__")
+    effects = built.effects.get(names.self_name(built) or "", ()) if built is not None else ()
+    made = [effect.value for effect in effects if effect.kind == "assign" and effect.path == (("attr", name),)]
+    return bool(made) and all(_fresh(value) for value in made)
 
 
 def _matters(store: Store) -> bool:
@@ -173,5 +207,5 @@ def _is_self(node: cst.BaseExpression) -> bool:
 
 def _from_outside(project: Project, cls: ClassRef, name: str) -> bool:
     """Whether somebody else empties it: `pl_module.outputs.clear()` in a callback."""
-    pattern = re.compile(rb"(?<!self)\.%s(\.clear\(|\s*=\s*\[|\s*=\s*list\(|\s*=\s*\{)" % name.encode())
+    pattern = re.compile(rb"(?<!self)\.%s(\.(clear|pop)\(|\s*=(?!=)|\[:\])" % name.encode())
     return any(pattern.search(module.source.text.encode()) for module in project.mentioning((name.encode(),), cls.module.path))

@@ -325,6 +325,8 @@ class FlowValues(FlowDefinitions):
             return held.having(view=held.view or held.size is Size.DENSE, home=(), size=Size.SCALAR if held.size is Size.SMALL else held.size)
         if held.kind is Kind.OPAQUE:
             return held.having(home=())
+        if held.kind is Kind.MODULE:  # only modules that hold others can be gone through
+            return Held(Kind.MODULE, frozen=held.frozen, sure=held.sure)
         return UNKNOWN
 
     # -- what only a tensor can be -------------------------------------------------------------------------------------

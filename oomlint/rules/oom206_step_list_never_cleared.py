@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 
 class StepListNeverCleared(Rule):
-    """A list on a Lightning module grows in each step, and nothing clears it.
+    """A list on a module grows in each step, or each forward pass, and nothing clears it.
 
     ## What it does
 
     Checks for `self.outputs.append(...)` in a step of a `LightningModule` (`training_step`, `validation_step`, `test_step`, an
     `on_..._batch_end` hook, or a method that they call), where the list is made once, in `__init__` or `setup`, and no method that runs once
     an epoch empties it. Base classes are looked through, and so are loops that reset attributes by their names.
+
+    The same for what `forward` of any `torch.nn.Module` adds to a list that `__init__` made: a map of attention, a loss of a layer. There it is
+    silent where the class or anybody else makes the list anew, takes out of it or empties it, and where a setting says whether it is kept.
 
     A list of plain numbers or strings, a `deque` with a `maxlen`, and a list of the test stage alone say nothing.
 
@@ -114,10 +117,13 @@ class StepListNeverCleared(Rule):
             names = " and ".join(f"`self.{one.name}`" for one in (found, *found.others))
             owner = found.cls.scope.name
             grows, them = ("get", "them") if found.others else ("gets", "it")
-            message = f"{names} {grows} more with every batch{graph}, and no method of `{owner}` empties {them}: growth in every epoch"
+            if found.stage == "forward":
+                message = f"{names} {grows} more with every forward pass{graph}, and nothing empties {them}: growth for as long as the model runs"
+            else:
+                message = f"{names} {grows} more with every batch{graph}, and no method of `{owner}` empties {them}: growth in every epoch"
             related = [module.place(one.store.node, "here, too") for one in found.others]
             facts: list[Fact] = []
             for one in (found, *found.others):
                 facts += [store_fact(one.store), AttributeFact(one.name, owner, place=one.store.module.place(one.store.node))]
-            fix = clearing(found, module, project)
+            fix = clearing(found, module, project) if found.stage != "forward" else None
             yield self.finding(module.place(found.store.node), message, confidence=Confidence.HIGH, related=related, fix=fix, facts=facts)

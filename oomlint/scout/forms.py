@@ -71,6 +71,20 @@ def sets_on_first(node: ast.FunctionDef) -> bool:
     )
 
 
+def fills_itself(node: ast.FunctionDef) -> bool:
+    """Whether a method adds to a list of its object."""
+    own = first_parameter(node)
+    return any(
+        isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Attribute)
+        and part.func.attr in {"append", "extend"}
+        and isinstance(part.func.value, ast.Attribute)
+        and isinstance(part.func.value.value, ast.Name)
+        and part.func.value.value.id == own
+        for part in ast.walk(node)
+    )
+
+
 def caches(node: ast.ClassDef) -> bool:
     """Whether a method keeps something under a key that is computed."""
     for method in node.body:

@@ -19,6 +19,7 @@ from oomlint.scout.forms import (
     counts,
     cuts,
     fills,
+    fills_itself,
     first_parameter,
     gives_batches,
     goes_on,
@@ -285,7 +286,8 @@ class _Look:
             [name_of(base.value if isinstance(base, ast.Subscript) else base) for base in node.bases], {getattr(item, "name", "") for item in node.body}
         ):
             raise _Found
-        if node.bases and any(sets_on_first(item) for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"}):
+        functions = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"}]
+        if node.bases and any(sets_on_first(item) or fills_itself(item) for item in functions):
             raise _Found
         self._many(node.decorator_list)
         self._many(node.bases)
