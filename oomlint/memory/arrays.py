@@ -12,12 +12,12 @@ from oomlint.memory.attribute_names import annotates, looks_like_data, small_nam
 from oomlint.memory.caches import emptied_by_round
 from oomlint.memory.construction import constructions_of
 from oomlint.memory.datasets import datasets_of
-from oomlint.memory.kept import kept_of
+from oomlint.memory.kept import Does, kept_of
 from oomlint.memory.kept_files import keeps_many
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.openings import openings_of
 from oomlint.memory.piecewise import Piecewise, piecewise
-from oomlint.memory.reads import WHOLE, Reads, of_small_file, read_calls_of
+from oomlint.memory.reads import LAZY, WHOLE, Reads, of_small_file, read_calls_of
 from oomlint.memory.shapes import few_a_sample
 from oomlint.memory.suites import holds_tests
 from oomlint.memory.whole_reads import Store, whole_reads_of
@@ -155,17 +155,18 @@ class Arrays:
                 known = read.kind is Reads.SAMPLE
                 if self._handed_on(read) or (not known and (of_small_file(read) or small_name(read.name))) or self._stays_open(module, read):
                     continue
-                keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place)), read.kind)
+                keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place) if self._is_read(read, k)), read.kind)
                 keepers = tuple(k for k in keepers if self._counts(read, k))
                 if not keepers and known and self.kept.repeats(module, read.node):
                     # Files that are decoded into one container are large, whatever the object is that keeps it.
                     found = (k for place in read.places for k in self.kept.objects(module, read.node, place))
-                    keepers = self._large(tuple(k for k in found if k.many and not k.hazy and not self._emptied(k, read)), read.kind)
+                    found = (k for k in found if k.many and not k.hazy and self._is_read(read, k))
+                    keepers = self._large(tuple(k for k in found if not self._emptied(k, read)), read.kind)
                 joined: tuple[Keeper, ...] = ()
                 if read.kind in {Reads.SAMPLE, Reads.ARRAY}:
                     # A script makes one array of what it has read, whatever it does with it then.
                     found = (k for place in read.places for k in self.kept.joined(module, read.node, place))
-                    joined = self._large(tuple(k for k in found if k.many and not k.hazy), read.kind)
+                    joined = self._large(tuple(k for k in found if k.many and not k.hazy and self._is_read(read, k)), read.kind)
                     keepers = keepers or joined
                 if keepers and not self._optional(module, scope, read.node) and not self._optional_keeper(keepers[0]):
                     yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read, joined=joined)
@@ -184,6 +185,11 @@ class Arrays:
                 found = piecewise(self.project, read)
                 if found is not None and not self._optional(module, scope, read.node):
                     yield Load(module, scope, read.node, read.name, (), many=False, read=read), found
+
+    @staticmethod
+    def _is_read(read: Read, keeper: Keeper) -> bool:
+        """Whether what is kept is in memory: not where the file is only open."""
+        return read.origin not in LAZY or any(done.does is Does.READS for done in keeper.passed)
 
     def _emptied(self, keeper: Keeper, read: Read) -> bool:
         """Whether the rounds that read also empty the object that keeps it."""

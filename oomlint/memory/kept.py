@@ -34,6 +34,10 @@ _REDUCES: Final = frozenset({"mean", "std", "sum", "max", "min", "amax", "amin",
 _SAME_ATTRIBUTES: Final = frozenset({"T", "mT", "values", "array", "iloc", "loc", "at", "flat", "real", "imag"})
 
 
+# Methods that read what xarray, rasterio, GDAL, decord or pyedflib have only opened.
+_READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal".split())
+
+
 class Kept(KeptCalls):
     """Follows values forward. One for a run."""
 
@@ -106,10 +110,12 @@ class Kept(KeptCalls):
                     onto = self._attribute_of(walk, parent, going)
                     if onto is None:
                         return
-                    going = onto
+                    going = onto.doing(Does.READS, module, parent) if parent.attr.value == "values" else onto
                 case cst.Call():  # a method of the value, or what an argument gives
                     if isinstance(node, cst.Attribute) and node.attr.value in {"tolist", "to_dict"}:
                         going = going.doing(Does.LISTS, module, parent)
+                    if isinstance(node, cst.Attribute) and node.attr.value in _READING:
+                        going = going.doing(Does.READS, module, parent)
                     if isinstance(node, cst.Attribute) and not going.part and self.moves(module, parent):
                         going = going.doing(Does.MOVES, module, parent)
                     if isinstance(node, cst.Attribute) and node.attr.value not in KEEPS:

@@ -32,6 +32,7 @@ KEEPS: Final = frozenset(
     "sorted items values img_as_float img_as_ubyte rgb2gray ToTensor to_tensor swapaxes clip round pad repeat tile".split(),
 )
 JOINS: Final = frozenset("stack array concatenate vstack hstack dstack column_stack row_stack asarray cat concat tensor".split())
+_ARRAYS: Final = frozenset({"as_tensor", "from_numpy", "ascontiguousarray", "Tensor", "FloatTensor"})
 _SCALARS: Final = frozenset({"int", "float", "bool", "str"})  # of a part they are the part
 _LOOKS_UP: Final = frozenset({"get", "pop", "index", "lookup", "load_state_dict", "count", "join", "startswith", "isin"})
 _INTO: Final = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put", "push", "setdefault"})
@@ -113,6 +114,8 @@ class KeptCalls(KeptNames):
                     search.found.append(going.kept_by(module, call, words))
                 return None
             if isinstance(value, External):
+                if last in JOINS or last in _ARRAYS or value.name == "dask.compute":
+                    going = going.doing(Does.READS, module, call)
                 return replace(going, index=None, hazy=going.hazy or not _keeps_size(value.name))
         return replace(going, index=None, hazy=going.hazy or last not in KEEPS)
 

@@ -38,6 +38,7 @@ class Does(Enum):
     LISTS = "numbers become Python objects"
     COPIES = "it is copied"
     MOVES = "it goes to an accelerator"
+    READS = "what was only opened is read"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.kept import Does
 from oomlint.memory.piecewise import Taken
-from oomlint.memory.reads import Reads
+from oomlint.memory.reads import LAZY, Reads
 from oomlint.memory.shapes import commented
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ def related(load: Load) -> list[Place]:
         place = keeper.module.place(keeper.node, f"`{keeper.saver}` writes all of it" if keeper.saver else keeps)
         if keeper not in load.joined and (place.path, place.cell, place.row) != (own.path, own.cell, own.row) and place not in found:
             found.append(place)
-        found.extend(
-            spot
-            for done in keeper.passed
-            if done.does is Does.JOINS and (spot := done.module.place(done.node, "joined into one array: all of it is in memory twice here")) not in found
-        )
+        told = {Does.JOINS: "joined into one array: all of it is in memory twice here"}
+        if load.read is not None and load.read.origin in LAZY:
+            told[Does.READS] = "what was only opened is read into memory here"
+        spots = (done.module.place(done.node, told[done.does]) for done in keeper.passed if done.does in told)
+        found.extend(spot for spot in spots if spot not in found and (spot.path, spot.cell, spot.row) != (own.path, own.cell, own.row))
     return [*beside, *found[:_MOST_RELATED]]
 
 

@@ -46,7 +46,10 @@ _BY_NAME: Final = {
     for kind, listed in (
         (
             Reads.ARRAY,
-            ("numpy.load numpy.fromfile scipy.io.loadmat hdf5storage.loadmat mat73.loadmat safetensors.torch.load_file deepdish.io.load hickle.load"),
+            (
+                "numpy.load numpy.fromfile scipy.io.loadmat hdf5storage.loadmat mat73.loadmat safetensors.torch.load_file deepdish.io.load hickle.load "
+                "xarray.load_dataset xarray.load_dataarray xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr anndata.read_h5ad"
+            ),
         ),
         (Reads.TORCH, "torch.load"),
         (
@@ -56,7 +59,7 @@ _BY_NAME: Final = {
                 "six.moves.cPickle.load mmengine.load mmcv.load"
             ),
         ),
-        (Reads.TABLE, "pandas.read_parquet pandas.read_hdf pandas.read_feather"),
+        (Reads.TABLE, "pandas.read_parquet pandas.read_hdf pandas.read_feather polars.read_parquet polars.read_ipc pyarrow.parquet.read_table"),
         (
             Reads.SAMPLE,
             (
@@ -66,8 +69,10 @@ _BY_NAME: Final = {
                 "trimesh.load_mesh open3d.io.read_point_cloud open3d.io.read_triangle_mesh plyfile.PlyData.read SimpleITK.ReadImage pydicom.dcmread "
                 "pydicom.read_file mne.io.read_raw_edf mne.io.read_raw_fif mne.io.read_raw_gdf mne.read_epochs "
                 "torchvision.datasets.folder.pil_loader wfdb.rdsamp wfdb.rdrecord "
-                "pyedflib.highlevel.read_edf mido.MidiFile pretty_midi.PrettyMIDI Bio.PDB.PDBParser ase.io.read rdkit.Chem.SDMolSupplier xarray.open_dataset "
-                "xarray.load_dataset laspy.read torch_geometric.io.read_off torch_geometric.io.read_ply pytorch3d.io.load_obj pytorch3d.io.load_objs_as_meshes"
+                "pyedflib.highlevel.read_edf mido.MidiFile pretty_midi.PrettyMIDI Bio.PDB.PDBParser ase.io.read rdkit.Chem.SDMolSupplier "
+                "medpy.io.load nrrd.read kaldiio.load_mat obspy.read astropy.io.fits.getdata imageio.volread imageio.v2.volread itk.imread ants.image_read "
+                "rasterio.open osgeo.gdal.Open decord.VideoReader pyedflib.EdfReader "
+                "mmcv.imread laspy.read torch_geometric.io.read_off torch_geometric.io.read_ply pytorch3d.io.load_obj pytorch3d.io.load_objs_as_meshes"
             ),
         ),
         (Reads.NUMBERS, "numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_table pandas.read_excel"),
@@ -75,6 +80,11 @@ _BY_NAME: Final = {
     )
     for name in listed.split()
 }
+# What only opens the file: its data are in memory where something on the way reads them (`Does.READS`).
+LAZY: Final = frozenset(
+    "xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr rasterio.open osgeo.gdal.Open "
+    "decord.VideoReader pyedflib.EdfReader".split()
+)
 _LAST: Final = frozenset(name.rpartition(".")[2] for name in _BY_NAME) | {"imread"}
 _OF_PATHS: Final = frozenset({"open", "join", "Path", "str", "format", "GzipFile", "ZipFile", "abspath"})
 _READING: Final = re.compile(rb"\b(?:" + "|".join(sorted(_LAST | {"open"})).encode() + rb")\s*\(")

@@ -69,13 +69,14 @@ _WORDS = re.compile(
 _TORCH_WORD = re.compile(r"torch|lightning|transformers|accelerate|monai|timm|fairseq|\bdgl\b|(?:\A|[\r\n])\s*from \.")
 # What a text has to say before it can open a file that a rule knows, or read one.
 _FILE_WORD = re.compile(
-    r"h5py|h5pickle|zarr|netCDF4|\btables\b|lmdb|mmap|\b(load|imread|loadmat|fromfile|loadtxt|genfromtxt|load_npz|read_\w+|load_\w+|unpickle\w*|File|Dataset)\s*\(",
+    r"h5py|h5pickle|zarr|netCDF4|\btables\b|lmdb|mmap|rasterio|xarray|\b(load|imread|loadmat|fromfile|loadtxt|genfromtxt|load_npz|read_\w+|load_\w+|unpickle\w*|File|Dataset)\s*\(",
 )
 # Calls that bring a file into memory, or keep it open.
 _READS = frozenset(
     "imread mimread loadmat fromfile loadtxt genfromtxt load_npz load_file read_parquet read_hdf read_feather read_pickle memmap open_memmap open_file "
     "VideoCapture VideoReader ZipFile connect read_image read_video decode_image ReadImage dcmread load_mesh read_point_cloud read_triangle_mesh "
-    "default_loader pil_loader read_csv read_table read_excel rdsamp rdrecord read_edf read_direct".split(),
+    "default_loader pil_loader open_dataset open_dataarray open_mfdataset open_zarr ReadAsArray EdfReader getdata volread read_h5ad "
+    "read_csv read_table read_excel rdsamp rdrecord read_edf read_direct".split(),
 )
 _DRAWS = re.compile(r"matplotlib|pylab")
 _FIGURES = frozenset({"figure", "subplots", "subplot_mosaic"})
@@ -584,7 +585,7 @@ class _Look:
             base = base.value
         library = base.id if isinstance(base, ast.Name) and base is not node.func else ""
         if name in {"load", "open"}:
-            return (name == "load" or library in {"lmdb", "zarr", "Image", "PIL", "tarfile"}) and library not in _NOT_FROM_FILES
+            return (name == "load" or library in {"lmdb", "zarr", "Image", "PIL", "tarfile", "rasterio"}) and library not in _NOT_FROM_FILES
         self.others.note(node.func)
         return False
 
