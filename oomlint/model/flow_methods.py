@@ -236,6 +236,15 @@ class FlowMethods(FlowModules):
         """What is known of a value once it went backward: only a tensor with a graph does. It is one number, whose graph this pass frees."""
         found = tensor(graph=Graph.YES, size=Size.SCALAR, sources=base.sources or frozenset({id(node)}), tags=base.tags, home=base.home)
         state.env[base.home] = found
+        # A container that nobody knows holds a graph then, too.
+        part = found
+        for end in range(len(base.home) - 1, 0, -1):
+            holder, key = base.home[:end], base.home[end]
+            known = state.env.get(holder)
+            if known is None or known.kind is not Kind.UNKNOWN or key == "*":
+                break
+            part = pack([(key, part)]).having(home=holder, inside=UNKNOWN, exact=False)
+            state.env[holder] = part
         return found
 
     # -- unknown things ------------------------------------------------------------------------------------------------
@@ -246,8 +255,9 @@ class FlowMethods(FlowModules):
         word = names.last_name(func.value)
         if method in {"backward", "manual_backward"}:
             value = args[0] if args and not (base.graph or base.sources) else mixed([base, *args])
-            if base.kind is Kind.UNKNOWN and base.home and not args and base.graph is not Graph.YES:
-                value = self._differentiated(node, base, state)
+            told = args[0] if args else base
+            if told.kind is Kind.UNKNOWN and told.home and told.graph is not Graph.YES and not value.sources:
+                value = self._differentiated(node, told, state)
             self.went_backward(node, state, value, retain=flag(node, "retain_graph"))
             return PLAIN
         if method == "scale" and args:
