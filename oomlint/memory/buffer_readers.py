@@ -56,7 +56,9 @@ def _joined_later(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
 
 
 def read_on_host(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
-    """Whether what is collected ends on the host: as arrays, numbers, in a file, or with whoever called."""
+    """Whether what is collected ends on the host: as arrays, numbers, in a file, or with whoever called; or was meant to."""
+    if thrown_away(store, loop) is not None:
+        return True
     for scope, module, words in _readers(store, loop, evaluator, 1):
         frame, derived = evaluator.calls.plain_frame(module, scope), _spread(scope, words, 2)
         for call in scope.calls:
@@ -70,6 +72,20 @@ def read_on_host(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
         if any(node.value is not None and mentions(node.value, words) for node in scope.returns if node is not store.node):
             return True
     return False
+
+
+def thrown_away(store: Store, loop: Loop) -> cst.Call | None:
+    """A call in the loop that copies what is stored to the host, and whose result nobody takes: ``scores.cpu()``."""
+    stored = store.expression
+    for node in descend(loop.node.body, into_scopes=False) if isinstance(stored, cst.Name) and store.scope is loop.scope else ():
+        call = node.value if isinstance(node, cst.Expr) else None
+        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute) or not isinstance(call.func.value, cst.Name):
+            continue
+        where = call.args[0].value if len(call.args) == 1 else None
+        to_host = call.func.attr.value == "cpu" or (call.func.attr.value == "to" and isinstance(where, cst.SimpleString) and where.evaluated_value == "cpu")
+        if to_host and isinstance(stored, cst.Name) and call.func.value.value == stored.value:
+            return call
+    return None
 
 
 def _makes_numbers(call: cst.Call, frame: Frame, evaluator: Evaluator) -> bool:

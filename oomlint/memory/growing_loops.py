@@ -76,7 +76,11 @@ def has_new_key(store: Store, loop: Loop) -> bool:
     target = statement.targets[0].target
     if not isinstance(target, cst.Subscript) or not isinstance(target.slice[0].slice, cst.Index):
         return False
-    if store.before.kind is not Kind.PACK or store.before.moved == "list":
+    if isinstance(target.value, cst.Subscript) and isinstance(target.slice[0].slice.value, cst.SimpleString):
+        target = target.value  # `table[key]["scores"] = v`: one for each row of the table
+        if not isinstance(target.slice[0].slice, cst.Index):
+            return False
+    elif store.before.kind is not Kind.PACK or store.before.moved == "list":
         return False
     roots = {node.value for node in descend(target.slice[0].slice.value) if isinstance(node, cst.Name)}
     derived = _bound_by(loop.node)

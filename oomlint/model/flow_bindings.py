@@ -78,6 +78,8 @@ class FlowBindings(FlowCalls):
         elif key == "*":
             self.stored(statement, state, "item", base.home, held, expression, base)
         else:
+            if "*" in base.home:  # a field of one row of many
+                self.stored(statement, state, "item", base.home, held, expression, base)
             self.was_reset(statement, state, path)
         named = named_size(key, held) if isinstance(key, str) and key != "*" else held
         self._put(path, named, state)

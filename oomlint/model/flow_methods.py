@@ -256,7 +256,7 @@ class FlowMethods(FlowModules):
         if method in {"backward", "manual_backward"}:
             value = args[0] if args and not (base.graph or base.sources) else mixed([base, *args])
             told = args[0] if args else base
-            if told.kind is Kind.UNKNOWN and told.home and told.graph is not Graph.YES and not value.sources:
+            if told.kind is Kind.UNKNOWN and told.home and told.graph is not Graph.YES and not (args and value.sources):
                 value = self._differentiated(node, told, state)
             self.went_backward(node, state, value, retain=flag(node, "retain_graph"))
             return PLAIN

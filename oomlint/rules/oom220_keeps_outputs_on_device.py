@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Safety, Severity
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
+from oomlint.memory.buffer_readers import thrown_away
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.growth_fixes import fix, on_host
 from oomlint.memory.growth_words import loop_of, target_of, told, what_of
@@ -106,6 +107,9 @@ class KeepsOutputsOnDevice(Rule):
             message = (
                 f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the device: its memory grows with the number of samples"
             )
+            copy = thrown_away(store, growth.loop)
+            if copy is not None:
+                message += f"; `{store.module.code(copy)}` gives a copy that nobody takes"
             # In an evaluation the host would be what grows.
             mend = None if growth.facts.get("evaluation") else fix(growth, module, "keep it on the host", on_host(module), lambda _: Safety.UNSAFE)
             yield self.finding(message=message, fix=mend, **told(growth, module))
