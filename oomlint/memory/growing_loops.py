@@ -74,15 +74,16 @@ def has_new_key(store: Store, loop: Loop) -> bool:
     if not isinstance(statement, cst.Assign):
         return False
     target = statement.targets[0].target
-    if not isinstance(target, cst.Subscript) or not isinstance(target.slice[0].slice, cst.Index):
+    key = target.slice[0].slice if isinstance(target, cst.Subscript) else None
+    if not isinstance(target, cst.Subscript) or not isinstance(key, cst.Index):
         return False
-    if isinstance(target.value, cst.Subscript) and isinstance(target.slice[0].slice.value, cst.SimpleString):
-        target = target.value  # `table[key]["scores"] = v`: one for each row of the table
-        if not isinstance(target.slice[0].slice, cst.Index):
+    if isinstance(target.value, cst.Subscript) and isinstance(key.value, cst.SimpleString):
+        key = target.value.slice[0].slice  # `table[key]["scores"] = v`: one for each row of the table
+        if not isinstance(key, cst.Index):
             return False
     elif store.before.kind is not Kind.PACK or store.before.moved == "list":
         return False
-    roots = {node.value for node in descend(target.slice[0].slice.value) if isinstance(node, cst.Name)}
+    roots = {node.value for node in descend(key.value) if isinstance(node, cst.Name)}
     derived = _bound_by(loop.node)
     walk, scope = store.module.walk, store.scope
     if scope is not loop.scope:
