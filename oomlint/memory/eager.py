@@ -55,6 +55,31 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     yield from padded(module, project)
 
 
+def eager_h5_loads(module: Module, project: Project) -> Iterator[Load]:
+    """Whole reads of HDF5 datasets; columns that become one array are told beside what else the data set reads, or once."""
+    loads = [load for load in arrays_of(project).h5(module) if not proven_small(module, load.node)]
+    columns: dict[object, list[Load]] = {}
+    whole: dict[object, Load] = {}
+    for load in loads:
+        one = load.keeper.owner.scope if load.keeper.owner is not None else load.scope
+        if _is_column(load):
+            columns.setdefault(one, []).append(load)
+        else:
+            whole.setdefault(one, load)
+    for load in loads:
+        one = load.keeper.owner.scope if load.keeper.owner is not None else load.scope
+        beside = columns.get(one, [])
+        if load is whole.get(one) or (one not in whole and load is beside[0]):
+            yield replace(load, beside=(*load.beside, *(other.node for other in beside if other is not load)))
+        elif not _is_column(load):
+            yield load
+
+
+def _is_column(load: Load) -> bool:
+    """Whether it is one of several that a call puts together to one array."""
+    return isinstance(load.module.walk.parents.get(load.node), cst.Element)
+
+
 def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:
     """Where the entries of an archive that go to those who keep it are read: ``arrays["x"]``, which is when `.npz` reads an array."""
     kept, module = kept_of(project), load.module

@@ -109,6 +109,8 @@ class KeptCalls(KeptNames):
             if isinstance(value, ClassRef):
                 return self._made(search, value, call, arg, going)
             if isinstance(value, External) and value.name.rpartition(".")[2] in _DATASETS and value.name.startswith("torch"):
+                if value.name.endswith(".Subset") and arg is not next((a for a in call.args if a.keyword is None or a.keyword.value == "dataset"), None):
+                    return None  # the rows that it picks
                 if not going.part:
                     words = f"a `{value.name.rpartition('.')[2]}`"
                     search.found.append(going.kept_by(module, call, words))

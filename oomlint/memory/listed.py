@@ -32,6 +32,8 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
             content = operand(project, module, scope, what)
             if content is None or (content.kind is Kind.FRAME and names.last_name(call.func) == "list"):
                 continue  # a list of a table has the names of its columns
+            if isinstance(content.node, cst.BinaryOperation) and content.size.exact is None and content.count is None:
+                continue  # what is computed of something that nobody knows: a shape, a scale
             if "column" not in content.words and may_be_large(project, content):
                 times = "8 to 19 times the bytes"
                 message = f"`{_short(module, call)}` makes Python objects of all of the data for {keeper.words}: {times}, which workers copy as they read"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Severity
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.arrays import arrays_of
+from oomlint.memory.eager import eager_h5_loads
 from oomlint.memory.facts import load_facts
-from oomlint.memory.load_words import bytes_of, kept_where, proven_small, related, workers
+from oomlint.memory.load_words import bytes_of, kept_where, related, workers
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -124,9 +124,7 @@ class FullReadInInit(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the whole reads of HDF5 datasets whose result a dataset keeps."""
-        for load in arrays_of(project).h5(module):
-            if proven_small(module, load.node):
-                continue
+        for load in eager_h5_loads(module, project):
             size = bytes_of(module, load.node) or ""
             each = " in each round of a loop" if load.many else ""
             first = "" if load.keeper.saver else " before the first sample"
