@@ -20,7 +20,7 @@ from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, Checker, Job, c
 from oomlint.discovery import discover, tops_of, unreached
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
 from oomlint.foreseeing import Looks, foresee
-from oomlint.once import said_once
+from oomlint.once import copies_once, said_once
 from oomlint.processes import each
 from oomlint.rechecking import Rechecker
 from oomlint.writing import sweep
@@ -112,6 +112,8 @@ def _shown(report: Report, paths: Iterable[str], options: Options) -> Report:
         return report
     findings, stands_for = said_once(report.findings)
     foreseen = report.foreseen and report.foreseen.said_by(stands_for)
+    findings, stands_for = copies_once(findings, options.overlay)
+    foreseen = foreseen and foreseen.said_by(stands_for)
     return replace(report, findings=ordered(findings), fixed=tuple(said_once(report.fixed).findings), foreseen=foreseen)
 
 

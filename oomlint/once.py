@@ -1,18 +1,25 @@
-"""What several findings say of the same container is said once."""
+"""What several findings say of the same container, or of copies of the same code, is said once."""
 
 from __future__ import annotations
 
+import ast
+import hashlib
+import io
+import tokenize
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from oomlint.finding import AttributeFact, LoaderFact, Safety
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from oomlint.finding import Finding, Place
 
 _MOST_RELATED = 8
+_MOST_COPIES = 16
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Once(NamedTuple):
@@ -46,6 +53,8 @@ def _subject(finding: Finding) -> object:
     if not held and len(loaders) == 1 and loaders[0].option.endswith("_fn") and finding.related:
         # Without a fix to apply to each, the scripts of a project that repeat the same function are one.
         return finding.code, finding.related[0] if finding.fix is not None else finding.message
+    if not held and len(loaders) == 1 and (finding.fix is None or finding.fix.safety is Safety.DISPLAY):
+        return finding.code, finding.place.path, finding.message  # all loaders of a file that have as many workers
     return (finding.code, held[0].place) if held and held[0].place is not None else None
 
 
@@ -66,3 +75,94 @@ def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
     shown = tuple(unique.values())[1 : _MOST_RELATED + 1]
     more = len(calls) - len([place for place in shown if place in calls])
     return replace(first, message=f"{first.message}; {more} more loaders have it" if more else first.message, related=shown)
+
+
+# -- copies of the same code in several files ----------------------------------------------------------------------------------
+
+
+def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> Once:
+    """Findings that say the same of copies of one block, in several files, become one, with the places of the others as related places.
+
+    ``overlay`` has contents that stand in for files.
+    """
+    alike: dict[object, list[Finding]] = {}
+    for item in findings:
+        alike.setdefault((item.code, item.message) if item.code and not item.place.cell else item, []).append(item)
+    blocks: dict[str, _Blocks] = {}
+    kept: list[Finding] = []
+    stands_for: dict[Finding, Finding] = {}
+    for group in alike.values():
+        files = {item.place.path for item in group}
+        if len(files) == 1:
+            kept.extend(group)
+            continue
+        for path in files - blocks.keys():
+            blocks[path] = _Blocks(_text(path, overlay))
+        same: dict[object, list[Finding]] = {}
+        for item in group:
+            same.setdefault(blocks[item.place.path].at(item.place.row) or item, []).append(item)
+        for copies in same.values():
+            first, *others = sorted(copies, key=_weight)
+            if others:
+                first = _with_copies(first, others)
+                stands_for.update(dict.fromkeys(copies, first))
+            kept.append(first)
+    return Once(kept, stands_for)
+
+
+def _with_copies(first: Finding, others: list[Finding]) -> Finding:
+    others = sorted(others, key=lambda item: item.sort_key)
+    related = (*first.related, *(item.place.saying("a copy of it") for item in others))
+    files = len({item.place.path for item in others} - {first.place.path})
+    told = f"; {files} more files have a copy of it" if files > 1 else "; one more file has a copy of it"
+    return replace(first, message=first.message + told, related=related[:_MOST_COPIES])
+
+
+def _text(path: str, overlay: Mapping[str, bytes]) -> str:
+    """The text of a file; empty where it cannot be read by now."""
+    known = overlay.get(path)
+    try:
+        with io.BytesIO(known) if known is not None else open(path, "rb") as stream:
+            encoding, _ = tokenize.detect_encoding(stream.readline)
+            stream.seek(0)
+            return stream.read().decode(encoding)
+    except (OSError, SyntaxError, ValueError):
+        return ""
+
+
+class _Blocks:
+    """The loops and functions of a file, by what is written in them."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            self._tree: ast.Module | None = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            self._tree = None
+
+    def at(self, row: int) -> str:
+        """What is written in the outermost loop of the function around a row, or in the function; empty where there is neither."""
+        function: ast.AST | None = None
+        loop: ast.AST | None = None
+        for node in self._around(row):
+            if isinstance(node, _FUNCTIONS):
+                function, loop = node, None
+            elif isinstance(node, _LOOPS) and loop is None:
+                loop = node
+        block = loop or function
+        if block is None:
+            return ""
+        first = row - getattr(block, "lineno", row)
+        return f"{first} {hashlib.blake2b(ast.dump(block).encode(errors='surrogatepass'), digest_size=16).hexdigest()}"
+
+    def _around(self, row: int) -> Iterator[ast.AST]:
+        """Statements around a row, the outermost first."""
+        here: ast.AST | None = self._tree
+        while here is not None:
+            inside = (
+                node
+                for node in ast.iter_child_nodes(here)
+                if getattr(node, "lineno", row + 1) <= row <= getattr(node, "end_lineno", row - 1) and isinstance(node, ast.stmt | ast.excepthandler)
+            )
+            here = next(inside, None)
+            if here is not None:
+                yield here

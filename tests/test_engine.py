@@ -108,6 +108,26 @@ def test_what_says_the_same_of_the_same_place_is_said_once(folder: Path, fake: F
     assert said(check(folder)) == [("a.py", 2, "once")]
 
 
+def test_what_is_said_of_copies_of_a_loop_is_said_once(folder: Path) -> None:
+    loop = "def train(x):\n    for epoch in x:\n        DataLoader(x, num_workers=0)  # say: error high rebuilt, mend\n"
+    (folder / "a.py").write_text(LOADER + loop)
+    (folder / "b.py").write_text(LOADER + "\n\nSETTING = 1\n\n\n" + loop.replace("  #", "    # of this script\n        #"))
+    (folder / "c.py").write_text(LOADER + "class Trainer:\n" + "".join(f"    {line}\n" for line in loop.splitlines()))
+    (folder / "d.py").write_text(LOADER + loop.replace("num_workers=0", "num_workers=0, batch_size=2"))
+    (folder / "e.py").write_text(LOADER + "DataLoader(x, num_workers=0)  # say: error high rebuilt, mend\n")
+    report = check(folder)
+    assert said(report) == [
+        ("a.py", 4, "rebuilt, mend; one more file has a copy of it"),
+        ("b.py", 10, "rebuilt, mend"),
+        ("d.py", 4, "rebuilt, mend"),
+        ("e.py", 2, "rebuilt, mend"),
+    ]
+    assert [(os.path.basename(place.path), place.row, place.message) for place in report.findings[0].related] == [("c.py", 5, "a copy of it")]
+    assert len(check(folder, once=False).findings) == 5
+    assert len(check(folder, fix=True).fixed) == 5
+    assert all("say:" not in (folder / f"{name}.py").read_text() for name in "abcde")
+
+
 @pytest.mark.parametrize(
     ("change", "messages"),
     [

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _METRICS: Final = ("sklearn.", "scipy.stats", "scipy.spatial", "torchmetrics.", "pandas.")
 # Functions that take arrays of the host.
+_STACKS: Final = frozenset({"stack", "array", "asarray"})
+_AVERAGES: Final = frozenset({"mean", "std", "var", "median", "nanmean"})
 _TAKES_ARRAYS: Final = frozenset("save savez savez_compressed dump array asarray to_csv savemat concatenate create_dataset".split())
 _TO_NUMBERS: Final = frozenset({"cpu", "numpy", "tolist", "item"})
 _METRIC_NAME: Final = re.compile(
@@ -107,6 +109,29 @@ def feeds_metric(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
             if _is_metric(call.func, frame, evaluator):
                 return True
     return False
+
+
+def averaged(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
+    """Whether the rounds are put side by side and averaged: each gives the same again, with other noise, and there are as many as somebody asked for."""
+    if not loop.counts or loop.loader is not None:
+        return False
+    for scope, _, words in _readers(store, loop, evaluator):
+        stacked = [call for call in scope.calls if names.last_name(call.func) in _STACKS and any(mentions(arg.value, words) for arg in call.args)]
+        if not stacked:
+            continue
+        derived = _spread(scope, words, 2)
+        for call in scope.calls:
+            if names.last_name(call.func) in _AVERAGES and _along_first(call) and any(mentions(part, derived) for part in (call.func, *call.args)):
+                return True
+    return False
+
+
+def _along_first(call: cst.Call) -> bool:
+    """Whether a reduction goes along the first axis."""
+    plain = [arg.value for arg in call.args if arg.keyword is None]
+    own = 0 if isinstance(call.func, cst.Attribute) and names.dotted(call.func.value) not in {"np", "numpy", "torch"} else 1
+    axis = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value in {"axis", "dim"}), plain[own] if len(plain) > own else None)
+    return isinstance(axis, cst.Integer) and axis.value == "0"
 
 
 def _is_metric(func: cst.BaseExpression, frame: Frame, evaluator: Evaluator, depth: int = 0) -> bool:

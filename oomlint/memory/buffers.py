@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.finding import Confidence, Severity
 from oomlint.memory.bounds import bounded, few_samples, stops
-from oomlint.memory.buffer_readers import feeds_metric, read_on_host, used_as_tensor
+from oomlint.memory.buffer_readers import averaged, feeds_metric, read_on_host, used_as_tensor
 from oomlint.memory.escapes import escapes
 from oomlint.memory.growing_loops import growing_loops, handing_call, has_new_key, is_flushed
 from oomlint.memory.iteration import LoaderLike
@@ -256,9 +256,11 @@ class Buffers:
             and (evaluation or has_backward(record, loop))
             and read_on_host(store, loop, self.runs.evaluator)
             and not feeds_metric(store, loop, self.runs.evaluator)
+            and not averaged(store, loop, self.runs.evaluator)
         ):
             return Growth("OOM220", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
-        if evaluation and dense and not device and not feeds_metric(store, loop, self.runs.evaluator):
+        spared = feeds_metric(store, loop, self.runs.evaluator) or averaged(store, loop, self.runs.evaluator)
+        if evaluation and dense and not device and not spared:
             host = all(leaf.device is Device.HOST for leaf in dense)
             return Growth("OOM219", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
         views = [leaf for leaf in leaves if leaf.view and leaf.sure and leaf.size is not Size.SCALAR]

@@ -114,8 +114,12 @@ def _is_array(project: Project, module: Module, scope: Scope, node: cst.BaseExpr
 
 
 def _apart(module: Module, part: cst.Slice, rounds: Rounds) -> bool:
-    """Whether the parts of two rounds have nothing in common: ``a[i : i + n]`` with steps of ``n``, ``a[i * n : (i + 1) * n]``, ``a[i * n : i * n + n]``."""
+    """Whether the parts of two rounds have nothing in common, or nobody knows: ``a[i : i + n]`` with steps of ``n``, ``a[i * n : (i + 1) * n]``, ``a[i * n : i * n + n]``."""
     lower, upper = part.lower, part.upper
+    target = rounds.for_in.target if isinstance(rounds, cst.ListComp) else rounds.target if isinstance(rounds, cst.For) else None
+    given = set(names_of(target)) if target is not None else set()
+    if isinstance(lower, cst.Name) and isinstance(upper, cst.Name) and {lower.value, upper.value} <= given:
+        return True  # `for start, end in parts`: whoever made the bounds knows
     if isinstance(upper, cst.BinaryOperation) and isinstance(upper.right, cst.Integer) and upper.right.value == "1" and lower is not None:
         return isinstance(upper.operator, cst.Add) and upper.left.deep_equals(lower)  # one row
     if isinstance(lower, cst.BinaryOperation) and isinstance(lower.operator, cst.Multiply) and isinstance(upper, cst.BinaryOperation):
