@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding, Place
 
 _MOST_RELATED = 8
+_MANY = 5  # files with copies of the same code, for which one is told
 _MOST_COPIES = 16
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -53,8 +54,6 @@ def _subject(finding: Finding) -> object:
     if not held and len(loaders) == 1 and loaders[0].option.endswith("_fn") and finding.related:
         # Without a fix to apply to each, the scripts of a project that repeat the same function are one.
         return finding.code, finding.related[0] if finding.fix is not None else finding.message
-    if not held and len(loaders) == 1 and (finding.fix is None or finding.fix.safety is Safety.DISPLAY):
-        return finding.code, finding.place.path, finding.message  # all loaders of a file that have as many workers
     return (finding.code, held[0].place) if held and held[0].place is not None else None
 
 
@@ -81,7 +80,9 @@ def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
 
 
 def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> Once:
-    """Findings that say the same of copies of one block, in several files, become one, with the places of the others as related places.
+    """Findings that say the same of copies of one block, in many files, become one, with the places of the others as related places.
+
+    A few are told one by one: each has to be mended, and has related places of its own.
 
     ``overlay`` has contents that stand in for files.
     """
@@ -93,7 +94,7 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> On
     stands_for: dict[Finding, Finding] = {}
     for group in alike.values():
         files = {item.place.path for item in group}
-        if len(files) == 1:
+        if len(files) < _MANY:
             kept.extend(group)
             continue
         for path in files - blocks.keys():
@@ -102,20 +103,21 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> On
         for item in group:
             same.setdefault(blocks[item.place.path].at(item.place.row) or item, []).append(item)
         for copies in same.values():
+            if len({item.place.path for item in copies}) < _MANY:
+                kept.extend(copies)
+                continue
             first, *others = sorted(copies, key=_weight)
-            if others:
-                first = _with_copies(first, others)
-                stands_for.update(dict.fromkeys(copies, first))
+            first = _with_copies(first, others)
+            stands_for.update(dict.fromkeys(copies, first))
             kept.append(first)
     return Once(kept, stands_for)
 
 
 def _with_copies(first: Finding, others: list[Finding]) -> Finding:
     others = sorted(others, key=lambda item: item.sort_key)
-    related = (*first.related, *(item.place.saying("a copy of it") for item in others))
-    files = len({item.place.path for item in others} - {first.place.path})
-    told = f"; {files} more files have a copy of it" if files > 1 else "; one more file has a copy of it"
-    return replace(first, message=first.message + told, related=related[:_MOST_COPIES])
+    copies = [item.place.saying("a copy of it") for item in others]
+    told = f"; {len({place.path for place in copies} - {first.place.path})} more files have a copy of it"
+    return replace(first, message=first.message + told, related=(*copies[:_MOST_COPIES], *first.related))
 
 
 def _text(path: str, overlay: Mapping[str, bytes]) -> str:

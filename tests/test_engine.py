@@ -115,17 +115,21 @@ def test_what_is_said_of_copies_of_a_loop_is_said_once(folder: Path) -> None:
     (folder / "c.py").write_text(LOADER + "class Trainer:\n" + "".join(f"    {line}\n" for line in loop.splitlines()))
     (folder / "d.py").write_text(LOADER + loop.replace("num_workers=0", "num_workers=0, batch_size=2"))
     (folder / "e.py").write_text(LOADER + "DataLoader(x, num_workers=0)  # say: error high rebuilt, mend\n")
+    assert len(check(folder).findings) == 5, "a few are told one by one"
+    for name in "fgh":
+        (folder / f"{name}.py").write_text("\n" * ord(name) + LOADER + loop)
     report = check(folder)
     assert said(report) == [
-        ("a.py", 4, "rebuilt, mend; one more file has a copy of it"),
+        ("a.py", 4, "rebuilt, mend; 4 more files have a copy of it"),
         ("b.py", 10, "rebuilt, mend"),
         ("d.py", 4, "rebuilt, mend"),
         ("e.py", 2, "rebuilt, mend"),
     ]
-    assert [(os.path.basename(place.path), place.row, place.message) for place in report.findings[0].related] == [("c.py", 5, "a copy of it")]
-    assert len(check(folder, once=False).findings) == 5
-    assert len(check(folder, fix=True).fixed) == 5
-    assert all("say:" not in (folder / f"{name}.py").read_text() for name in "abcde")
+    copies = [(os.path.basename(place.path), place.row, place.message) for place in report.findings[0].related]
+    assert copies == [("c.py", 5, "a copy of it"), *((f"{name}.py", ord(name) + 4, "a copy of it") for name in "fgh")]
+    assert len(check(folder, once=False).findings) == 8
+    assert len(check(folder, fix=True).fixed) == 8
+    assert all("say:" not in (folder / f"{name}.py").read_text() for name in "abcdefgh")
 
 
 @pytest.mark.parametrize(

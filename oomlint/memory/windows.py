@@ -114,7 +114,10 @@ def _is_array(project: Project, module: Module, scope: Scope, node: cst.BaseExpr
 
 
 def _apart(module: Module, part: cst.Slice, rounds: Rounds) -> bool:
-    """Whether the parts of two rounds have nothing in common, or nobody knows: ``a[i : i + n]`` with steps of ``n``, ``a[i * n : (i + 1) * n]``, ``a[i * n : i * n + n]``."""
+    """Whether the parts of two rounds have nothing in common, or nobody knows.
+
+    ``a[i : i + n]`` with steps of ``n``, ``a[i * n : (i + 1) * n]``, ``a[i * n : i * n + n]``.
+    """
     lower, upper = part.lower, part.upper
     target = rounds.for_in.target if isinstance(rounds, cst.ListComp) else rounds.target if isinstance(rounds, cst.For) else None
     given = set(names_of(target)) if target is not None else set()
