@@ -83,7 +83,9 @@ def is_window(project: Project, module: Module, scope: Scope, node: cst.Subscrip
         return len(fixed) == 1 and _is_array(project, module, scope, fixed[0])
     if not isinstance(part, cst.Slice) or part.lower is None or part.upper is None:
         return False
-    return all(_moves(module, scope, bound, rounds) for bound in (part.lower, part.upper)) and not _apart(module, part, rounds)
+    return all(_moves(module, scope, bound, rounds) for bound in (part.lower, part.upper)) and not (
+        _apart(module, part, rounds) or _by_library(project, module, scope, part, rounds)
+    )
 
 
 def _is_there(module: Module, scope: Scope, node: cst.BaseExpression, rounds: Rounds) -> bool:
@@ -114,15 +116,11 @@ def _is_array(project: Project, module: Module, scope: Scope, node: cst.BaseExpr
 
 
 def _apart(module: Module, part: cst.Slice, rounds: Rounds) -> bool:
-    """Whether the parts of two rounds have nothing in common, or nobody knows.
+    """Whether the parts of two rounds have nothing in common.
 
     ``a[i : i + n]`` with steps of ``n``, ``a[i * n : (i + 1) * n]``, ``a[i * n : i * n + n]``.
     """
     lower, upper = part.lower, part.upper
-    target = rounds.for_in.target if isinstance(rounds, cst.ListComp) else rounds.target if isinstance(rounds, cst.For) else None
-    given = set(names_of(target)) if target is not None else set()
-    if isinstance(lower, cst.Name) and isinstance(upper, cst.Name) and {lower.value, upper.value} <= given:
-        return True  # `for start, end in parts`: whoever made the bounds knows
     if isinstance(upper, cst.BinaryOperation) and isinstance(upper.right, cst.Integer) and upper.right.value == "1" and lower is not None:
         return isinstance(upper.operator, cst.Add) and upper.left.deep_equals(lower)  # one row
     if isinstance(lower, cst.BinaryOperation) and isinstance(lower.operator, cst.Multiply) and isinstance(upper, cst.BinaryOperation):
@@ -140,6 +138,18 @@ def _apart(module: Module, part: cst.Slice, rounds: Rounds) -> bool:
         return False
     step = module.code(iterated.args[2].value).strip()
     return isinstance(upper.operator, cst.Add) and step in {module.code(side).strip() for side in (upper.left, upper.right)}
+
+
+def _by_library(project: Project, module: Module, scope: Scope, part: cst.Slice, rounds: Rounds) -> bool:
+    """Whether a library gives both bounds, ``for start, end in librosa.effects.split(sound)``: what it cuts out need not overlap."""
+    if isinstance(rounds, cst.While) or not isinstance(part.lower, cst.Name) or not isinstance(part.upper, cst.Name):
+        return False
+    around = rounds.for_in if isinstance(rounds, cst.ListComp) else rounds
+    if not {part.lower.value, part.upper.value} <= set(names_of(around.target)):
+        return False
+    evaluator = evaluator_of(project)
+    found = evaluator.values(around.iter, evaluator.calls.plain_frame(module, scope))
+    return any(isinstance(alt.value, ExternalCall) and not alt.value.name.startswith(("builtins.", "numpy.")) for alt in found[:2])
 
 
 def gathered(module: Module, project: Project) -> Iterator[tuple[cst.Call, cst.Subscript, Keeper]]:
