@@ -77,7 +77,9 @@ def eager_h5_loads(module: Module, project: Project) -> Iterator[Load]:
 
 def _is_column(load: Load) -> bool:
     """Whether it is one of several that a call puts together to one array."""
-    return isinstance(load.module.walk.parents.get(load.node), cst.Element)
+    parents = load.module.walk.parents
+    listed = parents.get(element) if isinstance(element := parents.get(load.node), cst.Element) else None
+    return listed is not None and isinstance(parents.get(listed), cst.Arg)
 
 
 def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:

@@ -43,6 +43,7 @@ class Kept(KeptCalls):
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
+        self._given: Memory[cst.CSTNode, bool] = Memory(project.readings)
         self._memo: Memory[tuple[cst.CSTNode, int | None, bool], tuple[tuple[Keeper, ...], ...]] = Memory(project.readings)
 
     def of(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
@@ -78,13 +79,16 @@ class Kept(KeptCalls):
             known = self._memo[key] = (tuple(search.found), tuple(search.objects), tuple(search.joined))
         return known
 
-    def returned(self, module: Module, node: cst.BaseExpression, *, collected: bool = False) -> frozenset[int | None]:
-        """Where a function returns or yields the value of an expression in it: as it is, or also what it has ``collected`` of its parts.
+    def returned(
+        self, module: Module, node: cst.BaseExpression, index: int | None = None, *, collected: bool = False, sure: bool = False
+    ) -> frozenset[int | None]:
+        """Where a function returns or yields the value of an expression in it, or what stands at ``index`` of that.
 
-        Positions in the tuple that it returns; ``None`` is the whole. Empty where the value stays inside.
+        As it is, or also what it has ``collected`` of its parts; where it must be ``sure``, nothing that came through a call that nobody knows. Positions
+        in the tuple that it returns; ``None`` is the whole. Empty where the value stays inside.
         """
-        search = Search(inside=module.walk.scope_at(node), parts=collected)
-        self.climb(search, module, node, Going())
+        search = Search(inside=module.walk.scope_at(node), parts=collected, sure=sure)
+        self.climb(search, module, node, Going(index=index))
         self.run(search)
         return frozenset(search.returns)
 
@@ -221,8 +225,16 @@ class Kept(KeptCalls):
             return
         if going.into is not None:
             search.picks.setdefault(going.into, []).append((module, node, going))
-        if who := self.serving.reader(module, node, going.since, going.entered):
+        if who := self.serving.reader(module, node, going.since, going.entered, self._gives_back):
             self._lives(search, module, node.value, going, f"which {who} indexes")
+
+    def _gives_back(self, module: Module, node: cst.BaseExpression) -> bool:
+        """Whether a function gives back the value of an expression in it, or what it has collected of such values; each is asked once."""
+        known = self._given.get(node)
+        if known is None:
+            self._given.assume(node, False)  # noqa: FBT003 - a function that calls itself
+            known = self._given[node] = bool(self.returned(module, node, collected=True, sure=True))
+        return known
 
     def _gone_through(self, search: Search, module: Module, loop: cst.For, going: Going) -> None:
         """A training loop goes through the value."""

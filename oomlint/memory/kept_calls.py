@@ -99,7 +99,8 @@ class KeptCalls(KeptNames):
         elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:
             going = going.doing(Does.COPIES, module, call)
         if search.inside is not None:  # an object is something else than what it was made of
-            return None if last[:1].isupper() and last not in {"Tensor", "FloatTensor"} else replace(going, index=None)
+            made = last[:1].isupper() and last not in {"Tensor", "FloatTensor"}
+            return None if made else replace(going, index=None, hazy=going.hazy or not (last in KEEPS or last in JOINS or last in _ARRAYS))
         scope = walk.scope_at(call)
         frame = self.evaluator.calls.plain_frame(module, scope)
         for alt in self.evaluator.values(call.func, frame)[:3]:
@@ -147,11 +148,11 @@ class KeptCalls(KeptNames):
         key = ("into", *into)
         if key not in search.seen:
             search.seen.add(key)
-            deeper = replace(going, depth=going.depth + 1, index=None, entered=Entered(module, call, going.since), into=into)
+            deeper = replace(going, depth=going.depth + 1, index=None, entered=Entered(module, call, going.since, going.entered), into=into)
             self.follow_name(search, function.module, function.scope, name, None, deeper)
         else:  # what the function takes of it may come back here, too
             for place, part, known in search.picks.get(into, ()):
-                self.picked(search, place, part, replace(known, entered=Entered(module, call, going.since), into=None))
+                self.picked(search, place, part, replace(known, entered=Entered(module, call, going.since, going.entered), into=None))
         places = self._passed(function, name)
         if not places:
             return None

@@ -195,7 +195,8 @@ class KeptNames(Keeping):
     def follow_out(self, search: Search, module: Module, scope: Scope, going: Going) -> None:
         """The value comes out of a function."""
         if search.inside is not None:
-            if scope is search.inside and not going.part and (search.parts or not (going.collected or going.rebuilt)):
+            kept = not going.part and (search.parts or not (going.collected or going.rebuilt)) and not (search.sure and going.hazy)
+            if scope is search.inside and kept:
                 search.returns.add(going.index)
             return
         if not isinstance(scope.node, cst.FunctionDef) or going.part or going.depth >= DEEPEST or self.constructions.per_item(module, scope):

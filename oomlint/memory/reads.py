@@ -252,7 +252,7 @@ class ReadCalls:
         by: dict[Reads, str] = {}
         for one in self.in_scope(module, scope):
             if one.kind is not Reads.TEXT and one.path is not None and self._speaks(one.path, paths) and not _by_loop(module, one):
-                places = kept.returned(module, one.node)
+                places = frozenset(place for index in one.places for place in kept.returned(module, one.node, index))
                 if places:
                     gives[one.kind] = gives.get(one.kind, frozenset()) | places
                     by.setdefault(one.kind, one.origin)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 Loop = cst.For | cst.While
+Leaves = Callable[["Module", cst.BaseExpression], bool]
 _BACKWARDS: Final = frozenset({"backward", "manual_backward"})
-_WRAPS: Final = frozenset("from_numpy tensor Tensor FloatTensor LongTensor as_tensor Variable array asarray stack tuple list to cuda float long".split())
 _MOST_SITES: Final = 6
 _DEEPEST: Final = 3  # functions between a loop and the backward of its rounds
 
@@ -32,6 +33,7 @@ class Entered:
     module: Module
     call: cst.Call
     since: cst.CSTNode | None
+    outer: Entered | None = None  # the call that handed it to the caller, where that was followed, too
 
 
 class Serving:
@@ -44,15 +46,16 @@ class Serving:
         self._steps: Memory[Scope, bool] = Memory(project.readings)
         self._loops: Memory[Loop, bool] = Memory(project.readings)
 
-    def reader(self, module: Module, use: cst.Subscript, since: cst.CSTNode | None, entered: Entered | None = None) -> str:
+    def reader(self, module: Module, use: cst.Subscript, since: cst.CSTNode | None, entered: Entered | None, leaves: Leaves) -> str:
         """Who takes a part of a value at ``use``, again and again, for as long as a training runs: in words, empty where nobody does.
 
         ``since`` is where the value got its name: a loop around that starts over with another value. ``entered`` is the call that handed it to the
-        function: a part that is returned goes back there, and to no other caller.
+        function: a part that is returned goes back there, and to no other caller. ``leaves`` says whether a function gives back a part, or what it has
+        collected of them.
         """
-        return self._reader(module, use, since, 0, entered)
+        return self._reader(module, use, since, 0, entered, leaves)
 
-    def _reader(self, module: Module, use: cst.BaseExpression, since: cst.CSTNode | None, depth: int, entered: Entered | None = None) -> str:
+    def _reader(self, module: Module, use: cst.BaseExpression, since: cst.CSTNode | None, depth: int, entered: Entered | None, leaves: Leaves) -> str:
         below: cst.CSTNode = use
         around = set(module.walk.ancestors(since)) if since is not None else set()
         looped = False
@@ -64,11 +67,13 @@ class Serving:
                     return "the training loop"
                 looped = True
             if isinstance(here, cst.FunctionDef):
-                return self._of_function(module, module.walk.scope_at(here.body), use, depth, entered, looped=looped)
+                return self._of_function(module, module.walk.scope_at(here.body), use, depth, entered, leaves, looped=looped)
             below = here
         return ""
 
-    def _of_function(self, module: Module, scope: Scope, use: cst.BaseExpression, depth: int, entered: Entered | None, *, looped: bool) -> str:
+    def _of_function(
+        self, module: Module, scope: Scope, use: cst.BaseExpression, depth: int, entered: Entered | None, leaves: Leaves, *, looped: bool
+    ) -> str:
         """A method that reads a sample, a generator of parts, or a function that gives a part to the loop that calls it."""
         owner = scope.parent
         if owner is not None and owner.is_class and self.constructions.per_item(module, scope):
@@ -77,15 +82,16 @@ class Serving:
                 return f"`{owner.name}`"
         if depth >= _DEEPEST or not self.project_trains(module):
             return ""
-        way = _leaves(module, use, scope)
-        if way is cst.Yield and looped:
+        if not leaves(module, use):
+            return ""
+        if scope.yields and looped:
             return f"`{scope.name}`" if not (owner is not None and owner.is_function) else f"`{owner.name}`"
-        if way is cst.Return:
-            if entered is not None:
-                return self._reader(entered.module, entered.call, entered.since, depth + 1)
-            sites = self.evaluator.calls.sites(module, scope)[:_MOST_SITES]
-            return next((who for site in sites if (who := self._reader(site.module, site.call, None, depth + 1))), "")
-        return ""
+        if scope.yields:
+            return ""
+        if entered is not None:
+            return self._reader(entered.module, entered.call, entered.since, depth + 1, entered.outer, leaves)
+        sites = self.evaluator.calls.sites(module, scope)[:_MOST_SITES]
+        return next((who for site in sites if (who := self._reader(site.module, site.call, None, depth + 1, None, leaves))), "")
 
     def trains(self, module: Module, loop: Loop) -> bool:
         """Whether the rounds of a loop go backward, themselves or in a function of the project that they call."""
@@ -121,20 +127,6 @@ class Serving:
     def project_trains(self, module: Module) -> bool:
         """Whether any code of the project goes backward."""
         return bool(_trains(module.path, self.project.raw(module.path)) or self.project.search(_trains, (), module.path))
-
-
-def _leaves(module: Module, node: cst.CSTNode, scope: Scope) -> type[cst.Return | cst.Yield] | None:
-    """How a part leaves its function, as it is written or by a local name: returned, yielded, or not at all."""
-    for here in module.walk.ancestors(node):
-        if isinstance(here, cst.Return | cst.Yield):
-            return type(here)
-        if isinstance(here, cst.Assign):
-            bound = {n.value for target in here.targets for n in descend(target.target) if isinstance(n, cst.Name)}
-            out = (n for n in descend(scope.suite, into_scopes=False) if isinstance(n, cst.Return | cst.Yield))
-            return next((type(given) for given in out for n in descend(given) if isinstance(n, cst.Name) and n.value in bound), None)
-        if isinstance(here, cst.BaseStatement | cst.BaseSmallStatement) or (isinstance(here, cst.Call) and names.last_name(here.func) not in _WRAPS):
-            return None
-    return None
 
 
 def is_target(module: Module, node: cst.CSTNode) -> bool:
