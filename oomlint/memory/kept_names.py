@@ -60,7 +60,14 @@ class KeptNames(Keeping):
     def follow_attribute(self, search: Search, module: Module, statement: cst.CSTNode, scope: Scope, name: str, going: Going) -> None:
         """The value is kept on ``self``."""
         owner = scope.parent
-        if owner is None or not owner.is_class or going.part or search.inside is not None:
+        if owner is None or not owner.is_class or going.part:
+            return
+        if search.inside is not None:
+            inner = ("attribute inside", name)
+            if search.parts and scope is search.inside and inner not in search.seen:  # what the same function gives back of it
+                search.seen.add(inner)
+                for use in self._attributes(module, scope, names.self_name(scope) or "", name):
+                    self.climb(search, module, use, replace(going, index=None))
             return
         cls = ClassRef(module, owner)
         key, place = ("attribute", owner, name, going.passed), ("keeps", statement, name)
