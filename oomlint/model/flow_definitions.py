@@ -158,7 +158,9 @@ class FlowDefinitions(Flowing):
                 path = "fast" if fast else "unreduced" if _UNREDUCED.search(frame.module.code(call)) else ""
                 return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved=path)
         if name.startswith(TRAINABLE_FACTORIES):
-            if any(part.endswith(_NO_MODULES) for part in name.split(".")) or "okenizer" in name or "schedule" in name.lower():
+            parts = name.split(".")
+            aside = "utils" in parts[1:-1] or any(part.endswith(_NO_MODULES) for part in parts)
+            if aside or "okenizer" in name or "schedule" in name.lower():
                 return Held(Kind.OBJECT, value=External(name))
             plain = name.startswith("torchvision.models.") and not FAST_PATH.search(name)
             return module_of(value=External(name) if plain else None, frozen=FROZEN_NAME.search(name) is not None)
