@@ -71,9 +71,7 @@ class Serving:
             below = here
         return ""
 
-    def _of_function(
-        self, module: Module, scope: Scope, use: cst.BaseExpression, depth: int, entered: Entered | None, leaves: Leaves, *, looped: bool
-    ) -> str:
+    def _of_function(self, module: Module, scope: Scope, use: cst.BaseExpression, depth: int, entered: Entered | None, leaves: Leaves, *, looped: bool) -> str:
         """A method that reads a sample, a generator of parts, or a function that gives a part to the loop that calls it."""
         owner = scope.parent
         if owner is not None and owner.is_class and self.constructions.per_item(module, scope):
