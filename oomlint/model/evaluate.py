@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     States = list[tuple[Picks, int]]
 
 _NONE: Verdicts = []
+_WAYS: Final = 8  # ways that are told apart; more than these become one, under what they have in common
 
 
 class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Parameters, Classes, Attributes):
@@ -106,7 +107,8 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
                 merged = join(alt.picks, frozenset({(key, guess)}))
                 if merged is not None:
                     out.append((guess, merged, alt.doubt))
-        out = out[:MOST]
+        if len(out) > MOST:
+            out = _widened(out)
         self._verdicts[node, frame] = (values, out)
         return out
 
@@ -127,7 +129,7 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
                 merged = join(picks, more)
                 if merged is not None:
                     out.append((other, merged, doubt + doubts))
-        out = out[:MOST]
+        out = _widened(out)
         self._pairs[key] = (left, right, out)
         return out
 
@@ -155,7 +157,7 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
                     merged = join(picks, more)
                     if merged is not None:
                         fresh[merged, doubt + doubts] = None
-        left = list(fresh)[:MOST]
+        left = _common(list(fresh))
         self._narrowed[key] = (states, verdicts, left)  # what is named by its id has to live
         return left
 
@@ -166,6 +168,20 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
         if way is None:
             way = self._ways[key] = path_conditions(frame.module.walk, frame.scope, node)
         return [picks for picks, _ in self.conditions(way, frame)]
+
+
+def _widened(verdicts: Verdicts) -> Verdicts:
+    """The same verdicts; where there are many ways to one of them, what these have in common. A test of ten parts has a thousand ways."""
+    if len(verdicts) <= _WAYS:
+        return verdicts
+    return [(one, *way) for one in (True, False) for way in _common([(picks, doubt) for verdict, picks, doubt in verdicts if verdict is one])]
+
+
+def _common(states: States) -> States:
+    """The same ways; where there are many, one with what all of them ask for, so that none is lost and order decides nothing."""
+    if len(states) <= _WAYS:
+        return states
+    return [(frozenset.intersection(*(picks for picks, _ in states)), min(doubt for _, doubt in states))]
 
 
 __all__ = ["CPU_COUNTS", "Evaluator", "is_grown"]
