@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Effect, Scope
 
-_JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_stack row_stack append".split())
+JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_stack row_stack append".split())
 _LIBRARIES = frozenset({"torch", "numpy", "pandas"})
 _TWO_INPUTS = "numpy.append"
 _WIDEST = 50  # characters of what is iterated
@@ -66,7 +66,7 @@ def growths(module: Module, project: Project) -> Iterator[Growth]:
         return
     seen: set[cst.CSTNode] = set()
     for call, scope in module.walk.calls:
-        if names.last_name(call.func) not in _JOINS or isinstance(scope.node, cst.Lambda | cst.ClassDef):
+        if names.last_name(call.func) not in JOINS or isinstance(scope.node, cst.Lambda | cst.ClassDef):
             continue
         statement = module.walk.statement_of(call)
         if not isinstance(statement, cst.Assign) or len(statement.targets) != 1 or statement in seen:
@@ -88,7 +88,7 @@ def _growth(module: Module, project: Project, statement: cst.Assign, call: cst.C
     added = _added(call, written, module)
     if added is None:
         return None
-    name = _resolved(project, call, module, scope)
+    name = resolved(project, call, module, scope)
     if name is None:
         return None
     library, _, function = name.partition(".")
@@ -125,13 +125,14 @@ def _added(call: cst.Call, written: str, module: Module) -> tuple[cst.BaseExpres
     return others if len(own) == 1 and others else None
 
 
-def _resolved(project: Project, call: cst.Call, module: Module, scope: Scope) -> str | None:
+def resolved(project: Project, call: cst.Call, module: Module, scope: Scope) -> str | None:
+    """The function of a library that joins, by its full name."""
     evaluator = evaluator_of(project)
     for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))[:3]:
         if isinstance(alt.value, External):
             name = names.canonical(alt.value.name)
             library, _, function = name.partition(".")
-            if library in _LIBRARIES and function in _JOINS and (function != "append" or name == _TWO_INPUTS) and (library != "pandas" or function == "concat"):
+            if library in _LIBRARIES and function in JOINS and (function != "append" or name == _TWO_INPUTS) and (library != "pandas" or function == "concat"):
                 return name
     return None
 
@@ -163,7 +164,7 @@ def _loop(
         most = rounds(project, loop, module, scope)
         if most is not None and most <= SHORT:
             continue
-        found = _role(module, project, loop, added, scope, most, call)
+        found = role(module, project, loop, added, scope, most, call)
         # What a round reads or cuts out is large, whatever it is called; where nobody knows how often that is, it is often.
         proven = found is None and not _flattens(call) and adds_samples(project, added, loop, scope, module)
         if proven and not in_groups(project, path, loop, growing, scope, module):
@@ -190,11 +191,11 @@ def _other_growing(scope: Scope, path: Path, module: Module) -> Iterator[cst.CST
     for effect in scope.effects.get(path[0], ()):
         if effect.path == path[1] and isinstance(effect.statement, cst.Assign) and isinstance(effect.value, cst.Call):
             written = module.code(effect.statement.targets[0].target).strip()
-            if names.last_name(effect.value.func) in _JOINS and _added(effect.value, written, module) is not None:
+            if names.last_name(effect.value.func) in JOINS and _added(effect.value, written, module) is not None:
                 yield effect.statement
 
 
-def _role(
+def role(
     module: Module, project: Project, loop: Loop, added: tuple[cst.BaseExpression, ...], scope: Scope, most: int | None, call: cst.Call
 ) -> tuple[str, bool] | None:
     """How the loop is called, and whether that is known; ``None`` where it may well be short."""

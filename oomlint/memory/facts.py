@@ -29,7 +29,7 @@ from oomlint.memory.shapes import Bytes, commented
 from oomlint.model.values import Const, External, ExternalCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from oomlint.finding import Fact, Place
     from oomlint.memory.arrays import Load
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from oomlint.memory.kept_state import Keeper
     from oomlint.memory.loaders import Loader
     from oomlint.memory.openings import Opening
+    from oomlint.memory.rejoined import Rejoin
     from oomlint.memory.start_methods import StartMethods
     from oomlint.memory.whole_reads import WholeRead
     from oomlint.model.events import Store
@@ -175,6 +176,12 @@ def concat_facts(module: Module, growths: Iterable[Concat]) -> tuple[Fact, ...]:
     listed = list(growths)
     stores = [StoreFact(module.place(one.statement), one.written, StoreKind.CONCAT) for one in listed]
     return (loop_fact(module, listed[0].loop, LoopKind.ROUND), *stores)
+
+
+def rejoin_facts(module: Module, found: Sequence[Rejoin]) -> tuple[Fact, ...]:
+    """What each round of a loop joins anew."""
+    stores = (StoreFact(module.place(one.call), one.written, StoreKind.CONCAT) for one in found)
+    return (loop_fact(module, found[0].loop, LoopKind.ROUND), *stores)
 
 
 # -- handles, reads and arrays -------------------------------------------------------------------------------------------

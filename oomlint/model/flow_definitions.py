@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.flow_state import Flowing, module_of
 from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, tensor
-from oomlint.model.torch_tables import FAST_PATH, FROZEN_NAME, PARAMETERLESS, TRAINABLE_FACTORIES
+from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, TRAINABLE_FACTORIES
 from oomlint.model.values import Alternative, ClassRef, Const, Display, Each, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial, Written
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _UNREDUCED: Final = re.compile(r"""reduction\s*=\s*["']none|reduce\s*=\s*False""")  # a loss for each sample
 _NO_MODULES: Final = ("Config", "Processor", "FeatureExtractor", "Arguments", "Trainer", "_Weights")  # classes of such libraries that make or hold no network
 _DEEPEST_STATIC: Final = 4
+_IMAGES: Final = 4  # axes of a batch of maps: samples, channels, rows, columns
 _MOST_ELEMENTS: Final = 6  # of a display that are looked at
 _METRICS: Final = ("torchmetrics.", "torcheval.")
 _KEEPS_MODULE: Final = frozenset("to cuda cpu eval train half float double requires_grad_ apply compile bfloat16 type share_memory".split())
@@ -156,14 +157,14 @@ class FlowDefinitions(Flowing):
             if last[:1].isupper():
                 fast = FAST_PATH.search(frame.module.code(call)) is not None
                 path = "fast" if fast else "unreduced" if _UNREDUCED.search(frame.module.code(call)) else ""
-                return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved=path)
+                return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved=path, dims=self._axes(last, call, frame, depth))
         if name.startswith(TRAINABLE_FACTORIES):
             parts = name.split(".")
             aside = "utils" in parts[1:-1] or any(part.endswith(_NO_MODULES) for part in parts)
             if aside or "okenizer" in name or "schedule" in name.lower():
                 return Held(Kind.OBJECT, value=External(name))
             plain = name.startswith("torchvision.models.") and not FAST_PATH.search(name)
-            return module_of(value=External(name) if plain else None, frozen=FROZEN_NAME.search(name) is not None)
+            return module_of(value=External(name) if plain else None, frozen=FROZEN_NAME.search(name) is not None, dims=_IMAGES if name.startswith(MAPS) else 0)
         if name.startswith("torch.optim."):
             return Held(Kind.OBJECT, value=External(name))
         loader = self.loader_of(call, frame.module, frame.scope, frame) if "oader" in name else None
@@ -184,6 +185,21 @@ class FlowDefinitions(Flowing):
         if name.startswith("numpy.") and last in {"zeros", "empty", "ones", "full", "array"}:
             return Held(Kind.ARRAY, sure=True, device=Device.HOST)
         return Held(Kind.OBJECT, value=ExternalCall(name, call, frame))
+
+    def _axes(self, last: str, call: cst.Call, frame: Frame, depth: int) -> int:
+        """How many axes the result of a layer has at least; 0 where that depends on what it is given."""
+        told = AXES.search(last)
+        if told is not None:
+            return int(told.group(1) or 2) + 2
+        if last != "Sequential" or depth > _DEEPEST_STATIC:
+            return 0
+        for arg in reversed(call.args):
+            layer = self.static(arg.value, frame, depth + 1) if not arg.star else UNKNOWN
+            if layer.dims:
+                return layer.dims
+            if not isinstance(layer.value, External) or PARAMETERLESS.search(layer.value.name) is None or layer.value.name.endswith("latten"):
+                return 0
+        return 0
 
     def _made_by(self, factory: cst.BaseExpression, frame: Frame) -> Held | None:
         """What the factory of a defaultdict makes."""

@@ -77,7 +77,7 @@ class FlowFunctions(FlowLibraries):
 
     def output_of(self, method: FunctionRef, given: dict[str, Held], mode: Mode) -> Held | None:
         """What `forward` of a class returns in a mode; learnt once for each shape of arguments, apart from what is going on."""
-        shape = tuple(sorted((name, held.kind.value, int(held.carries)) for name, held in given.items()))
+        shape = tuple(sorted((name, held.kind.value, int(held.carries), held.dims) for name, held in given.items()))
         cls = method.this.cls if method.this is not None else None
         key = (method.scope, cls, mode, shape)
         if key in self.known.outputs:

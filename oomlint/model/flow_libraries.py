@@ -9,8 +9,9 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.flow_state import flag
 from oomlint.model.flow_values import FlowValues
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, mixed, pack, tags_of, tensor
-from oomlint.model.torch_tables import HOST_LIBRARIES, PAIRS, REDUCTIONS, SMALL_FUNCTIONS, VIEWS
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, meet_all, mixed, pack, smaller, tags_of, tensor
+from oomlint.model.tensor_shapes import axes_of, reduced_by, viewed
+from oomlint.model.torch_tables import COMPARES, HOST_LIBRARIES, PAIRS, PICKS, REDUCTIONS, SMALL_FUNCTIONS, VIEWS
 from oomlint.model.values import Const, ExternalCall, Partial
 from oomlint.syntax.walk import constant_key
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # Functions that go through what they are given, element by element.
 _HANDS_ON: Final = frozenset({"rich.progress.track", "itertools.islice", "fastprogress.progress_bar"})
 _JOINS: Final = frozenset({"torch.cat", "torch.stack", "torch.vstack", "torch.hstack", "torch.concat", "torch.concatenate", "torch.nn.utils.rnn.pad_sequence"})
+_RESHAPES: Final = frozenset("reshape ravel argsort unique bincount nonzero diff histogram dot matmul mean sum std max min median prod linspace arange".split())
 _NEW: Final = frozenset("zeros ones empty full rand randn zeros_like ones_like rand_like randn_like eye linspace full_like empty_like".split())
 
 
@@ -116,7 +118,10 @@ class FlowLibraries(FlowValues):
         functional = name.startswith("torch.nn.functional.")
         if last in SMALL_FUNCTIONS:
             found = mixed(args)
-            return tensor(size=min(found.size, Size.SMALL) if found.tensorlike else Size.SMALL, device=found.device)
+            if not found.tensorlike:
+                return tensor(size=Size.SMALL, device=found.device)
+            found = tensor(size=found.size, device=found.device, dims=found.dims)
+            return compared(found) if last in COMPARES else smaller(found, axes_of(node, 1) if last in PICKS else None)
         if last in {"as_tensor", "tensor", "from_numpy", "FloatTensor", "LongTensor", "Tensor", "Variable", "as_strided"}:
             inner = args[0] if args else UNKNOWN
             graph = Graph.YES if flag(node, "requires_grad") else Graph.NO
@@ -144,12 +149,11 @@ class FlowLibraries(FlowValues):
             )
         if last in PAIRS:
             found = mixed(args[:1])
-            index = found.without_graph(size=min(found.size, Size.SMALL), kind=Kind.TENSOR)
+            picked = smaller(found)
+            index = picked.without_graph(kind=Kind.TENSOR)
             dims = len(node.args) > 1 or any(arg.keyword is not None for arg in node.args)
-            values = found.having(
-                kind=Kind.TENSOR, sure=True, size=Size.SMALL if last in {"max", "min", "median", "mode"} and found.size is Size.DENSE else found.size
-            )
-            return pack([(0, values), (1, index), ("values", values), ("indices", index)]) if dims else values.having(size=Size.SCALAR)
+            values = (picked if last in {"max", "min", "median", "mode"} and found.size is Size.DENSE else found).having(kind=Kind.TENSOR, sure=True)
+            return pack([(0, values), (1, index), ("values", values), ("indices", index)]) if dims else values.having(size=Size.SCALAR, dims=0)
         self.note_tensors(node, args)
         found = mixed(args)
         if functional and (
@@ -160,15 +164,15 @@ class FlowLibraries(FlowValues):
                 return tensor(
                     graph=Graph.MAYBE if found.graph else Graph.NO, size=Size.SCALAR if reduced else Size.SMALL, tags=found.tags, sources=found.sources
                 )
-            return found.having(kind=Kind.TENSOR, size=Size.SCALAR if reduced else Size.SMALL, sure=True)
+            return found.having(kind=Kind.TENSOR, size=Size.SCALAR if reduced else Size.SMALL, sure=True, dims=0)
         if not found.tensorlike:
             if found.kind is Kind.PLAIN and not args:
                 return UNKNOWN
             return tensor(graph=Graph.MAYBE if found.graph else Graph.NO, tags=found.tags, sources=found.sources, device=Device.UNKNOWN)
         if last in REDUCTIONS:
-            return found.having(kind=Kind.TENSOR, sure=True, size=Size.SCALAR if len(node.args) == 1 else Size.UNKNOWN)
+            return reduced_by(found.having(kind=Kind.TENSOR, sure=True), axes_of(node, 1))
         if last in VIEWS and args and args[0].tensorlike:
-            return args[0].having(kind=Kind.TENSOR, sure=True, view=args[0].view, home=())
+            return args[0].having(kind=Kind.TENSOR, sure=True, view=args[0].view, home=(), dims=viewed(last, node, 1, args[0].dims))
         if last in {"sigmoid", "softmax"}:
             return found.having(kind=Kind.TENSOR, sure=True, moved="unit")
         return found.having(kind=Kind.OPAQUE if last[:1].isupper() and not functional else Kind.TENSOR, sure=True)
@@ -221,9 +225,11 @@ def _numpy(last: str, args: list[Held]) -> Held:
     size = found.size if found.tensorlike else Size.UNKNOWN
     if last in {"mean", "sum", "std", "float32", "float64", "int64", "isnan", "max", "min", "median", "sqrt", "log", "exp"} and len(args) == 1:
         return Held(Kind.ARRAY, size=Size.SCALAR, device=Device.HOST, tags=tags)
-    if last in {"argmax", "argmin", "argsort", "unique", "bincount", "equal", "nonzero"}:
+    if last in {"argsort", "unique", "bincount", "equal", "nonzero"}:
         size = min(size, Size.SMALL)
     keeps = last in {"asarray", "squeeze", "reshape", "ravel", "transpose", "expand_dims"} and found.tensorlike
     storage = args[0].storage if keeps and args else Storage.OWN
     view = args[0].view if keeps and args else False
-    return Held(Kind.ARRAY, Graph.NO, Device.HOST, storage, size, sure=True, view=view, tags=tags)
+    dims = 0 if last in _RESHAPES else found.dims
+    made = Held(Kind.ARRAY, Graph.NO, Device.HOST, storage, size, sure=True, view=view, tags=tags, dims=dims)
+    return smaller(made) if last in PICKS else compared(made) if last in COMPARES else made

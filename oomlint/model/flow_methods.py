@@ -10,13 +10,16 @@ from oomlint.model import names
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_modules import FlowModules
 from oomlint.model.flow_state import flag, module_of
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet, mixed, pack, tensor
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, meet, mixed, pack, smaller, tensor
+from oomlint.model.tensor_shapes import axes_of, reduced_by, viewed
 from oomlint.model.torch_tables import (
     CASTS,
+    COMPARES,
     FROZEN_NAME,
     LOSS_NAME,
     MODULE_NAME,
     PAIRS,
+    PICKS,
     PLAIN_METHODS,
     REDUCTIONS,
     SMALL_METHODS,
@@ -38,6 +41,7 @@ _ASKS_GRADIENTS: Final = frozenset({"requires_grad_", "retain_grad", "register_h
 _OF_TENSORS: Final = frozenset(
     "numpy detach cpu cuda to float long clone argmax softmax squeeze view reshape mean sum size numel unsqueeze permute".split(),
 )
+_WHOLE_NUMBERS: Final = frozenset({"long", "int", "short", "byte", "bool"})  # the same numbers in another type
 _FREEZES: Final = ("freeze", "requires_grad", "toggle_grad")
 
 
@@ -122,33 +126,30 @@ class FlowMethods(FlowModules):
                 moved=f"{method}()" if base.graph else base.moved, storage=Storage.OWN if copies else base.storage, view=base.view and not copies, home=()
             )
         if method in SMALL_METHODS:
-            size: Size = Size.SMALL if method in {"argmax", "argmin", "unique", "bincount", "nonzero", "argsort"} or base.size is not Size.DENSE else base.size
-            size = min(size, Size.SMALL) if method in {"eq", "ne", "ge", "gt", "le", "lt", "all", "any", "argmax", "argmin"} else min(size, base.size)
-            return proven.without_graph(size=size, storage=Storage.OWN, view=False, home=(), moved="")
+            found = proven.without_graph(storage=Storage.OWN, view=False, home=(), moved="")
+            if method in COMPARES:
+                return compared(found)
+            if method in _WHOLE_NUMBERS:
+                return found if base.size is Size.DENSE else found.having(size=min(base.size, Size.SMALL))
+            return smaller(found, axes_of(node, 0) if method in PICKS | {"all", "any"} else None)
         if method in PAIRS:
-            index = proven.without_graph(size=Size.SMALL, storage=Storage.OWN, view=False, moved="")
-            values = proven.having(
-                size=Size.SMALL if method in {"max", "min", "median", "mode"} and base.size is Size.DENSE else base.size,
-                storage=Storage.OWN,
-                view=False,
-                moved="",
-            )
+            fresh = proven.having(storage=Storage.OWN, view=False, moved="")
+            picked = smaller(fresh)
+            values = picked if method in {"max", "min", "median", "mode"} and base.size is Size.DENSE else fresh
             if node.args:
+                index = picked.without_graph()
                 return pack([(0, values), (1, index), ("values", values), ("indices", index)])
-            return values.having(size=Size.SCALAR)
-        if method in REDUCTIONS:
-            dims = [arg for arg in node.args if arg.keyword is None or arg.keyword.value in {"dim", "axis"}]
-            return proven.having(
-                size=Size.SCALAR if not dims else Size.UNKNOWN if base.size is Size.DENSE else base.size, storage=Storage.OWN, view=False, home=(), moved=""
-            )
-        if method in {"amax", "amin"}:
-            return proven.having(size=Size.SCALAR if not node.args else Size.UNKNOWN, storage=Storage.OWN, view=False, home=(), moved="")
+            return values.having(size=Size.SCALAR, dims=0)
+        if method in REDUCTIONS or method in {"amax", "amin"}:
+            return reduced_by(proven.having(storage=Storage.OWN, view=False, home=(), moved=""), axes_of(node, 0))
         if method in {"sigmoid", "softmax"}:
             return proven.having(storage=Storage.OWN, view=False, home=(), moved="unit")
         if method in VIEWS:
             parts = method in {"chunk", "split", "unbind"}
             part = base.size is Size.DENSE
-            found = proven.having(home=(), view=base.view or (part and method in {"narrow", "select"}), moved=base.moved)
+            found = proven.having(
+                home=(), view=base.view or (part and method in {"narrow", "select"}), moved=base.moved, dims=viewed(method, node, 0, base.dims)
+            )
             return Held(Kind.PACK, inside=found.having(view=base.view or part), sure=True) if parts else found
         if method.endswith("_") and not method.startswith("_"):
             return mixed([proven, *args]).having(kind=proven.kind, storage=base.storage, home=base.home)

@@ -16,6 +16,7 @@ from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, 
 from oomlint.model.torch_tables import FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS
 from oomlint.model.values import External
 
+_ALIKE: Final = frozenset({"Linear", "LayerNorm", "GroupNorm"})  # layers that give as many axes as they are given
 _DEEPEST_RESULT: Final = 3  # containers inside containers that `forward` returns
 _LIKE_FORWARD: Final = re.compile(r"^forward_|^extract_feat|^embed$|^get_\w*(features|embeddings?)$|^encode_(image|text|audio|video)s?$|^features$")
 
@@ -39,7 +40,8 @@ class FlowModules(FlowLayers):
             if not found.tensorlike:
                 return found if found.kind is not Kind.PLAIN else UNKNOWN
             reduced = Size.SMALL if module.moved == "unreduced" else Size.SCALAR
-            return found.having(kind=Kind.TENSOR, size=reduced if last.endswith("Loss") else found.size, sure=True)
+            dims = 0 if last.endswith(("Loss", "latten")) else module.dims or found.dims
+            return found.having(kind=Kind.TENSOR, size=reduced if last.endswith("Loss") else found.size, sure=True, dims=dims)
         this = instance_of(module)
         self.note_tensors(node, given)
         if this is None and LOSS_NAME.search(name) and not MODULE_NAME.search(name):
@@ -96,6 +98,7 @@ class FlowModules(FlowLayers):
             Size.DENSE if not LOSS_NAME.search(name) else Size.SCALAR,
             sources=frozenset({id(node)}).union(*(held.all_sources for held in given)),
             tags=tags_of(given),
+            dims=module.dims or (mixed(given).dims if last in _ALIKE else 0),
         )
         if inner is None or inner.kind in {Kind.UNKNOWN, Kind.OBJECT, Kind.MODULE, Kind.ITERABLE, Kind.PLAIN}:
             return fallback
@@ -113,7 +116,7 @@ class FlowModules(FlowLayers):
             return inner
         handed_back = inner.kind is Kind.OPAQUE and inner.graph is Graph.NO  # what went in, changed by somebody on the way
         if inner.kind is Kind.UNKNOWN or handed_back or (inner.tensorlike and inner.graph is Graph.MAYBE and fallback.graph is Graph.YES):
-            return fallback.having(size=inner.size if inner.size is not Size.UNKNOWN else fallback.size)
+            return fallback.having(size=inner.size if inner.size is not Size.UNKNOWN else fallback.size, dims=inner.dims)
         if inner.tensorlike:
             device = fallback.device if inner.device is Device.UNKNOWN else inner.device
             size = inner.size if inner.size is not Size.UNKNOWN else Size.DENSE
@@ -138,7 +141,7 @@ class FlowModules(FlowLayers):
         found = mixed(parts)
         if not found.tensorlike:
             return found if found.kind is not Kind.PLAIN else UNKNOWN
-        return found.having(kind=Kind.TENSOR, size=Size.SCALAR, moved="", sure=found.sure and all(part.kind is not Kind.UNKNOWN for part in parts[:1]))
+        return found.having(kind=Kind.TENSOR, size=Size.SCALAR, dims=0, moved="", sure=found.sure and all(part.kind is not Kind.UNKNOWN for part in parts[:1]))
 
     # -- methods -------------------------------------------------------------------------------------------------------
 

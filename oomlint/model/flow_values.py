@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
 from oomlint.model.flow_state import instance_of, module_of
-from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, Storage, meet, mixed, pack
+from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, Storage, compared, meet, mixed, pack
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout.telling import LOADER_NAME
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oomlint.model.held import Path
 
 NAMED: Final = "named"  # stands for a loader that is one by its name alone
+_MAP: Final = 3  # axes of a batch of maps
 _WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
 
 
@@ -103,7 +104,7 @@ class FlowValues(FlowDefinitions):
         if any(isinstance(part.operator, cst.Is | cst.IsNot | cst.In | cst.NotIn) for part in node.comparisons):
             return PLAIN
         found = mixed(parts)
-        return found.without_graph(size=min(found.size, Size.SMALL)) if found.tensorlike else PLAIN
+        return compared(found.without_graph()) if found.tensorlike else PLAIN
 
     def _yielded(self, node: cst.BaseExpression | cst.From | None, state: State) -> Held | None:
         """What a ``yield`` hands over; ``None`` where it goes through something unknown."""
@@ -365,18 +366,19 @@ def _part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: 
         for item in indices
     )
     if copies:
-        return base.having(storage=Storage.OWN, view=False, moved="", home=())
+        return base.having(storage=Storage.OWN, view=False, moved="", home=(), dims=0)
     drops = [n for n, item in enumerate(indices) if isinstance(item, cst.Index) and not isinstance(item.value, cst.Ellipsis)]
     size = base.size
-    if drops and drops[-1] > 0 and size is Size.DENSE and not _WIDE.search(names.last_name(node.value)):
+    dims = max(base.dims - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one
+    if drops and drops[-1] > 0 and size is Size.DENSE and dims < _MAP and not _WIDE.search(names.last_name(node.value)):
         size = Size.UNKNOWN  # one column of each sample
     if drops and size is Size.SMALL:
         size = Size.SCALAR
     limits = [item.upper for item in indices[1:] if isinstance(item, cst.Slice)]
     if len(limits) > 1 and all(isinstance(limit, cst.Integer) and len(limit.value) == 1 for limit in limits):
-        size = min(size, Size.SMALL)  # a few numbers of each sample: `poses[:, :3, :3]`
+        size, dims = min(size, Size.SMALL), 0  # a few numbers of each sample: `poses[:, :3, :3]`
     whole = whole or all(isinstance(item, cst.Slice) and _trims(item) for item in indices)
-    return base.having(view=base.view or (not whole and base.size in {Size.DENSE, Size.UNKNOWN}), size=size, home=())
+    return base.having(view=base.view or (not whole and base.size in {Size.DENSE, Size.UNKNOWN}), size=size, home=(), dims=dims)
 
 
 def _arithmetic(left: Held, right: Held) -> Held:
@@ -422,6 +424,6 @@ def named_size(word: str, held: Held) -> Held:
         return held.having(size=Size.SMALL, graph=Graph.MAYBE)
     if held.kind is Kind.OPAQUE or (held.kind is Kind.TENSOR and held.size is Size.UNKNOWN):
         return held.having(size=_size_by_name(word, held.size))
-    if held.kind is Kind.TENSOR and held.size is Size.DENSE and (SCALAR_NAME.search(word) or SMALL_NAME.search(word)):
+    if held.kind is Kind.TENSOR and held.size is Size.DENSE and held.dims < _MAP and (SCALAR_NAME.search(word) or SMALL_NAME.search(word)):
         return held.having(size=_size_by_name(word, held.size))
     return held

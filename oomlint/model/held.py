@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _DEEPEST = 4  # containers inside containers
 _MOST_ITEMS = 24
+_IMAGE = 3  # axes of a batch with an array for each sample: (samples, rows, columns)
 
 Path = tuple[object, ...]  # where an object lives: (activation number, name), then names of attributes and constants of subscripts
 NOWHERE: Path = ()
@@ -119,6 +120,7 @@ class Held:
     loader: object = None
     frozen: bool = False  # a module whose parameters take no gradients
     exact: bool = False  # a container of which all elements are in ``items``
+    dims: int = 0  # axes of a batch of it, at least; of what a module gives; 0 where nobody knows
 
     @property
     def tensorlike(self) -> bool:
@@ -146,6 +148,7 @@ class Held:
             self.loader,
             self.frozen,
             self.exact,
+            self.dims,
         )
         for name, value in changes.items():
             setattr(made, name, value)
@@ -272,6 +275,7 @@ def meet(first: Held | None, second: Held | None, depth: int = 0) -> Held:
         first.loader or second.loader,
         first.frozen or second.frozen,
         first.exact and second.exact,
+        min(first.dims, second.dims),
     )
 
 
@@ -314,7 +318,7 @@ def tags_of(parts: Iterable[Held]) -> Ids:
 
 def mixed(parts: Iterable[Held]) -> Held:
     """The tensor that an operation makes of its operands: a graph in one of them is a graph in the result."""
-    graph, device, size = Graph.NO, Device.HOST, Size.SCALAR
+    graph, device, size, dims = Graph.NO, Device.HOST, Size.SCALAR, 0
     sources: Ids = NONE
     tags: Ids = NONE
     tensors = unknown = 0
@@ -334,6 +338,7 @@ def mixed(parts: Iterable[Held]) -> Held:
                 tensors += 1
                 arrays += leaf.kind is Kind.ARRAY
                 size = max(size, leaf.size)
+                dims = max(dims, leaf.dims)
                 sure = sure or (leaf.sure and leaf.kind is Kind.TENSOR)
                 device = Device.ACCELERATOR if leaf.device is Device.ACCELERATOR else max(device, leaf.device) if device is not Device.ACCELERATOR else device
             else:
@@ -345,4 +350,17 @@ def mixed(parts: Iterable[Held]) -> Held:
     if unknown:
         device = device if device is Device.ACCELERATOR else Device.UNKNOWN
         size = max(size, Size.UNKNOWN)
-    return Held(kind, graph, device, Storage.OWN, size, sure=sure or kind is Kind.TENSOR, sources=sources, tags=tags)
+    return Held(kind, graph, device, Storage.OWN, size, sure=sure or kind is Kind.TENSOR, sources=sources, tags=tags, dims=dims)
+
+
+def smaller(held: Held, axes: int | None = 1) -> Held:
+    """A tensor without some of its axes (``None``: nobody knows how many): a class for each pixel is an array for each sample still."""
+    dims = max(held.dims - axes, 0) if axes is not None else 0
+    if dims >= _IMAGE:
+        return held.having(dims=dims)
+    return held.having(dims=dims, size=min(held.size, Size.SMALL))
+
+
+def compared(held: Held) -> Held:
+    """One truth value for each number of a tensor, as large as it is where that is an array for each sample."""
+    return held if held.dims >= _IMAGE else held.having(size=min(held.size, Size.SMALL))

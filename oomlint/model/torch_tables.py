@@ -19,6 +19,9 @@ SMALL_FUNCTIONS: Final = frozenset(
     "argmax argmin argsort eq ne ge gt le lt nonzero isnan isinf isfinite bincount unique equal allclose is_tensor randint randperm arange where_indices "
     "searchsorted bucketize histc count_nonzero".split(),
 )
+# Of these, what takes one axis away, and what gives one truth value for each number; by name for functions, methods and NumPy alike.
+PICKS: Final = frozenset({"argmax", "argmin"})
+COMPARES: Final = frozenset("eq ne ge gt le lt isnan isinf isfinite logical_and logical_or logical_not".split())
 # Results with (values, indices).
 PAIRS: Final = frozenset("topk sort max min kthvalue mode median cummax cummin".split())
 REDUCTIONS: Final = frozenset("sum mean std var norm prod logsumexp nansum nanmean".split())
@@ -28,6 +31,12 @@ VIEWS: Final = frozenset(
 )
 TO_DEVICE: Final = frozenset({"cuda", "xpu", "npu", "mps", "hpu"})
 CASTS: Final = frozenset({"float", "double", "half", "bfloat16", "type", "astype", "type_as"})
+# Layers whose result has as many axes as their name says, batch and channels included: `Conv2d` gives four.
+AXES: Final = re.compile(
+    r"^(?:Lazy)?(?:Conv|ConvTranspose|BatchNorm|InstanceNorm|MaxPool|AvgPool|MaxUnpool|ReflectionPad|ReplicationPad|Dropout|ZeroPad)([23])d$|^(?:PixelShuffle|Upsampling\w+)()$"
+)
+# Libraries whose modules give a map for each image.
+MAPS: Final = ("torchvision.models.segmentation.", "segmentation_models_pytorch.")
 # Loss functions and other modules without parameters, by the end or the whole of their class name.
 PARAMETERLESS: Final = re.compile(
     r"Loss$|^(ReLU\d?|LeakyReLU|GELU|SiLU|ELU|SELU|Sigmoid|Tanh|Softmax\dd|Softmax|LogSoftmax|Softplus|Softsign|Hardtanh|Hardswish|Hardsigmoid|Mish|CELU|GLU"

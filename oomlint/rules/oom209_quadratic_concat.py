@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.concat import growths
 from oomlint.memory.concat_fixes import as_list
-from oomlint.memory.facts import concat_facts
+from oomlint.memory.facts import concat_facts, rejoin_facts
+from oomlint.memory.rejoined import rejoined
 from oomlint.memory.suites import holds_tests
 from oomlint.rule import Rule
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding
     from oomlint.memory.concat import Growth
+    from oomlint.memory.rejoined import Rejoin
     from oomlint.model.project import Module, Project
+
+_BEHIND = Fix(Safety.DISPLAY, "join the parts once, behind the loop")
 
 
 class QuadraticConcat(Rule):
@@ -32,7 +36,8 @@ class QuadraticConcat(Rule):
     that a model runs on, or in a counted loop of a thousand rounds and more. Other loops of more than ten rounds count where a round adds an
     array that it reads from a file, unless that is one of many groups (the objects of a room). Those of which nobody knows how often they go
     round also count where a round adds a window (`x[i : i + width]`), or an array of three and more axes with a row for each of its samples.
-    Guards for the first round (`if x is None: x = y`) are seen through.
+    Guards for the first round (`if x is None: x = y`) are seen through. A list that such a loop makes longer, and that each round joins into
+    one array anew, is the same.
 
     It is silent where the loop uses what it grows (a decoder that feeds its output back, a key-value cache), where something bounds or
     empties it (a window, a test of its size, a new one in each round), where a round adds a few numbers only, in loops of ten rounds or
@@ -123,3 +128,19 @@ class QuadraticConcat(Rule):
             confidence = Confidence.HIGH if first.known else Confidence.MEDIUM
             fix, facts = as_list(ordered, module), concat_facts(module, ordered)
             yield self.finding(module.place(first.statement), message, confidence=confidence, related=related, fix=fix, facts=facts)
+        yield from self._rejoined(module, project)
+
+    def _rejoined(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield, for each loop, the first call that joins all of a list anew."""
+        loops: dict[cst.CSTNode, list[Rejoin]] = {}
+        for again in rejoined(module, project):
+            loops.setdefault(again.loop, []).append(again)
+        for found in loops.values():
+            first, *others = found
+            message = (
+                f"`{first.written}` gets longer with each round of the loop over {first.over}, and each round joins all of it anew: "
+                "the time grows with the square of the rounds, and the parts and the whole are in memory together"
+            )
+            related = [module.place(first.added.statement, "longer here"), *(module.place(one.call, f"so is `{one.written}`") for one in others)]
+            confidence = Confidence.HIGH if first.known else Confidence.MEDIUM
+            yield self.finding(module.place(first.call), message, confidence=confidence, related=related, fix=_BEHIND, facts=rejoin_facts(module, found))

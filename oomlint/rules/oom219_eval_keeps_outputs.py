@@ -26,8 +26,8 @@ class EvalKeepsOutputs(Rule):
     Checks for an evaluation loop over a loader that stores dense outputs of each step (masks, logits, features, images) in a list or a
     dictionary, on the host. The validation and test steps of Lightning are rounds of such a loop.
 
-    Scalars, labels, the result of `argmax`, ids and strings say nothing, nor does what is proven small, what is flushed every few batches, or
-    the scores that only a metric of scikit-learn or SciPy reads.
+    Scalars, labels, the class of each sample (`argmax`), ids and strings say nothing, nor does what is proven small, what is flushed every few
+    batches, or the scores that only a metric of scikit-learn or SciPy reads. The class of each pixel is an array for each sample.
 
     ## Why is this bad
 

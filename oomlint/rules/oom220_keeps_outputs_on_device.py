@@ -28,7 +28,7 @@ class KeepsOutputsOnDevice(Rule):
     `torch.no_grad()`, or by `.detach()`. The steps of Lightning are rounds of such a loop: what they keep on the module until the end of the
     epoch, or return for a hook that reads the outputs of the epoch.
 
-    Scalars, labels, the result of `argmax`, what is moved to the host first and what is flushed every few batches say nothing.
+    Scalars, labels, the class of each sample (`argmax`), what is moved to the host first and what is flushed every few batches say nothing.
 
     ## Why is this bad
 

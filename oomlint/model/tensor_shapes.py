@@ -1,0 +1,61 @@
+"""How many axes of a tensor an operation leaves, as far as its call tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.held import Size
+
+if TYPE_CHECKING:
+    from oomlint.model.held import Held
+
+_MAP: Final = 3  # axes of a batch of maps: samples, rows, columns
+_DIMS: Final = frozenset({"dim", "axis"})
+
+
+def axes_of(node: cst.Call, before: int) -> int | None:
+    """How many axes a reduction takes away; ``None`` where it takes all, or nobody knows. The first ``before`` arguments are no axes."""
+    plain = [arg.value for arg in node.args if arg.keyword is None and not arg.star][before:]
+    named = [arg.value for arg in node.args if arg.keyword is not None and arg.keyword.value in _DIMS]
+    kept = any(arg.keyword is not None and arg.keyword.value in {"keepdim", "keepdims"} and names.dotted(arg.value) == "True" for arg in node.args)
+    for told in (*named, *plain[:1]):
+        if isinstance(told, cst.Integer | cst.UnaryOperation | cst.Name):
+            return 0 if kept else 1
+        if isinstance(told, cst.Tuple | cst.List):
+            return len(told.elements)  # an axis of one is as good as none
+    return None
+
+
+def reduced_by(held: Held, axes: int | None) -> Held:
+    """What a sum, a mean, a greatest value along ``axes`` axes gives; one number where it is along all of them."""
+    if axes is None:
+        return held.having(size=Size.SCALAR, dims=0)
+    dims = max(held.dims - axes, 0)
+    return held.having(dims=dims, size=Size.UNKNOWN if held.size is Size.DENSE and dims < _MAP else held.size)
+
+
+def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
+    """How many axes a view of a tensor with ``dims`` axes has at least; 0 where nobody knows. The first ``before`` arguments are no sizes."""
+    given = [arg for arg in node.args if arg.keyword is None][before:]
+    match method:
+        case "view" | "reshape" | "expand":
+            if any(arg.star for arg in given):
+                return 0
+            only = given[0].value if len(given) == 1 else None
+            if isinstance(only, cst.Tuple | cst.List):
+                return len(only.elements)
+            return len(given) if not isinstance(only, cst.Name | cst.Attribute | cst.Call | cst.BinaryOperation) else 0
+        case "permute":
+            return dims
+        case "unsqueeze":
+            return dims + 1 if dims else 0
+        case "squeeze" | "select" | "unbind" | "diagonal":
+            return max(dims - 1, 0)
+        case "flatten" | "ravel":
+            return 2 if given else 1
+        case "unflatten" | "unfold" | "view_as" | "expand_as":
+            return 0
+    return dims
