@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from oomlint.memory.kept_state import Keeper
     from oomlint.memory.loaders import Loader
     from oomlint.memory.openings import Opening
+    from oomlint.memory.reads import Read
     from oomlint.memory.rejoined import Rejoin
     from oomlint.memory.start_methods import StartMethods
     from oomlint.memory.whole_reads import WholeRead
@@ -224,6 +225,11 @@ def whole_read_fact(read: WholeRead, node: cst.CSTNode | None = None) -> ReadFac
     """A read of a whole array, or what reads it: ``node``."""
     module = read.frame.module
     return ReadFact(module.place(node or read.node), read.what.store.value, opened=read.what.module.place(read.what.call))
+
+
+def file_fact(read: Read) -> ReadFact:
+    """A call that reads a file."""
+    return ReadFact(read.module.place(read.node), read.name)
 
 
 def allocation_fact(module: Module, node: cst.CSTNode, size: Bytes | Size | ByteSize | None = None) -> AllocationFact:

@@ -13,10 +13,12 @@ import libcst as cst
 
 from oomlint.memory.attribute_names import may_be_data, small_by_name
 from oomlint.memory.kept_calls import KEEPS, SMALL_FUNCTIONS, KeptCalls
-from oomlint.memory.kept_state import STEPS, Does, Going, Keeper, Search, across, names_of
+from oomlint.memory.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Search, across, names_of
 from oomlint.memory.serving import is_target, picks_some
 from oomlint.model import names
+from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory
+from oomlint.model.values import FunctionRef
 from oomlint.scout.telling import MAPS
 from oomlint.syntax.walk import descend
 
@@ -122,7 +124,7 @@ class Kept(KeptCalls):
                         going = going.doing(Does.READS, module, parent)
                     if isinstance(node, cst.Attribute) and not going.part and self.moves(module, parent):
                         going = going.doing(Does.MOVES, module, parent)
-                    if isinstance(node, cst.Attribute) and node.attr.value not in KEEPS:
+                    if isinstance(node, cst.Attribute) and node.attr.value not in KEEPS and not (node.attr.value == "get" and not parent.args):
                         going = replace(going, hazy=True)
                     if going.inside or (isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS):
                         return
@@ -172,7 +174,11 @@ class Kept(KeptCalls):
                         return
                 case cst.If():
                     return
-                case cst.Lambda() | cst.FunctionDef() | cst.ClassDef():
+                case cst.Lambda():
+                    if node is parent.body:
+                        self._out_of_lambda(search, module, parent, going)
+                    return
+                case cst.FunctionDef() | cst.ClassDef():
                     return
                 case cst.ListComp() | cst.SetComp() | cst.GeneratorExp() | cst.DictComp():
                     if isinstance(parent, cst.DictComp) and node is parent.key:
@@ -218,6 +224,24 @@ class Kept(KeptCalls):
                 case _:
                     return
             node = parent
+
+    def _out_of_lambda(self, search: Search, module: Module, node: cst.Lambda, going: Going) -> None:
+        """What a function without a name gives: to its calls by the name that it is bound to, or to the call that maps it."""
+        holder = module.walk.parents.get(node)
+        if search.inside is not None or going.depth >= DEEPEST:
+            return
+        deeper = replace(going, depth=going.depth + 1, entered=None, into=None)
+        if isinstance(holder, cst.Arg):
+            call = module.walk.parents.get(holder)
+            if isinstance(call, cst.Call) and names.last_name(call.func) in MAPS | JOBS and call.args[0] is holder:
+                self.climb(search, module, call, replace(deeper, many=True, listed=True, gathered=call))
+        elif isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Name):
+            name = holder.targets[0].target.value
+            for call, scope in module.walk.calls:
+                if isinstance(call.func, cst.Name) and call.func.value == name:
+                    called = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:3]
+                    if any(isinstance(alt.value, FunctionRef) and alt.value.scope.node is node for alt in called):
+                        self.climb(search, module, call, replace(deeper, many=going.many or self.repeats(module, call), since=call))
 
     def picked(self, search: Search, module: Module, node: cst.Subscript, going: Going) -> None:
         """Parts of the value are taken again and again, as long as the training runs: then so long it is there."""

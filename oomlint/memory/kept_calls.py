@@ -29,7 +29,7 @@ SMALL_FUNCTIONS: Final = frozenset(
 KEEPS: Final = frozenset(
     "convert resize imresize cvtColor astype copy float double half numpy asarray array transpose permute reshape view crop to clone squeeze unsqueeze "
     "contiguous flatten ravel rotate flip cuda cpu type get_fdata get_data stack concatenate append extend insert list tuple dict tqdm enumerate zip "
-    "sorted items values img_as_float img_as_ubyte rgb2gray ToTensor to_tensor swapaxes clip round pad repeat tile".split(),
+    "sorted items values result as_completed img_as_float img_as_ubyte rgb2gray ToTensor to_tensor swapaxes clip round pad repeat tile".split(),
 )
 JOINS: Final = frozenset("stack array concatenate vstack hstack dstack column_stack row_stack asarray cat concat tensor".split())
 _ARRAYS: Final = frozenset({"as_tensor", "from_numpy", "ascontiguousarray", "Tensor", "FloatTensor"})
@@ -142,6 +142,8 @@ class KeptCalls(KeptNames):
     def _into(self, search: Search, module: Module, function: FunctionRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow an argument into a function of the project; what holds for its result, or ``None`` where that does not hold the value."""
         name = _parameter(function, call, arg)
+        if arg.star == "**":
+            return None  # which parameter takes it nobody knows
         if name is None or going.depth >= DEEPEST:
             return replace(going, index=None)
         into = (function.scope, name)

@@ -17,6 +17,7 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.model.calls import Site
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
@@ -52,10 +53,32 @@ class KeptNames(Keeping):
             going = now.gathered_by(self.gathering(module, statement), module, statement, part=going.part)
         if isinstance(target, cst.Name):
             self.follow_name(search, module, scope, target.value, statement, going.named(target.value))
+            if into or isinstance(statement, cst.Call):  # the container may be one of who calls the function
+                self._handed_in(search, module, scope, target.value, going)
         elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
-            this = names.self_name(scope)
-            if this is not None and target.value.value == this:
-                self.follow_attribute(search, module, statement, scope, target.attr.value, going)
+            method = _method_with(scope, target.value.value)
+            if method is not None:
+                self.follow_attribute(search, module, statement, method, target.attr.value, going)
+
+    def _handed_in(self, search: Search, module: Module, scope: Scope, name: str, going: Going) -> None:
+        """The value is put into a container that is a parameter: it is in what the callers hand over from then on."""
+        if search.inside is not None or going.depth >= DEEPEST or not any(param.name.value == name for param in names.parameters(scope)):
+            return
+        if any(not effect.path and effect.kind == "assign" for effect in scope.effects.get(name, ())):
+            return
+        key = ("handed in", scope, name, going.passed)
+        if key in search.seen:
+            return
+        search.seen.add(key)
+        calls = self.evaluator.calls
+        for site in (*calls.sites(module, scope, most=_MOST_SITES), *calls.starts(module, scope)):
+            given = _given(site, scope, name)
+            if given is None or self.constructions.per_item(site.module, site.scope):
+                continue
+            now = replace(going, depth=going.depth + 1, index=None, entered=None, into=None, many=going.many or self.repeats(site.module, site.call))
+            if going.gathered is None:
+                now = now.gathered_by(self.gathering(site.module, site.call), site.module, site.call)
+            self.follow_target(search, site.module, site.call, given, now)
 
     def follow_attribute(self, search: Search, module: Module, statement: cst.CSTNode, scope: Scope, name: str, going: Going) -> None:
         """The value is kept on ``self``."""
@@ -274,6 +297,32 @@ class KeptNames(Keeping):
         name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
         project = self.project
         return bool(project.search(_speaks_of_data, (name,), module.path) or _speaks_of_data(module.path, project.raw(module.path), name))
+
+
+def _method_with(scope: Scope, name: str) -> Scope | None:
+    """The method whose object, or class, a name is: its own, or that of the method around a function."""
+    here: Scope | None = scope
+    while here is not None and not here.is_class:
+        owner = here.parent
+        if names.self_name(here) == name or (owner is not None and owner.is_class and owner.name == name):
+            return here
+        if here.sets(name) or any(param.name.value == name for param in names.parameters(here)):
+            return None
+        here = owner
+    return None
+
+
+def _given(site: Site, scope: Scope, name: str) -> cst.BaseExpression | None:
+    """What a call hands over as a parameter."""
+    for arg in site.args:
+        if arg.keyword is not None and arg.keyword.value == name:
+            return arg.value
+    plain = [param.name.value for param in names.parameters(scope)]
+    if names.is_method(scope) and not names.is_static(scope):
+        plain = plain[1:]
+    place = plain.index(name) if name in plain else None
+    before = [arg for arg in site.args if arg.keyword is None][: place + 1 if place is not None else 0]
+    return before[-1].value if place is not None and len(before) == place + 1 and not any(arg.star for arg in before) else None
 
 
 def _block(module: Module, statement: cst.CSTNode) -> cst.CSTNode | None:

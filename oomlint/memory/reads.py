@@ -13,6 +13,7 @@ from oomlint.memory.attribute_names import small_name
 from oomlint.memory.kept import kept_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
+from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory, finder
 from oomlint.model.values import External, ExternalCall, FunctionRef, Partial
 from oomlint.scout.telling import MAPS
@@ -156,8 +157,10 @@ class ReadCalls:
 
     def _library(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
         last = names.last_name(call.func)
-        if last in MAPS:
+        if last in MAPS or last in JOBS:
             return self._mapped_over(module, scope, call)
+        if last == "read" and isinstance(call.func, cst.Attribute) and self._is_video(module, scope, call.func.value):
+            return Read(Reads.SAMPLE, "cv2.VideoCapture.read", module, scope, call, None, frozenset({1}))
         if last in _TEXTS and isinstance(call.func, cst.Attribute) and self._is_text(module, scope, call.func.value, last):
             return Read(Reads.TEXT, f"{last}()", module, scope, call, None)
         if last not in _LAST and not isinstance(call.func, cst.Name):
@@ -191,6 +194,11 @@ class ReadCalls:
         mode = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "mmap_mode"), plain[1] if len(plain) > 1 else None)
         return mode is not None and module.code(mode) != "None"
 
+    def _is_video(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+        """Whether a ``read()`` gives the next frame of a video: whether there is one, and the frame."""
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        return any(isinstance(a.value, ExternalCall) and a.value.name == "cv2.VideoCapture" for a in self.evaluator.values(node, frame)[:3])
+
     def _is_text(self, module: Module, scope: Scope, node: cst.BaseExpression, last: str) -> bool:
         """Whether a ``read()`` is one of an open file."""
         if last in {"read_text", "read_bytes"}:
@@ -204,7 +212,7 @@ class ReadCalls:
     # -- functions of the project that read a file whose path they are given ---------------------------------------------
 
     def _mapped_over(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
-        """``map(np.load, paths)``."""
+        """``map(np.load, paths)``, ``submit(read, path)``."""
         if len(call.args) < 2:  # noqa: PLR2004 - function and paths
             return None
         for alt in self.evaluator.values(call.args[0].value, self.evaluator.calls.plain_frame(module, scope))[:2]:

@@ -72,6 +72,10 @@ class Access(Questions):
         if isinstance(node, cst.Dict | cst.List | cst.Tuple | cst.DictComp | cst.ListComp):
             return self.inside(node, accessors, frame)
         out: Alternatives = []
+        if isinstance(node, cst.Call) and names.dotted(node.func) == "super" and accessors[0][0] == "attr":
+            method = self.super_method(str(accessors[0][1]), frame)
+            if method is not None:
+                return self.reach_into(Alternative(method), accessors[1:])
         if isinstance(node, cst.Call) and self.method_on_value(node, frame) is None:
             # The element of what a project's function returns is looked up in its return statements.
             for callee in self.values(node.func, frame):

@@ -24,6 +24,12 @@ _DEEPEST = 6
 _ANY = ""  # no name of a function: what `partial` has made may be any
 
 
+# Calls of libraries that run a function, with arguments, elsewhere: with what it gives dropped, or handed over.
+_TARGETS = frozenset({"Thread", "Process", "Timer"})
+JOBS = frozenset({"submit", "apply_async", "apply", "run_in_executor"})
+STARTS = _TARGETS | JOBS
+
+
 class Site:
     """One call of a function: the call, its arguments for the function, and the scope it stands in."""
 
@@ -102,6 +108,19 @@ class Calls:
                         break
                 if isinstance(value, Partial) and isinstance(value.func, FunctionRef) and value.func.scope is target:
                     found.append(Site(caller, scope, call, (*value.bound.args, *call.args), value.func.this))
+                    break
+        return found
+
+    def starts(self, module: Module, scope: Scope) -> list[Site]:
+        """Calls in its module that have a function run by a thread, a process or a pool, with the arguments that it is given there."""
+        found: list[Site] = []
+        for call, around in module.walk.calls:
+            args = _started(call) if names.last_name(call.func) in STARTS else None
+            if args is None or names.last_name(args[0].value) != scope.name:
+                continue
+            for alt in self.evaluator.values(args[0].value, self.plain_frame(module, around))[:3]:
+                if isinstance(alt.value, FunctionRef) and alt.value.scope is scope:
+                    found.append(Site(module, around, call, args[1:], alt.value.this))
                     break
         return found
 
@@ -258,6 +277,30 @@ class Calls:
                 break
         self._subclasses[cls] = found
         return found
+
+
+def _started(call: cst.Call) -> tuple[cst.Arg, ...] | None:
+    """The function that a call has run elsewhere, then its arguments: ``Thread(target=f, args=(a, b))``, ``submit(f, a, b)``, ``apply_async(f, (a, b))``."""
+    named = {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
+    plain = [arg for arg in call.args if arg.keyword is None and not arg.star]
+    last = names.last_name(call.func)
+    target = named.get("target") if last in _TARGETS else plain[0] if plain else named.get("func") or named.get("fn")
+    if target is None:
+        return None
+    if last == "submit":
+        return (target, *plain[1:], *(arg for name, arg in named.items() if name not in {"fn", "func"}))
+    packed = named.get("args") or (plain[1] if len(plain) > 1 and last in JOBS else None)
+    given = packed.value.elements if packed is not None and isinstance(packed.value, cst.Tuple | cst.List) else ()
+    keywords = named["kwds"] if "kwds" in named else named.get("kwargs")
+    return (target, *(cst.Arg(one.value) for one in given if isinstance(one, cst.Element)), *_entries(keywords))
+
+
+def _entries(given: cst.Arg | None) -> list[cst.Arg]:
+    """The keyword arguments that a dictionary stands for."""
+    if given is None or not isinstance(given.value, cst.Dict):
+        return []
+    pairs = (one for one in given.value.elements if isinstance(one, cst.DictElement) and isinstance(one.key, cst.SimpleString))
+    return [cst.Arg(one.value, cst.Name(str(one.key.evaluated_value))) for one in pairs if isinstance(one.key, cst.SimpleString)]
 
 
 @finder

@@ -23,7 +23,7 @@ from oomlint.model.values import (
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Accessor
+    from oomlint.syntax.walk import Accessor, Scope
 
 
 _LONGEST_LINE = 20  # classes
@@ -134,19 +134,25 @@ class Classes(Questions):
                 return None
         if frame.this is None:
             return None
-        line = [c for c in self.lineage(frame.this.cls) if isinstance(c, ClassRef)]
-        if start is None:
-            place = next((n for n, c in enumerate(line) if c.scope is own), None)
-            if place is None:
-                return None
-            line = line[place + 1 :]
-        else:
-            line = [start, *[c for c in self.lineage(start) if isinstance(c, ClassRef)]]
+        line = self._behind(own, frame.this) if start is None else [start, *[c for c in self.lineage(start) if isinstance(c, ClassRef)]]
         for cls in line:
             scope = cls.scope.child("__init__")
             if scope is not None and scope is not frame.scope:
                 return Frame(cls.module, scope, (Bound(tuple(args), frame, call),), frame.this)
         return None
+
+    def super_method(self, name: str, frame: Frame) -> FunctionRef | None:
+        """The method of a base class that ``super().name`` is in a frame."""
+        if frame.this is None:
+            return None
+        scopes = ((cls.module, cls.scope.child(name)) for cls in self._behind(frame.scope.parent, frame.this))
+        return next((FunctionRef(module, scope, frame.this) for module, scope in scopes if scope is not None and scope.is_function), None)
+
+    def _behind(self, cls: Scope | None, this: Instance) -> list[ClassRef]:
+        """The classes of the project behind one in the order in which methods of an object are looked up."""
+        line = [c for c in self.lineage(this.cls) if isinstance(c, ClassRef)]
+        place = next((n for n, c in enumerate(line) if c.scope is cls), None)
+        return line[place + 1 :] if place is not None else []
 
     def fields(self, cls: ClassRef) -> list[tuple[str, cst.BaseExpression | None, Module]] | None:
         """Fields of a dataclass or named tuple in order, with defaults; ``None`` for other classes."""

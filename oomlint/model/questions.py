@@ -181,6 +181,10 @@ class Questions(ABC):
         """The frame in which ``__init__`` runs for this object."""
 
     @abstractmethod
+    def super_method(self, name: str, frame: Frame) -> FunctionRef | None:
+        """The method of a base class that ``super().name`` is in a frame."""
+
+    @abstractmethod
     def super_init(self, call: cst.Call, frame: Frame) -> Frame | None:
         """The frame of the base class's ``__init__`` that a ``super().__init__(...)`` runs."""
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Safety, Severity
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.facts import whole_read_fact
+from oomlint.memory.facts import file_fact, whole_read_fact
+from oomlint.memory.item_files import item_files_of
 from oomlint.memory.item_fixes import partial_read
 from oomlint.memory.item_reads import item_reads_of
 from oomlint.memory.loaders import confidence_of
+from oomlint.model.questions import short
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -29,7 +31,10 @@ class FullReadPerItem(Rule):
     only asked for its shape: `d[:][i]`, `d[()][i]`, `d[...][i]`, `np.array(d)[i]`, `np.asarray(d)[i]`, `d.value[i]`, `list(d)[i]`, `d[:].shape`,
     `len(d[()])`.
 
-    It is silent where all that is read is used: where one HDF5 dataset is one sample (`f[key][:]`), where the array is read once and kept, and
+    Other files count in `__getitem__` and in the functions that it calls, where the same file is read for each sample (`np.load`, `pd.read_csv`,
+    `pickle.load`, `json.load`, `torch.load`) and the sample's index picks a part of it.
+
+    It is silent where all that is read is used: where one HDF5 dataset or one file is one sample, where the array is read once and kept, and
     where it is proven small.
 
     ## Why is this bad
@@ -132,6 +137,13 @@ class FullReadPerItem(Rule):
                 related=_related(case),
                 fix=partial_read(case, project),
                 facts=[whole_read_fact(case.read)],
+            )
+        for file in item_files_of(project).of(module):
+            read, part = " ".join(module.code(file.read.node).split()), " ".join(file.module.code(file.part).split())
+            message = f"`{short(read)}` reads a whole file for each sample, the same each time, and the sample needs `{short(part)}` of it"
+            used = file.module.place(file.part, "what is used of it")
+            yield self.finding(
+                module.place(file.read.node), message, severity=Severity.WARNING, confidence=Confidence.MEDIUM, related=[used], facts=[file_fact(file.read)]
             )
 
 
