@@ -12,7 +12,6 @@ from oomlint.memory.concat_loops import SHORT, batch_loader, loops_over, made_an
 from oomlint.memory.concat_samples import adds_samples, in_groups
 from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
-from oomlint.memory.iteration import is_epoch_loop
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.runs import runs_of
 from oomlint.model import names
@@ -173,7 +172,7 @@ def _loop(
             continue
         if _used_in(loop, path, growing, module):
             return None
-        epochs = is_epoch_loop(loop, module)
+        epochs = runs_of(project).epochs(loop, module, scope)
         if not proven and not (epochs and _arrays(project, added, loop, scope, module)) and scalars(added, loop, scope, module, epochs=epochs, into=path):
             return None
         return loop, *found
@@ -205,7 +204,7 @@ def role(
             return (f"`{like.name}`" if like.name else "a loader"), like.known
     if not _uses_torch(module):
         return None
-    if is_epoch_loop(loop, module):
+    if runs_of(project).epochs(loop, module, scope):
         return "the epochs", most is not None
     repeats = runs_of(project).loop(loop, module, scope)
     if repeats is not None and (repeats.batches or repeats.holds or repeats.steps):

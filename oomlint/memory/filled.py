@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 Loop = cst.For | cst.While
+_Fill = cst.Assign | cst.AugAssign
 _SAME: Final = frozenset({"float", "half", "double", "long", "int", "cuda", "to", "float32", "float16", "astype", "Variable", "type", "pin_memory"})
 _ONE_BY_ONE: Final = frozenset({"enumerate", "tqdm", "zip", "iter", "islice", "trange", "track"})
 _FEW: Final = 64  # numbers of one sample that are not worth a word
@@ -100,7 +101,7 @@ def _until(keeper: Keeper | None, call: cst.Call) -> str:
     return f"all of it is in memory until `{keeper.saver}` writes it" if keeper.saver else f"it stays in {keeper.words}"
 
 
-def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every: dict[str, list[tuple[cst.Assign, Loop]]]) -> Filled | None:
+def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every: dict[str, list[tuple[_Fill, Loop]]]) -> Filled | None:
     # What a round makes for itself is gone with it.
     fills = [(fill, loop) for fill, loop in every.get(_name_of(module, call), ()) if loop not in module.walk.ancestors(call)]
     told = next(((fill, loop, source) for fill, loop in fills if (source := _source(project, module, scope, fill, loop)) is not None), None)
@@ -119,9 +120,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every
     return _filled(project, module, scope, call, loop, size, fill, why, keeper)
 
 
-def _filled(
-    project: Project, module: Module, scope: Scope, call: cst.Call, loop: Loop, size: Bytes, fill: cst.Assign, why: str, keeper: Keeper | None
-) -> Filled:
+def _filled(project: Project, module: Module, scope: Scope, call: cst.Call, loop: Loop, size: Bytes, fill: _Fill, why: str, keeper: Keeper | None) -> Filled:
     room = f"`{names.dotted(call.func)}` makes one array for all samples ({size.words()})"
     message = f"{room}: each round of the loop fills some of it with {why}, and {_until(keeper, call)}"
     related = [module.place(fill, "filled here")]
@@ -167,16 +166,23 @@ def _of_points(size: Bytes) -> bool:
     return isinstance(rest[-1], int) and rest[-1] <= _COORDINATES and len(rest) - len(known) <= 1 and prod(known) < _FEW
 
 
-def _fills(project: Project, module: Module, scope: Scope) -> dict[str, list[tuple[cst.Assign, Loop]]]:
+def _fills(project: Project, module: Module, scope: Scope) -> dict[str, list[tuple[_Fill, Loop]]]:
     """Statements in loops that put something into other rows of an array in each round, by the name of the array."""
-    found: dict[str, list[tuple[cst.Assign, Loop]]] = {}
+    found: dict[str, list[tuple[_Fill, Loop]]] = {}
     for node in descend(scope.suite, into_scopes=False):
-        if isinstance(node, cst.Assign) and len(node.targets) == 1 and isinstance(node.targets[0].target, cst.Subscript):
-            target = node.targets[0].target
+        target = _target_of(node)
+        if isinstance(node, _Fill) and isinstance(target, cst.Subscript):
             loop = kept_of(project).gathering(module, node)
             if isinstance(loop, Loop) and _moves(scope, loop, module, target):
                 found.setdefault(module.code(target.value).strip(), []).append((node, loop))
     return found
+
+
+def _target_of(node: cst.CSTNode) -> cst.CSTNode | None:
+    """What a statement puts something into, or adds it to."""
+    if isinstance(node, cst.AugAssign):
+        return node.target
+    return node.targets[0].target if isinstance(node, cst.Assign) and len(node.targets) == 1 else None
 
 
 def _moves(scope: Scope, loop: Loop, module: Module, target: cst.Subscript) -> bool:
@@ -188,9 +194,9 @@ def _moves(scope: Scope, loop: Loop, module: Module, target: cst.Subscript) -> b
 # -- what it is filled with ----------------------------------------------------------------------------------------------------------
 
 
-def _source(project: Project, module: Module, scope: Scope, fill: cst.Assign, loop: Loop) -> tuple[str, bool] | None:
+def _source(project: Project, module: Module, scope: Scope, fill: _Fill, loop: Loop) -> tuple[str, bool] | None:
     """What a round puts into its row, in words, and whether it is what a model gives; ``None`` where that need not be data."""
-    target = fill.targets[0].target
+    target = _target_of(fill)
     row = isinstance(target, cst.Subscript) and isinstance(target.slice[0].slice, cst.Index)
     reads = {read.node for read in read_calls_of(project).in_scope(module, scope)}
     of_loader = isinstance(loop, cst.For) and _over_loader(project, module, scope, loop)

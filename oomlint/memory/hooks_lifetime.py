@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.hooks import container_of
-from oomlint.memory.iteration import changes_in, conditional_in, is_epoch_loop, loader_like, loops_around
+from oomlint.memory.iteration import changes_in, conditional_in, loader_like, loops_around
 from oomlint.memory.loaders import evaluator_of
-from oomlint.memory.runs import records_graph
+from oomlint.memory.runs import records_graph, runs_of
 from oomlint.model import names
 from oomlint.model.values import Bound, ClassRef
 from oomlint.syntax.walk import descend, path_of
@@ -67,7 +67,7 @@ def is_round(loop: cst.CSTNode, module: Module, scope: Scope, project: Project) 
     """Whether a loop runs the model again and again: epochs, batches of a loader, steps of an optimizer."""
     if not isinstance(loop, cst.For | cst.While):
         return False
-    if is_epoch_loop(loop, module):
+    if runs_of(project).epochs(loop, module, scope):
         return True
     for node in descend(loop.body, into_scopes=False):
         if isinstance(node, cst.Call) and (word := names.last_name(node.func)) in {"backward", "step", "manual_backward"} and (word != "step" or not node.args):

@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.memory.concat import JOINS, resolved, role, scalars
 from oomlint.memory.concat_loops import SHORT, loops_over, made_anew, rounds, says_first, within
-from oomlint.memory.iteration import is_epoch_loop
+from oomlint.memory.runs import runs_of
 from oomlint.model import names
 from oomlint.scout.telling import FEEDS_ITSELF
 from oomlint.syntax.walk import descend, path_of
@@ -62,7 +62,7 @@ def _rejoin(module: Module, project: Project, call: cst.Call, path: Path, scope:
         where = role(module, project, loop, values, scope, most, call) if most is None or most > SHORT else None
         if where is None:
             continue
-        if scalars(values, loop, scope, module, epochs=is_epoch_loop(loop, module), into=path):
+        if scalars(values, loop, scope, module, epochs=runs_of(project).epochs(loop, module, scope), into=path):
             return None
         return Rejoin(call, added[0], module.code(call.args[0].value).strip(), loop, *where)
     return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.iteration import loader_like
+from oomlint.memory.iteration import is_epoch_loop, loader_like
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.events import Backward
@@ -82,6 +82,15 @@ class Runs:
         """What a loop of a function repeats, where some way of calling the function tells."""
         found = [loop for record in self.records(module, scope) for loop in record.loops if loop.node is node]
         return max(found, key=lambda loop: (loop.proven, loop.batches, loop.holds, loop.steps), default=None)
+
+    def epochs(self, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
+        """Whether each round of a loop trains the same modules on the same batches again; by its words where no training is in sight."""
+        if not isinstance(node, cst.For | cst.While):
+            return False
+        found = [loop for record in self.records(module, scope) for loop in record.loops if loop.node is node]
+        if any(loop.trains for loop in found):
+            return any(loop.epochs for loop in found)
+        return is_epoch_loop(node, module)
 
     def step(self, module: Module, scope: Scope) -> Record:
         """The record of a method that a framework calls once for each batch."""

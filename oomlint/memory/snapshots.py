@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.memory.concat_loops import SHORT, batch_loader, loops_over, made_anew, rounds, trains, within
-from oomlint.memory.iteration import conditional_in, is_epoch_loop
+from oomlint.memory.iteration import conditional_in
 from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.runs import runs_of
 from oomlint.model import names
 from oomlint.model.values import Const, External, ExternalCall, Instance
 from oomlint.syntax.walk import descend, path_of
@@ -222,7 +223,7 @@ def _loop(module: Module, project: Project, effect: Effect, path: Path, copied: 
 
 def _per(module: Module, project: Project, loop: Loop, scope: Scope) -> str | None:
     """What a round of a training loop is called; ``None`` for loops over folds, clients, tasks."""
-    if is_epoch_loop(loop, module):
+    if runs_of(project).epochs(loop, module, scope):
         return "epoch"
     if not trains(loop, module):
         return None

@@ -31,6 +31,7 @@ _WHOLE: Final = KEEPS | frozenset(
     "from_numpy tensor as_tensor Tensor FloatTensor LongTensor DoubleTensor expand_dims ascontiguousarray nan_to_num detach".split()
 )
 
+_PUTS: Final = frozenset({"assign", "augment"})
 _ROWS: Final = frozenset({"arange", "sort", "array", "concatenate", "linspace", "unique", "asarray"})
 
 
@@ -65,7 +66,8 @@ def parts(module: Module, scope: Scope, node: cst.BaseExpression, rounds: Rounds
                 inner = [here.value] if here.attr.value not in {"shape", "size", "ndim"} else []
             case cst.Name() if here.value not in seen:
                 seen.add(here.value)
-                effects = (e for e in scope.effects.get(here.value, ()) if e.kind == "assign" and not e.path and rounds in module.walk.ancestors(e.statement))
+                # Also what is added to it, or written into a part of it: `row[:n] = signal[a:b]`.
+                effects = (e for e in scope.effects.get(here.value, ()) if e.kind in _PUTS and rounds in module.walk.ancestors(e.statement))
                 inner = [effect.value for effect in effects if effect.value is not None]
             case _:
                 inner = [child for child in here.children if isinstance(child, cst.BaseExpression | cst.Element)]

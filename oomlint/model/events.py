@@ -38,6 +38,8 @@ class Loop:
     proven: bool = False  # by what its rounds do, not by a name
     steps: bool = False  # each round goes backward
     holds: bool = False  # each round goes over batches of its own data
+    trains: bool = False  # a loop over batches inside goes backward
+    epochs: bool = False  # and each round trains the same modules on the same batches again
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,14 @@ class Store(Event):
 class Reset(Event):
     """What lives at ``path`` was made anew or emptied.
 
-    ``once`` counts the loops around a test that lets it happen the first time only, 0 without one; ``bound`` says that only a part was taken out.
+    ``once`` counts the loops around a test that lets it happen the first time only, 0 without one; ``bound`` says that only a part was taken out;
+    ``network`` says that a module was made.
     """
 
     path: Path = ()
     once: int = 0
     bound: bool = False
+    network: bool = False
 
 
 @dataclass(slots=True, eq=False)

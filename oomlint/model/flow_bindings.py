@@ -37,7 +37,7 @@ class FlowBindings(FlowCalls):
             path = self.act.path(target.value)
             bound = expression is not None and _cuts(expression, target.value)
             if bound or not isinstance(statement, cst.For | cst.CompFor):
-                self.was_reset(statement, state, path, bound=bound)
+                self.was_reset(statement, state, path, bound=bound, network=_builds(target.value, held, expression))
             self._put(path, named_size(target.value, held), state)
         elif isinstance(target, cst.Attribute):
             base = self.value(target.value, state)
@@ -59,7 +59,7 @@ class FlowBindings(FlowCalls):
     ) -> None:
         word = target.attr.value
         path = (*base.home, word)
-        self.was_reset(statement, state, path, bound=expression is not None and _cuts(expression, word))
+        self.was_reset(statement, state, path, bound=expression is not None and _cuts(expression, word), network=_builds(word, held, expression))
         self._put(path, named_size(word, held), state)
         if word == "requires_grad" and expression is not None and names.dotted(expression) != "False":
             self.used(statement, state, "gradients")
@@ -143,15 +143,27 @@ class FlowBindings(FlowCalls):
         own: list[cst.BaseExpression] = []
         others: list[cst.BaseExpression] = []
         for part in _summands(value):
-            (own if self._mentions(part, code) else others).append(part)
-        if len(own) != 1 or not others or not _is_scaled(own[0], code, self.code):
+            (own if self._mentions(part, code) or self._looks_up(part, target) else others).append(part)
+        if len(own) != 1 or not others or not (_is_scaled(own[0], code, self.code) or self._looks_up(own[0], target)):
             return False
         before = self.value(target, state)
         parts = [self.value(part, state) for part in others]
         added = mixed(parts) if len(parts) > 1 else parts[0]
+        if len(parts) == 1 and added.kind is Kind.PACK and before.kind in {Kind.PACK, Kind.UNKNOWN} and isinstance(value.operator, cst.Add):
+            self._lengthen(node, target, before, added, others[0], state)
+            return True
         kind = "concat" if before.kind is Kind.PACK else "augment"
         self._accumulate(node, target, kind, before, added, others[0] if len(others) == 1 else None, state)
         return True
+
+    def _looks_up(self, node: cst.BaseExpression, target: cst.BaseExpression) -> bool:
+        """Whether an expression is ``sums.get(key, 0)`` where the target is ``sums[key]``."""
+        if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute) or node.func.attr.value != "get" or not node.args:
+            return False
+        index = target.slice[0].slice if isinstance(target, cst.Subscript) and len(target.slice) == 1 else None
+        if not isinstance(target, cst.Subscript) or not isinstance(index, cst.Index):
+            return False
+        return self.code(node.func.value) == self.code(target.value) and self.code(node.args[0].value) == self.code(index.value)
 
     def _mentions(self, node: cst.CSTNode, code: str) -> bool:
         """Whether a name, attribute or element that is written like this stands in an expression."""
@@ -165,17 +177,19 @@ class FlowBindings(FlowCalls):
         added = self.value(node.value, state)
         if isinstance(node.operator, cst.AddAssign | cst.SubtractAssign):
             if added.kind is Kind.PACK and (before.kind in {Kind.PACK, Kind.UNKNOWN}):
-                shown = node.value if isinstance(node.value, cst.List) and len(node.value.elements) == 1 else None
-                path = self._home_of(node.target, before, state)
-                self.stored(node, state, "append", path, added.any(), shown, before)
-                if path:
-                    state.env[path] = before.having(
-                        kind=Kind.PACK, inside=meet(before.inside, added.any()), tags=before.tags | {id(node)}, exact=False, home=path
-                    )
+                self._lengthen(node, node.target, before, added, node.value, state)
                 return
             self._accumulate(node, node.target, "augment", before, added, node.value, state)
             return
         self.assign(node.target, mixed([before, added]), state, None, node)
+
+    def _lengthen(self, node: cst.CSTNode, target: cst.BaseExpression, before: Held, added: Held, expression: cst.BaseExpression, state: State) -> None:
+        """Note that a list got longer: ``rows += [x]``, ``rows = rows + [x]``."""
+        shown = expression if isinstance(expression, cst.List) and len(expression.elements) == 1 else None
+        path = self._home_of(target, before, state)
+        self.stored(node, state, "append", path, added.any(), shown, before)
+        if path:
+            state.env[path] = before.having(kind=Kind.PACK, inside=meet(before.inside, added.any()), tags=before.tags | {id(node)}, exact=False, home=path)
 
     def _accumulate(
         self, node: cst.CSTNode, target: cst.BaseExpression, kind: str, before: Held, added: Held, expression: cst.BaseExpression | None, state: State
@@ -232,6 +246,13 @@ class FlowBindings(FlowCalls):
 def _cuts(expression: cst.BaseExpression, name: str) -> bool:
     """Whether an expression is a slice of the same name: ``x = x[-100:]``."""
     return isinstance(expression, cst.Subscript) and isinstance(expression.slice[0].slice, cst.Slice) and names.last_name(expression.value) == name
+
+
+def _builds(name: str, held: Held, expression: cst.BaseExpression | None) -> bool:
+    """Whether a new module is made: not the one that there is, moved, wrapped or copied."""
+    if held.kind is not Kind.MODULE or not isinstance(expression, cst.Call) or names.last_name(expression.func) in {"deepcopy", "copy"}:
+        return False
+    return not any(isinstance(part, cst.Name) and part.value == name for part in descend(expression))
 
 
 def _summands(node: cst.BaseExpression) -> list[cst.BaseExpression]:

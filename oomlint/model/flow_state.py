@@ -189,10 +189,10 @@ class Flowing(ABC):
         if self.recording and path and self.act.loops:
             self.record.stores.append(Store(node, *self._around(state), kind, path, value, expression, before))
 
-    def was_reset(self, node: cst.CSTNode, state: State, path: Path, *, bound: bool = False) -> None:
+    def was_reset(self, node: cst.CSTNode, state: State, path: Path, *, bound: bool = False, network: bool = False) -> None:
         """Note that a path was made anew."""
         if self.recording and path and self.act.loops:
-            self.record.resets.append(Reset(node, *self._around(state), path, self._only_once(path), bound))
+            self.record.resets.append(Reset(node, *self._around(state), path, self._only_once(path), bound, network))
 
     def _only_once(self, path: Path) -> int:
         """How many loops stand around a test that asks if the path is there yet: `if x is None`, `if k not in d`, `if i == 0`; 0 where there is none."""

@@ -55,12 +55,26 @@ def decide(record: Record) -> None:
                 loop.proven = True
                 break
     for loop in sorted(record.loops, key=lambda loop: -len(loop.around)):  # the inner ones first
-        if loop.short or _ends_at_once(loop.node):
+        if _ends_at_once(loop.node):
             continue
-        inner = any(other.batches for other in record.loops if loop in other.around)
-        loop.batches = loop.proven or (loop.named and not inner)
-        loop.holds = inner and not loop.batches and _hands_on(loop, record)
-        loop.steps = not any(other.proven for other in loop.around) and _goes_backward(loop, record)
+        inner = [other for other in record.loops if loop in other.around and other.batches]
+        if not loop.short:
+            loop.batches = loop.proven or (loop.named and not inner)
+            loop.holds = bool(inner) and not loop.batches and _hands_on(loop, record)
+            loop.steps = not any(other.proven for other in loop.around) and _goes_backward(loop, record)
+        within = [event.loops[event.loops.index(loop) + 1 :] for event in record.backwards if event.known and loop in event.loops and not loop.batches]
+        inside = [loops for loops in within if any(other in inner for other in loops)]
+        loop.trains = bool(inside)
+        again = any(not any(other.epochs for other in loops) for loops in inside) and (loop.counts or isinstance(loop.node, cst.While))
+        loop.epochs = again and not (_hands_on(loop, record) or _builds_anew(loop, record))
+
+
+def _builds_anew(loop: Loop, record: Record) -> bool:
+    """Whether each round makes a module: it trains another one each time, for a fold, a seed or a client."""
+    for reset in record.resets:
+        if reset.network and loop in reset.loops and not any(other.batches for other in reset.loops[reset.loops.index(loop) + 1 :]):
+            return True
+    return False
 
 
 def _hands_on(loop: Loop, record: Record) -> bool:

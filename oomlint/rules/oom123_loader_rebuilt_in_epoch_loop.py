@@ -9,8 +9,9 @@ import libcst as cst
 from oomlint.finding import Fix, LoopKind, Safety, Severity
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import loader_fact, loop_fact
-from oomlint.memory.iteration import changes_in, conditional_in, is_epoch_loop, loops_around
+from oomlint.memory.iteration import changes_in, conditional_in, loops_around
 from oomlint.memory.loaders import confidence_of, loaders_of
+from oomlint.memory.runs import runs_of
 from oomlint.model.names import last_name
 from oomlint.model.values import Const, assumptions
 from oomlint.rule import Rule
@@ -31,8 +32,8 @@ class LoaderRebuiltInEpochLoop(Rule):
 
     ## What it does
 
-    Checks for a `DataLoader` with workers that is built inside an epoch loop from arguments that do not change in the loop. It is an error
-    where each of these loaders is also kept: appended to a list, stored under a new key, or passed to `accelerator.prepare` inside the loop.
+    Checks for a `DataLoader` with workers that is built inside an epoch loop from arguments that do not change in the loop. An epoch loop is one
+    whose rounds train the same model on the same batches again; where no training is in sight, its words say so. It is an error where each of these loaders is also kept (appended to a list, stored under a new key, passed to `accelerator.prepare` inside the loop), and a warning elsewhere.
 
     A loop over splits, folds, subjects or tasks is no epoch loop and says nothing, nor does a loader whose arguments change from epoch to
     epoch.
@@ -94,7 +95,8 @@ class LoaderRebuiltInEpochLoop(Rule):
         """Yield the loaders with workers that are built anew in each epoch."""
         loaders = loaders_of(project)
         for loader in loaders.of(module):
-            loop = next((x for x in loops_around(loader.call, module, loader.scope) if is_epoch_loop(x, module)), None)
+            around = loops_around(loader.call, module, loader.scope)
+            loop = next((x for x in around if runs_of(project).epochs(x, module, loader.scope)), None)
             if loop is None or conditional_in(loader.call, loop, module):
                 continue
             workers = self._workers(loaders, loader)
@@ -110,7 +112,8 @@ class LoaderRebuiltInEpochLoop(Rule):
                 yield self.finding(place, message, severity=Severity.ERROR, related=related, fix=_ADVICE, facts=facts)
             else:
                 message = "This loader is built again in each epoch from the same arguments: its workers start anew each time"
-                yield self.finding(place, message, confidence=confidence_of(assumptions(workers)), related=related, fix=_ADVICE, facts=facts)
+                confidence = confidence_of(assumptions(workers))
+                yield self.finding(place, message, severity=Severity.WARNING, confidence=confidence, related=related, fix=_ADVICE, facts=facts)
 
     @staticmethod
     def _workers(loaders: Loaders, loader: Loader) -> Alternative | None:

@@ -334,6 +334,8 @@ class Walk:
 
     def _aug_assign(self, node: cst.AugAssign, scope: Scope, statement: cst.CSTNode) -> None:
         path = path_of(node.target)
+        if path is None and isinstance(node.target, cst.Subscript) and (base := path_of(node.target.value)) is not None:
+            path = base[0], (*base[1], ("item", UNKNOWN_KEY))
         if path is not None:
             self._effect(scope, Effect(path[0], path[1], "augment", statement, node, node.value))
 
