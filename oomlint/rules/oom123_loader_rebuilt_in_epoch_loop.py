@@ -33,7 +33,8 @@ class LoaderRebuiltInEpochLoop(Rule):
     ## What it does
 
     Checks for a `DataLoader` with workers that is built inside an epoch loop from arguments that do not change in the loop. An epoch loop is one
-    whose rounds train the same model on the same batches again; where no training is in sight, its words say so. It is an error where each of these loaders is also kept (appended to a list, stored under a new key, passed to `accelerator.prepare` inside the loop), and a warning elsewhere.
+    whose rounds train the same model on the same batches again; where no training is in sight, its words say so. It is an error where each of
+    these loaders is also kept: appended to a list, stored under a new key, or passed to `accelerator.prepare` inside the loop.
 
     A loop over splits, folds, subjects or tasks is no epoch loop and says nothing, nor does a loader whose arguments change from epoch to
     epoch.
