@@ -380,3 +380,32 @@ def test_each_statement_that_keeps_a_read_and_each_entry_of_an_archive_is_a_plac
     assert [place.row for place in kept.related][1:] == [5, 9]
     archive = only(check(tmp_path, files, "OOM402"))
     assert [place.row for place in archive.related][:2] == [22, 23]
+
+
+EVALUATION = """\
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+def features(model, dataset, path):
+    model.eval()
+    first, second = [], []
+    with torch.no_grad():
+        for images in DataLoader(dataset, batch_size=8):
+            one, other = model(images)
+            first.append(one.numpy())
+            second.append(other.numpy())
+    {join}
+    np.savez(path, first, second)
+"""
+
+
+@pytest.mark.parametrize(
+    "join", ["first = np.concatenate(first); second = np.concatenate(second)", "first, second = [np.concatenate(part) for part in (first, second)]"]
+)
+def test_where_outputs_become_one_array_is_told_with_the_list(join: str, tmp_path: Path) -> None:
+    found = only(check(tmp_path, {"features.py": EVALUATION.format(join=join)}, "OOM219"))
+    assert [(place.row, place.message) for place in found.related] == [
+        (12, "here, too"),
+        (13, "joined here: the parts and the whole are in memory together"),
+    ]

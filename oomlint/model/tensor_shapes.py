@@ -44,6 +44,8 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
         case "view" | "reshape" | "expand":
             if any(arg.star for arg in given):
                 return 0
+            if method != "expand" and given and _is_rest(given[0].value):
+                return max(dims, len(given))  # what was one sample is many rows now: all of it is still there
             only = given[0].value if len(given) == 1 else None
             if isinstance(only, cst.Tuple | cst.List):
                 return len(only.elements)
@@ -55,7 +57,12 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
         case "squeeze" | "select" | "unbind" | "diagonal":
             return max(dims - 1, 0)
         case "flatten" | "ravel":
-            return 2 if given else 1
+            return 2 if given else dims
         case "unflatten" | "unfold" | "view_as" | "expand_as":
             return 0
     return dims
+
+
+def _is_rest(node: cst.BaseExpression) -> bool:
+    """Whether a size is ``-1``: what the others leave."""
+    return isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus)
