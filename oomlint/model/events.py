@@ -33,6 +33,7 @@ class Loop:
     via: tuple[Via, ...] = ()  # the calls that led to it
     counts: bool = False  # what it goes over are numbers
     short: bool = False  # it is known to go round a few times at most
+    body: object = None  # what `model/loops.py` knows of its body
     # What `model/loops.py` says of it at the end of the run.
     batches: bool = False  # each round is a batch
     proven: bool = False  # by what its rounds do, not by a name

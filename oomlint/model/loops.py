@@ -79,8 +79,7 @@ def _builds_anew(loop: Loop, record: Record) -> bool:
 
 def _hands_on(loop: Loop, record: Record) -> bool:
     """Whether a loop over batches inside goes over something that comes from the round."""
-    body = _Body(loop)
-    here = body.round.spread(body.flows, ())
+    here = _body(loop).spread(())
     within = (other.node for other in record.loops if other.batches and loop in other.around and other.scope is loop.scope)
     return any(isinstance(node, cst.For) and here.gives(node.iter) for node in within)
 
@@ -142,8 +141,7 @@ def _is_chained(loop: Loop, event: Forward) -> bool:
     if loop.loader is not None or level > len(event.via):
         return False
     call = event.via[level].call if level < len(event.via) else event.node
-    body = _Body(loop)
-    return isinstance(call, cst.Call) and body.carried(call, body.round.spread(body.flows, ()))
+    return isinstance(call, cst.Call) and _body(loop).carried(call, _body(loop).spread(()))
 
 
 def _takes(loop: Loop, event: Forward) -> bool:
@@ -153,19 +151,26 @@ def _takes(loop: Loop, event: Forward) -> bool:
     if len(chain) - level > _DEEPEST or level >= len(chain):
         return False
     inner = {other.node for other in event.loops[event.loops.index(loop) + 1 :]}
-    body = _Body(loop)
-    here = body.round.spread(body.flows, inner)
+    body = _body(loop)
+    here = body.spread(inner)
     for via in chain[level:]:
         call = event.node if via is None else via.call
         if not isinstance(call, cst.Call):
             return False
         if via is None or via.callee is None:
             return _given(call, here, body.targets) or (level < len(event.via) and any(_is_noise(part) for arg in call.args for part in descend(arg)))
-        flows = _flows(via.callee.suite)
+        flows = _flows(via.callee.suite, via.callee)
         here = _handed(call, via.callee, here)
         here = _Round(here.data | _noise(via.callee, flows), here.numbers)
         here = here.spread(flows, inner)
     return False
+
+
+def _body(loop: Loop) -> _Body:
+    """What the names of a loop's body depend on, worked out once."""
+    if loop.body is None:
+        loop.body = _Body(loop)
+    return loop.body  # type: ignore[return-value]
 
 
 class _Body:
@@ -173,7 +178,7 @@ class _Body:
 
     def __init__(self, loop: Loop) -> None:
         node = loop.node
-        self.flows = _flows(node.body)
+        self.flows = _flows(node.body, loop.scope)
         targets = set(_bound(node.target)) if isinstance(node, cst.For) else set()
         self.targets = frozenset(targets)
         numbers = targets if isinstance(node, cst.For) and (loop.counts or _counts(node.iter)) else _numbered(node)
@@ -183,6 +188,15 @@ class _Body:
         if not data or not any(isinstance(part, cst.Name) and part.value in data for part in descend(node.body)):
             data = data | self._drawn()
         self.round = _Round(frozenset(data), frozenset(numbers))
+        self._spread: dict[frozenset[cst.CSTNode], _Round] = {}
+
+    def spread(self, inner: Iterable[cst.CSTNode]) -> _Round:
+        """What comes from the round, but not through the targets of the loops ``inner``."""
+        key = frozenset(inner)
+        known = self._spread.get(key)
+        if known is None:
+            known = self._spread[key] = self.round.spread(self.flows, key)
+        return known
 
     def _drawn(self) -> set[str]:
         """Names that get another thing in each round, whatever the loop goes over."""
@@ -347,8 +361,15 @@ def _rows(node: cst.Subscript) -> list[cst.BaseSlice]:
     return [index for index in found if not (isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and index.value.value == "None")][:1]
 
 
-def _flows(body: cst.CSTNode) -> _Flows:
-    """What the statements of a block bind to what, in their order."""
+def _flows(body: cst.CSTNode, scope: Scope) -> _Flows:
+    """What the statements of a block bind to what, in their order; worked out once."""
+    known = scope.flows.get(body)
+    if known is None:
+        known = scope.flows[body] = _bindings(body)
+    return known  # type: ignore[return-value]
+
+
+def _bindings(body: cst.CSTNode) -> _Flows:
     found: _Flows = []
     for node in descend(body, into_scopes=False):
         if isinstance(node, cst.Assign):

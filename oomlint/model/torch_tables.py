@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomlint.scout.telling import NamePattern
+
 # Methods whose result is a Python value, or says nothing of the data.
 PLAIN_METHODS: Final = frozenset(
     "item tolist size dim numel nelement stride storage_offset data_ptr is_floating_point is_cuda get_device element_size ndimension type_as_str "
@@ -47,38 +49,38 @@ PARAMETERLESS: Final = re.compile(
 FAST_PATH: Final = re.compile(
     r"Transformer|MultiheadAttention|LSTM|vit_|swin|ViT|Swin|maxvit|scaled_dot_product|flash_attn|xformers|is_grad_enabled|\.requires_grad\b|grad_fn|checkpoint\("
 )
-LOSS_NAME: Final = re.compile(
+LOSS_NAME: Final = NamePattern(
     r"(^|_)(loss|losses|criterion|criterions|criteria|objective|nll|mse|bce|cross_entropy|kld|kl_div|l1|l2|elbo|penalty|regularizer|rmse|mae)(_|\d|$)"
     r"|loss(es|_?fn|_?func|_?f|er)?\d*$|[a-z]Loss|^Loss|Criterion",
 )
-SCALAR_NAME: Final = re.compile(
+SCALAR_NAME: Final = NamePattern(
     r"loss(es)?\d*$|^loss|_loss_|(^|_)(nll|elbo|ppl|perplexity|kld|mse|bce|ce|acc|accuracy|correct|total|count|n|num)(_|\d|$)", re.IGNORECASE
 )
 # By convention one small value a sample: labels, classes, identifiers (the catalogue, section 0).
-SMALL_NAME: Final = re.compile(
+SMALL_NAME: Final = NamePattern(
     r"(^|_)(labels?|lbls?|targets?|tgts?|y|ys|y_?true|y_?test|y_?val|class|classes|cls|ids?|idx|index|indices|indexes|split|lengths?|lens?|offsets?|mean|std|gt_?labels?|truths?"
     r"|names?|paths?|files?|filenames?|keys?|uids?|pids?|camids?|domains?|subjects?|dates?|ages?|scores?_?id|acc|accs|accuracy|correct|corrects|true_?labels?|gts?_cls|topk?)(_|\d|$)",
     re.IGNORECASE,
 )
 # Whole numbers and strings by their name.
-INTEGRAL_NAME: Final = re.compile(
+INTEGRAL_NAME: Final = NamePattern(
     r"(^|_)(labels?|targets?|ids?|idx|idxs|index|indices|lengths?|lens?|sizes?|names?|paths?|counts?|sort_ind|order|perm)(_|\d|$)", re.IGNORECASE
 )
-DENSE_NAME: Final = re.compile(
+DENSE_NAME: Final = NamePattern(
     r"(^|_)(outputs?|outs?|logits?|feats?|features?|embeds?|embeddings?|embs?|images?|imgs?|masks?|boxes|bboxes|recons?|reconstructions?|latents?|hiddens?"
     r"|attn|attentions?|maps?|heatmaps?|activations?|frames?|points?|pcs?|clouds?|waves?|wavs?|mels?|spec|specs|samples?|depths?|flows?|vectors?|codes?|z|zs|h|hs|x|xs|preds?_?masks?)(_|\d|$)",
     re.IGNORECASE,
 )
-MODULE_NAME: Final = re.compile(
+MODULE_NAME: Final = NamePattern(
     r"^(model|net|network|encoder|decoder|generator|discriminator|net_?[a-z]|backbone|classifier|actor|critic|policy|unet|transformer|lstm|gru|rnn|bert|resnet"
     r"|autoencoder|vae|gan|student|segmentor|detector|regressor|extractor|projector|predictor|embedder|denoiser|seg_?model|cnn|mlp|gnn|gcn|vit|ddp_model|raw_model|base_model)\d*$"
     r"|_(model|net|network|encoder|decoder|generator|discriminator|backbone|classifier|head)\d*$|^(teacher|student|head|disc|gen|[GDEQ])$|^(model|net|encoder|decoder)_[a-z0-9]+$",
 )
-FROZEN_NAME: Final = re.compile(
+FROZEN_NAME: Final = NamePattern(
     r"teacher|(^|_)ema(_|$)|momentum|frozen|(^|_)(first_stage|ref_model|reward_model|target_net)(_|$|\d)",
     re.IGNORECASE,
 )
-BACKWARD_NAME: Final = re.compile(
+BACKWARD_NAME: Final = NamePattern(
     r"backward|(^|_)back_?prop|optimi[sz]e(_|$)|^(loss_)?scaler$|_scaler$|apply_grad|update_params|train_on_batch|optim_step|step_optim"
 )
 # Calls that take a tensor and let it go again.

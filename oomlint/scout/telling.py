@@ -12,7 +12,30 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
 # What a loader, or an iterator over one, is called.
-LOADER_NAME = re.compile(
+_MOST_NAMES: Final = 20_000  # that are remembered
+
+
+class NamePattern:
+    """A pattern that few names are asked for again and again: each is looked at once."""
+
+    __slots__ = ("_known", "_pattern")
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self._pattern = re.compile(pattern, flags)
+        self._known: dict[str, re.Match[str] | None] = {}
+
+    def search(self, name: str) -> re.Match[str] | None:
+        """Where the pattern first fits; ``None`` where it does not."""
+        try:
+            return self._known[name]
+        except KeyError:
+            if len(self._known) > _MOST_NAMES:
+                self._known.clear()
+            found = self._known[name] = self._pattern.search(name)
+            return found
+
+
+LOADER_NAME = NamePattern(
     r"(^|_)(data_?)?loaders?\d*$|(^|_)dls?\d*$|dataloaders?\d*$|(^|_)loader(_\w+)?$|^(train|training|val|valid|validation|dev|test|eval|data|batch)_?(iter|iterator|gen|generator|batches|loader|queue|dl)\d*$"
     r"|^(batches|minibatches|mini_batches|batch_iterator|data_iterator|epoch_iterator|epoch_itr|eval_dataloader)$|[a-z]Loader$|[a-z]DataLoader$|[a-z]_loader_",
 )

@@ -68,6 +68,7 @@ class Scope:
     loops: list[cst.For | cst.While] = field(default_factory=list)
     rows: list[cst.ListComp] = field(default_factory=list)
     tries: list[cst.Try] = field(default_factory=list)
+    flows: dict[cst.CSTNode, object] = field(default_factory=dict)  # what its blocks bind to what, where somebody has asked
 
     @property
     def is_function(self) -> bool:
