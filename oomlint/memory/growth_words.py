@@ -8,7 +8,6 @@ import libcst as cst
 
 from oomlint.memory.facts import growth_facts
 from oomlint.memory.growing_loops import handing_call
-from oomlint.memory.joined_behind import joins_of
 from oomlint.model import names
 from oomlint.model.flow import iterated
 from oomlint.model.questions import short
@@ -95,10 +94,8 @@ def kept(growth: Growth) -> str:
 
 
 def related(growth: Growth, module: Module) -> list[Place]:
-    """The loop's other statements of the same rule, where all of it is joined, and what the loop keeps besides."""
+    """The loop's other statements of the same rule and what the loop keeps besides."""
     found = [module.place(node, "here, too") for node in growth.others]
-    if growth.loop.module is module:
-        found[1:1] = [module.place(call, "joined here: the parts and the whole are in memory together") for call in joins_of(growth.stores, growth.loop)]
     beside = growth.facts.get("beside")
     if isinstance(beside, list):
         found += [module.place(store.node, "kept as well") for store in beside]

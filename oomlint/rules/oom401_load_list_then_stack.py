@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
+from oomlint.memory.buffers import buffers_of
+from oomlint.memory.facts import growth_facts
+from oomlint.memory.growth_words import loop_of
+from oomlint.memory.joined_behind import joins_of
 from oomlint.memory.joins import joins
 from oomlint.memory.load_fixes import filled
+from oomlint.model import names
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -15,6 +20,8 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
+
+_ROOM: Final = Fix(Safety.DISPLAY, "make room for all of it once, and fill it in the loop")
 
 
 class LoadListThenStack(Rule):
@@ -26,7 +33,7 @@ class LoadListThenStack(Rule):
     from many files: a comprehension, or a list that a loop appends to. It looks in the `__init__` of a `Dataset`, in the methods and functions
     that it calls, in the `setup()` of a data module, where the array is handed to a dataset, in scripts that gather many files to write them
     at once, and in code that a script runs once, whatever it does with the array then. A tensor that a dataset keeps, made of the rows of objects
-    that are still there, is such a copy, too.
+    that are still there, is such a copy, too; and so is what an evaluation joins of all that it has kept (OOM219, OOM220).
 
     It is silent where the list is one sample (in `__getitem__`), where the array is proven small, for labels and the like, and in scripts that
     write each file on its own.
@@ -119,3 +126,11 @@ class LoadListThenStack(Rule):
         for join in joins(module, project):
             message = f"`{join.name}` copies a list that holds all of the data into one array: until it is done, everything is in memory twice"
             yield self.finding(module.place(join.node), message, confidence=Confidence.MEDIUM, related=join.related, fix=filled(), facts=join.facts)
+        for growth in (*buffers_of(project).told_as("OOM219", module), *buffers_of(project).told_as("OOM220", module)):
+            calls = joins_of(growth.stores, growth.loop)
+            if calls:
+                name = names.dotted(calls[0].func)
+                message = f"`{name}` copies what {loop_of(growth)} has kept into one array: until the list is gone, all of it is in memory twice"
+                related = [module.place(growth.node, "kept here"), *(module.place(other, "so does this") for other in calls[1:])]
+                place, facts = module.place(calls[0]), growth_facts(growth)
+                yield self.finding(place, message, confidence=growth.confidence, related=related, fix=_ROOM, facts=facts)
