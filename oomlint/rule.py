@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from oomlint.finding import Confidence, Finding
 from oomlint.measurement import UNMEASURED
+from oomlint.source import as_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -48,7 +49,7 @@ class Rule(ABC):
         facts: Iterable[Fact] = (),
     ) -> Finding:
         """A finding of this rule, as grave as the rule unless ``severity`` says otherwise."""
-        return Finding(self.code, self.slug, message, severity or self.severity, confidence, place, tuple(related), fix, tuple(facts))
+        return Finding(self.code, self.slug, as_written(message), severity or self.severity, confidence, place, tuple(related), fix, tuple(facts))
 
 
 @dataclass(frozen=True, slots=True)

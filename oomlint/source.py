@@ -33,6 +33,11 @@ MEBIBYTE = 1024 * 1024
 PYTHON_LIMIT = 8 * MEBIBYTE  # bytes; a program of this size is generated data, and its syntax tree takes gigabytes
 NOTEBOOK_LIMIT = 64 * MEBIBYTE  # bytes; most of a big notebook is pictures in its outputs
 
+# `async` was a name until Python 3.6, and `x.cuda(async=True)` what everybody wrote: a name of the same length stands for it.
+_ASYNC = "async"
+_STAND_IN = "asynC"
+_ASYNC_GIVEN = re.compile(rf"\b{_ASYNC}(?=[ \t]*=(?!=))")
+
 ENCODING_DECLARATION = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")  # PEP 263
 _ROW_END_BYTES = re.compile(rb"\r\n|\r|\n")
 _BLANK = re.compile(rb"[ \t\f]*(?:#|$)")
@@ -203,7 +208,7 @@ def _edited_python(source: Source, edits: Sequence[Edit]) -> bytes:
     index = offset = 0
     for start, end, content in replacements_of(source, edits):
         try:
-            encoded = content.encode(source.encoding)
+            encoded = as_written(content).encode(source.encoding)
         except UnicodeError:
             raise SourceError(source.path, f"the fix cannot be written in the file's encoding {source.encoding}") from None
         text += [source.text[index:start], content]
@@ -335,7 +340,14 @@ def _python(path: str, data: bytes) -> Source:
         raise SourceError(path, f"not valid {encoding} ({story}): {error}", row=row) from None
     if encoding != "utf-8" and ("\0" in text or _SURROGATE.search(text)):
         raise SourceError(path, f"the declared encoding {declared!r} does not fit the file", row=row)
+    if _ASYNC in text:
+        text = _ASYNC_GIVEN.sub(_STAND_IN, text)
     return Source(path, Kind.PYTHON, data, text, encoding, bom, dominant_newline(text))
+
+
+def as_written(code: str) -> str:
+    """Code of a program as the file has it."""
+    return code.replace(_STAND_IN, _ASYNC) if _STAND_IN in code else code
 
 
 def _declared_encoding(data: bytes) -> tuple[str, int]:

@@ -504,3 +504,14 @@ def test_reading_python_imports_neither_json_nor_tokenize() -> None:
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=FIXTURES.parent)
     assert "json" not in child.stdout
     assert "pathlib" not in child.stdout
+
+
+def test_async_as_a_keyword_argument_is_read_and_written_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    data = b"x = x.cuda(async=True)\ny = f(async = 1)\nasync == 2\n"
+    path.write_bytes(data)
+    source = read_source(path)
+    ast.parse(source.text.splitlines()[0])
+    assert len(source.text) == len(data)
+    edit = source.edit(2, 1, 2, 2, source.text.splitlines()[0])
+    assert apply_edits(source, [edit]) == b"x = x.cuda(async=True)\nx = x.cuda(async=True) = f(async = 1)\nasync == 2\n"

@@ -14,6 +14,7 @@ from oomlint.memory.phases import is_evaluation, wants_gradients
 from oomlint.memory.runs import runs_of
 from oomlint.memory.suites import holds_tests
 from oomlint.model.held import Graph, Mode
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,6 +99,24 @@ class Evaluations:
                 first = next(one for one in found if one is not None)
                 yield Pass(first, *call, Confidence.HIGH if first.known else Confidence.MEDIUM)
 
+    def between_steps(self, module: Module) -> Iterator[Pass]:
+        """Passes of a network that a training loop puts into evaluation now and then, with nothing of them differentiated."""
+        if holds_tests(module):
+            return
+        seen: set[cst.CSTNode] = set()
+        for record in self.runs.of(module):
+            used = frozenset().union(*(event.sources for event in record.backwards), *(use.value.all_sources for use in record.uses))
+            for event in record.forwards:
+                loop = event.loops[-1] if event.loops else None
+                if loop is None or event.via or event.module is not module or event.node in seen or id(event.node) in used or not record.complete:
+                    continue
+                trains = any(backward.known and loop in backward.loops for backward in record.backwards)
+                turned = _turned(loop.node) if trains and event.evaluating and event.trainable and event.mode is Mode.ON else None
+                if turned is not None and not isinstance(loop.node, cst.FunctionDef) and not self._caller_switches_off(record):
+                    seen.add(event.node)
+                    confidence = Confidence.HIGH if event.known else Confidence.MEDIUM
+                    yield Pass(event, module.place(turned, "put into evaluation here"), module, loop.node, confidence)
+
     def _unused(self, record: Record, module: Module) -> Forward | None:
         """A forward pass of which nothing in its function, nor what that gives back, can need the graph."""
         inside = [event for event in record.forwards if event.trainable and event.evaluating]
@@ -162,6 +181,12 @@ def _goes_backward(record: Record, loop: Loop, live: list[Forward]) -> bool:
     sources = {id(event.node) for event in live}
     after = (backward for backward in record.backwards if backward.known and all(outer in loop.around for outer in backward.loops))
     return any(sources & backward.sources for backward in after)
+
+
+def _turned(loop: cst.For | cst.While | cst.FunctionDef) -> cst.Call | None:
+    """The call in a loop's own body that puts a module into evaluation."""
+    calls = (node for node in descend(loop.body, into_scopes=False) if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute))
+    return next((call for call in calls if isinstance(call.func, cst.Attribute) and call.func.attr.value == "eval" and not call.args), None)
 
 
 def _puts_into_evaluation(scope: Scope) -> bool:

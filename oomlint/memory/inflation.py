@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import Fix, Safety
+from oomlint.finding import Fix, Safety, Severity
 from oomlint.memory.arrays import arrays_of
 from oomlint.memory.attribute_names import small_name
 from oomlint.memory.bytes import item_bytes
@@ -54,6 +54,7 @@ class Inflation:
     related: tuple[Place, ...] = ()
     fix: Fix | None = None
     facts: tuple[Fact, ...] = ()
+    severity: Severity | None = None  # where it is another one than that of the rule
 
 
 def passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.BaseExpression, Load, Keeper]]:
@@ -371,4 +372,5 @@ def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, sp
             fix = Fix(Safety.UNSAFE, "let the tensor share the memory of the array", (replace(module.tree, node.func.attr, "from_numpy"),))
         elif given == ["dtype"] and len(node.args) == 2:  # noqa: PLR2004 - the array and its type
             fix = Fix(Safety.UNSAFE, "copy only where the type differs", (replace(module.tree, node.func.attr, "as_tensor"),))
-    return Inflation(node, message, spots, fix, _facts(module, node, keeper))
+    joins = names.last_name(node.func) not in {"tensor", "array"}  # with something else, into an array that is all of it again
+    return Inflation(node, message, spots, fix, _facts(module, node, keeper), Severity.WARNING if joins else None)

@@ -14,7 +14,7 @@ from oomlint.model.values import Alternative, Const, ExternalCall, Instance, Unk
 from oomlint.syntax.walk import descend, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
@@ -118,14 +118,19 @@ def loops_around(node: cst.CSTNode, module: Module, scope: Scope) -> Iterator[cs
         child = here
 
 
-def conditional_in(node: cst.CSTNode, loop: cst.CSTNode, module: Module) -> bool:
-    """Whether a test inside the loop decides if the node runs."""
+def conditional_in(node: cst.CSTNode, loop: cst.CSTNode, module: Module, but: Callable[[cst.BaseExpression], bool] | None = None) -> bool:
+    """Whether a test inside the loop decides if the node runs; ``but`` says which tests do not count."""
     for here in module.walk.ancestors(node):
         if here is loop:
             return False
-        if isinstance(here, cst.If | cst.IfExp | cst.Try):
+        if isinstance(here, cst.If | cst.IfExp | cst.Try) and not (but is not None and isinstance(here, cst.If) and but(here.test)):
             return True
     return False
+
+
+def is_nth(test: cst.BaseExpression) -> bool:
+    """Whether a test lets every n-th round through: ``step % 10 == 0``."""
+    return any(isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) for node in descend(test))
 
 
 def changes_in(nodes: list[cst.BaseExpression], loop: cst.For | cst.While, module: Module, scope: Scope) -> bool:

@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.finding import Confidence, LoopKind, Severity
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import like_facts, loop_fact
-from oomlint.memory.iteration import conditional_in, is_step_loop, loader_like, loops_around
+from oomlint.memory.iteration import conditional_in, is_nth, is_step_loop, loader_like, loops_around
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
 
@@ -86,15 +86,15 @@ class NextIterInLoop(Rule):
         """Yield the loops that make a new iterator over a loader in each step."""
         for call, scope in module.walk.calls:
             inner = self._iterator(call)
-            if not isinstance(inner, cst.Call) or last_name(inner.func) != "iter" or len(inner.args) != 1:
+            if not isinstance(inner, cst.Call) or last_name(inner.func) not in {"iter", "enumerate"} or not inner.args:
                 continue
             loop = next(iter(loops_around(call, module, scope)), None)
-            if loop is None or not is_step_loop(project, loop, module, scope) or conditional_in(call, loop, module):
+            if loop is None or not is_step_loop(project, loop, module, scope) or conditional_in(call, loop, module, but=is_nth):
                 continue
             like = loader_like(project, inner.args[0].value, module, scope)
             if like is None or like.without_workers:
                 continue
-            message = f"`next(iter({like.name}))` in a loop starts all workers again for each batch, and sees only the first"
+            message = f"`next({last_name(inner.func)}({like.name}))` in a loop starts all workers again for each batch, and sees only the first"
             related = [module.place(like.loader.call, "the loader")] if like.loader is not None and like.loader.module is module else []
             confidence = Confidence.HIGH if like.known and like.workers else Confidence.MEDIUM
             yield self.finding(

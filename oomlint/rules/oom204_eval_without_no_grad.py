@@ -139,7 +139,7 @@ class EvalWithoutNoGrad(Rule):
             facts = [loop_fact(module, node, LoopKind.BATCH, loop.name), *(fact for growth in found.growths for fact in growth_facts(growth)[1:])]
             fix = without_gradients(found, module, project)
             yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=fix, facts=facts)
-        for one in evaluations_of(project).at_once(module):
+        for one in (*evaluations_of(project).at_once(module), *evaluations_of(project).between_steps(module)):
             message = (
                 f"`{one.forward.name}` runs in grad mode in this evaluation: its activations are kept for a backward that does not come; "
                 "`.eval()` does not change that"

@@ -22,7 +22,8 @@ class RedundantCopy(Rule):
     ## What it does
 
     Checks where datasets are made for copies of a whole array: `torch.tensor(array)`, `np.array(array)`, `.astype(...)` to the type that the
-    array has already, and `(a - a.mean()) / a.std()`, which makes two more arrays of the same size.
+    array has already, and `(a - a.mean()) / a.std()`, which makes two more arrays of the same size. `np.concatenate([array, rest])` of all of the
+    data is a warning: the join needs as much memory again, at a moment when all of it is there.
 
     It is silent where the array is proven small, for labels and the like, for a single sample, for lists (`torch.tensor([1, 2, 3])` has to copy),
     and where the original is written to afterwards.
@@ -110,4 +111,5 @@ class RedundantCopy(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield copies of whole arrays that nothing needs."""
         for one in copies(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, fix=one.fix, facts=one.facts)
+            place, confidence = module.place(one.node), Confidence.MEDIUM
+            yield self.finding(place, one.message, severity=one.severity, confidence=confidence, related=one.related, fix=one.fix, facts=one.facts)
