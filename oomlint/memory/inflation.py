@@ -54,7 +54,7 @@ class Inflation:
     related: tuple[Place, ...] = ()
     fix: Fix | None = None
     facts: tuple[Fact, ...] = ()
-    severity: Severity | None = None  # where it is another one than that of the rule
+    severity: Severity | None = None  # where it is more than a note
 
 
 def passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.BaseExpression, Load, Keeper]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.memory.concat import JOINS
+from oomlint.memory.kept_calls import JOINS
 from oomlint.model import names
 from oomlint.syntax.walk import descend, path_of
 

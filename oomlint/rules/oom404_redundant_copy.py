@@ -98,7 +98,7 @@ class RedundantCopy(Rule):
 
     code = "OOM404"
     slug = "redundant-copy"
-    severity = Severity.NOTE
+    severity = Severity.WARNING
     fixable = Safety.UNSAFE
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,),
@@ -112,4 +112,6 @@ class RedundantCopy(Rule):
         """Yield copies of whole arrays that nothing needs."""
         for one in copies(module, project):
             place, confidence = module.place(one.node), Confidence.MEDIUM
-            yield self.finding(place, one.message, severity=one.severity, confidence=confidence, related=one.related, fix=one.fix, facts=one.facts)
+            yield self.finding(
+                place, one.message, severity=one.severity or Severity.NOTE, confidence=confidence, related=one.related, fix=one.fix, facts=one.facts
+            )
