@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Place, Severity
@@ -11,7 +11,7 @@ from oomlint.memory.datasets import Dataset, Holding, datasets_of
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.name_uses import names_files
-from oomlint.memory.sample_uses import has_arrays, one_a_sample
+from oomlint.memory.sample_uses import has_arrays, is_numpy, one_a_sample
 from oomlint.memory.start_methods import FORKED_MB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Unknown, assumptions
 
@@ -120,12 +120,20 @@ def _many(alt: Alternative) -> int:
 def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
     if dataset.iterable:
         return None
-    held = [h for h in dataset.every() if not _small(h.content, settings)]
+    held = [_as_used(h, dataset, loader) for h in dataset.every() if not _small(h.content, settings)]
     for code in PRECEDENCE if _many(workers) else ("OOM110",):
         case = _JUDGES[code](loader, dataset, held, workers, methods, settings)
         if case is not None:
             return case
     return None
+
+
+def _as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:
+    """The same; what a file of torch is thought to hold are arrays where the samples are taken for such."""
+    content = holding.content
+    if content.kind is Kind.TENSORS and is_numpy(_owner(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator):
+        return replace(holding, content=replace(content, kind=Kind.ARRAYS, words=content.words.replace("tensors", "arrays")))
+    return holding
 
 
 def _small(content: Content, settings: Settings) -> bool:

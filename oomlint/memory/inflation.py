@@ -254,9 +254,14 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
     seen: set[cst.CSTNode] = set()
     seen.update(_joined(module, project))
     for node, load, kept in passed(module, project, Does.COPIES):
-        if isinstance(node, cst.Call) and load.node is not node and not load.many and not _written(kept):
+        if load.node is node or load.many:
+            continue
+        read = load.module.place(load.node, "read here")
+        if isinstance(node, cst.Subscript):
+            yield _permuted(module, node, kept, read)
+        elif isinstance(node, cst.Call) and not _written(kept):
             seen.add(node)
-            yield _copied(project, module, node, kept, (load.module.place(load.node, "read here"),))
+            yield _copied(project, module, node, kept, (read,))
     evaluator = evaluator_of(project)
     for scope in building(module, project):
         for call in scope.calls:
@@ -361,6 +366,12 @@ def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[In
         if keeper is not None and what is not None and may_be_large(project, what):
             message = f"Two more arrays as large as all of the data are made for {keeper.words}: three at once; `-=` and `/=` change the one that is there"
             yield Inflation(node, message, facts=_facts(module, node, keeper))
+
+
+def _permuted(module: Module, node: cst.Subscript, keeper: Keeper, read: Place) -> Inflation:
+    code = " ".join(module.code(node).split())
+    message = f"`{code}` makes all of the data for {keeper.words} once more, in another order: both are in memory at once; permute the indices"
+    return Inflation(node, message, (read,), facts=_facts(module, node, keeper), severity=Severity.WARNING)
 
 
 def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:

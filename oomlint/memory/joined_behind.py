@@ -42,8 +42,9 @@ def _container(store: Store) -> cst.BaseExpression | None:
 
 def _joining(module: Module, loop: Loop, target: cst.BaseExpression) -> Iterator[cst.Call]:
     path = path_of(target)
-    if path is None:
-        return
+    if path is None or any(isinstance(part, cst.Subscript) for part in descend(target)):
+        return  # of one entry of many
+    around = set(module.walk.ancestors(loop.node))
     here = module.walk.scope_at(loop.node)
     for scope in _readers(module, loop, path[0]):
         for call in scope.calls:
@@ -51,6 +52,8 @@ def _joining(module: Module, loop: Loop, target: cst.BaseExpression) -> Iterator
                 continue
             if scope is here and module.place(call).row < module.place(loop.node).row:
                 continue
+            if any(isinstance(one, cst.For | cst.While) and one not in around for one in module.walk.ancestors(call)):
+                continue  # round after round of another loop
             given = call.args[0].value
             if path_of(given) == path or any(path_of(one) == path for one in _elements(module, call, given)):
                 yield call

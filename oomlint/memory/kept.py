@@ -18,7 +18,7 @@ from oomlint.memory.serving import is_target, picks_some
 from oomlint.model import names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory
-from oomlint.model.values import FunctionRef
+from oomlint.model.values import ExternalCall, FunctionRef
 from oomlint.scout.telling import MAPS
 from oomlint.syntax.walk import descend
 
@@ -36,6 +36,7 @@ _REDUCES: Final = frozenset({"mean", "std", "sum", "max", "min", "amax", "amin",
 _SAME_ATTRIBUTES: Final = frozenset({"T", "mT", "values", "array", "iloc", "loc", "at", "flat", "real", "imag"})
 
 
+_PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
 # Methods that read what xarray, rasterio, GDAL, decord or pyedflib have only opened.
 _READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal".split())
 
@@ -301,7 +302,15 @@ class Kept(KeptCalls):
             return going
         if isinstance(key, cst.Name) and self._counts(module, node, key.value):
             return replace(going, part=True)
+        if not going.part and self._permutes(module, key):
+            going = going.doing(Does.COPIES, module, node)
         return replace(going, index=None)
+
+    def _permutes(self, module: Module, key: cst.BaseExpression) -> bool:
+        """Whether an index is a permutation of all rows: what it gives is all of them once more."""
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(key))
+        found = (alt.value for alt in self.evaluator.values(key, frame)[:3]) if isinstance(key, cst.Name | cst.Call) else ()
+        return any(isinstance(one, ExternalCall) and names.canonical(one.name) in _PERMUTATIONS for one in found)
 
     def _counts(self, module: Module, node: cst.CSTNode, name: str) -> bool:
         """Whether a name is the variable of a loop around the node: what it picks is an element."""

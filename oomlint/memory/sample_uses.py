@@ -42,6 +42,17 @@ def has_arrays(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
     return instance is not None and any(_uses_arrays(way, attribute, evaluator) for way in _ways(instance, evaluator))
 
 
+def is_numpy(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+    """Whether the elements of an attribute go into ``torch.from_numpy`` as they are, which takes nothing but arrays."""
+    if dataset.instance is None:
+        return False
+    for way in _ways(dataset.instance, evaluator):
+        for call in way.function.scope.calls:
+            if names.last_name(call.func) == "from_numpy" and call.args and _is_element(call.args[0].value, way.this, attribute):
+                return True
+    return False
+
+
 class _Way(NamedTuple):
     """A method that runs for a sample, and what holds the sample's index there."""
 
