@@ -93,10 +93,8 @@ def _counts(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name | cst.Attribute) and _EPOCH.search(names.last_name(node)) is not None
 
 
-def is_step_loop(project: Project, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
-    """Whether a loop makes many rounds over batches: over a loader, a counted loop that is not one of epochs, a ``while``."""
-    if is_epoch_loop(node, module):
-        return False
+def goes_often(project: Project, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
+    """Whether a loop may make many rounds: over a loader, a counted loop, a ``while``."""
     if isinstance(node, cst.While):
         return True
     if not isinstance(node, cst.For):

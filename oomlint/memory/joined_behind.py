@@ -42,7 +42,7 @@ def _container(store: Store) -> cst.BaseExpression | None:
 
 def _joining(module: Module, loop: Loop, target: cst.BaseExpression) -> Iterator[cst.Call]:
     path = path_of(target)
-    if path is None or any(isinstance(part, cst.Subscript) for part in descend(target)):
+    if path is None or not all(isinstance(part, cst.Name | cst.Attribute) or _is_literal(part) for part in _steps(target)):
         return  # of one entry of many
     around = set(module.walk.ancestors(loop.node))
     here = module.walk.scope_at(loop.node)
@@ -57,6 +57,21 @@ def _joining(module: Module, loop: Loop, target: cst.BaseExpression) -> Iterator
             given = call.args[0].value
             if path_of(given) == path or any(path_of(one) == path for one in _elements(module, call, given)):
                 yield call
+
+
+def _steps(target: cst.BaseExpression) -> Iterator[cst.CSTNode]:
+    """An expression and what it is an attribute or an element of."""
+    here: cst.BaseExpression = target
+    while isinstance(here, cst.Attribute | cst.Subscript):
+        yield here
+        here = here.value
+    yield here
+
+
+def _is_literal(node: cst.CSTNode) -> bool:
+    """Whether an element is picked by a literal: ``results["logits"]``."""
+    index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
+    return isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString | cst.Integer)
 
 
 def _readers(module: Module, loop: Loop, root: str) -> list[Scope]:

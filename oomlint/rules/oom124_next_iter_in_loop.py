@@ -9,7 +9,8 @@ import libcst as cst
 from oomlint.finding import Confidence, LoopKind, Severity
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import like_facts, loop_fact
-from oomlint.memory.iteration import conditional_in, is_nth, is_step_loop, loader_like, loops_around
+from oomlint.memory.iteration import conditional_in, goes_often, is_nth, loader_like, loops_around
+from oomlint.memory.runs import runs_of
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
 
@@ -89,8 +90,10 @@ class NextIterInLoop(Rule):
             if not isinstance(inner, cst.Call) or last_name(inner.func) not in {"iter", "enumerate"} or not inner.args:
                 continue
             loop = next(iter(loops_around(call, module, scope)), None)
-            if loop is None or not is_step_loop(project, loop, module, scope) or conditional_in(call, loop, module, but=is_nth):
+            if loop is None or not goes_often(project, loop, module, scope) or conditional_in(call, loop, module, but=is_nth):
                 continue
+            if runs_of(project).epochs(loop, module, scope):
+                continue  # a look at a batch in each epoch
             like = loader_like(project, inner.args[0].value, module, scope)
             if like is None or like.without_workers:
                 continue
