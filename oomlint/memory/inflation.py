@@ -254,8 +254,8 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
     seen: set[cst.CSTNode] = set()
     seen.update(_joined(module, project))
     for node, load, kept in passed(module, project, Does.COPIES):
-        if load.node is node or load.many:
-            continue
+        if load.node is node or load.many or kept_of(project).gathering(module, node) is not None:
+            continue  # what a loop copies round after round is told by another rule
         read = load.module.place(load.node, "read here")
         if isinstance(node, cst.Subscript):
             yield _permuted(module, node, kept, read)

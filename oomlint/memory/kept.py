@@ -211,6 +211,8 @@ class Kept(KeptCalls):
                         self.follow_target(search, module, parent, target.target, going)
                     return
                 case cst.AnnAssign() | cst.AugAssign() | cst.NamedExpr():
+                    if isinstance(parent, cst.AugAssign) and isinstance(parent.operator, cst.AddAssign):  # `rows += more`
+                        going = going.gathered_by(self.gathering(module, parent), module, parent, part=going.part)
                     self.follow_target(search, module, parent, parent.target, going)
                     if not isinstance(parent, cst.NamedExpr):
                         return
@@ -246,8 +248,8 @@ class Kept(KeptCalls):
 
     def picked(self, search: Search, module: Module, node: cst.Subscript, going: Going) -> None:
         """Parts of the value are taken again and again, as long as the training runs: then so long it is there."""
-        if search.inside is not None or going.part or going.inside:
-            return
+        if search.inside is not None or going.part or going.inside or (going.many and going.gathered is None):
+            return  # what each round reads anew is not all of it
         if going.into is not None:
             search.picks.setdefault(going.into, []).append((module, node, going))
         if who := self.serving.reader(module, node, going.since, going.entered, self._gives_back):

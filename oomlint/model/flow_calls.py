@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.flow_definitions import is_bounded
-from oomlint.model.flow_methods import FlowMethods
+from oomlint.model.flow_methods import FlowMethods, takes_data
 from oomlint.model.flow_state import instance_of, module_of
 from oomlint.model.held import UNKNOWN, Device, Graph, Held, Kind, Size, meet_all, mixed, tags_of, tensor
 from oomlint.model.torch_tables import BACKWARD_NAME, FROZEN_NAME, HARMLESS_CALL, LOSS_NAME, MODULE_NAME
@@ -111,7 +111,7 @@ class FlowCalls(FlowMethods):
         if LOSS_NAME.search(written):
             self.note_tensors(node, args)
             return self.loss_of(args)
-        if self.is_module_name(func) or MODULE_NAME.search(written):
+        if self.is_module_name(func) or (MODULE_NAME.search(written) and takes_data(args)):
             return self.forward(node, module_of(frozen=FROZEN_NAME.search(written) is not None), state, args)
         return self.unknown_call(node, written, args, state)
 

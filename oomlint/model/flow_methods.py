@@ -306,7 +306,7 @@ class FlowMethods(FlowModules):
         if method == "forward":
             return self.forward(node, module_of(frozen=FROZEN_NAME.search(word) is not None), state, args)
         code = names.dotted(func)
-        if self.is_module_name(func) or (code.startswith("self.") and MODULE_NAME.search(method)):
+        if self.is_module_name(func) or (code.startswith("self.") and MODULE_NAME.search(method) and takes_data(args)):
             return self.forward(node, module_of(frozen=FROZEN_NAME.search(method) is not None), state, args)
         if method == "step" and any(word.lower().startswith(start) for start in ("opt", "trainer", "accelerator", "scaler")):
             self.used(node, state, "step")
@@ -314,6 +314,11 @@ class FlowMethods(FlowModules):
         if method.startswith(_FREEZES):
             return UNKNOWN
         return self.unknown_call(node, method, args, state)
+
+
+def takes_data(args: list[Held]) -> bool:
+    """Whether what a call is given may be data: not only names, numbers and modules, as ``save_model(model, path)`` is."""
+    return not args or any(held.kind not in {Kind.PLAIN, Kind.MODULE} for held in args)
 
 
 def _of_batch(method: str, base: Held) -> Held:
