@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record
+    from oomlint.model.project import Module
 
 # Names of functions, classes and loaders that evaluate, in snake_case and in CamelCase.
 _EVALUATION: Final = re.compile(
@@ -59,13 +60,23 @@ def is_evaluation(record: Record, loop: Loop) -> bool:
 def _only_looked_at(record: Record, loop: Loop) -> bool:
     """Whether what a model gives in a loop is proven to go nowhere that could differentiate it."""
     frame = record.frame
-    if not loop.proven or frame is None or frame.scope.yields or loop.scope.yields or record.backwards or not record.complete:
+    if not loop.proven or frame is None or frame.scope.yields or loop.scope.yields or not record.complete:
         return False
-    if any(_HIDDEN.search(module.source.text) for module in {frame.module, *(event.module for event in record.forwards)}):
+    if any(_hides(module, record) for module in {frame.module, *(event.module for event in record.forwards)}):
         return False
     sources = {id(event.node) for event in record.forwards if loop in event.loops and event.network}
+    if record.backwards and not loop.named:
+        return False  # beside a training, steps of one sample may look like batches
+    if any(not event.sources or event.sources & sources for event in record.backwards):
+        return False
     kept = [record.returned, *(store.value for store in record.stores), *(use.value for use in record.uses)]
     return bool(sources) and not any(held.carries and held.all_sources & sources for held in kept)
+
+
+def _hides(module: Module, record: Record) -> bool:
+    """Whether a file speaks of backward passes or hooks beside the passes that were seen."""
+    seen = {event.node for event in record.backwards if event.module is module}
+    return len(_HIDDEN.findall(module.source.text)) > len(seen)
 
 
 def wants_gradients(record: Record, loop: Loop) -> bool:

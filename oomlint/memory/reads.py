@@ -95,7 +95,8 @@ _GIVES: Final = re.compile(rb"\breturn\b[ \t]*[^\s#]|\byield\b")
 _CALLED: Final = re.compile(rb"(\w+)\s*\(")
 _LONGEST_WAY: Final = 3  # functions between the one that is called and the one that reads
 _TEXTS: Final = frozenset({"read", "readlines", "read_text", "read_bytes"})
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|2")
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|(?<=[A-Za-z])2(?=[A-Za-z])(?![dD](?![a-z]))")  # `word2id`, but not `pose2d` or `rgb21c`
+_DEEPEST_PATH: Final = 6  # calls and names between a path and its text
 _PATH_WORDS: Final = frozenset({"path", "file", "filename", "filepath", "dir", "name"})
 
 
@@ -360,21 +361,24 @@ def of_small_file(read: Read) -> bool:
     return small_file(read.module, path)
 
 
-def small_file(module: Module, path: cst.BaseExpression | None) -> bool:
-    """Whether a path says by its last words that the file has one small value a sample, or a summary."""
-    if path is None:
+def small_file(module: Module, path: cst.BaseExpression | None, depth: int = 0) -> bool:
+    """Whether a path says by its last words that the file has one small value a sample, or a summary; a name of it only where its value is not in sight."""
+    if path is None or depth > _DEEPEST_PATH:
         return False
     if isinstance(path, cst.Call):
         plain = [a.value for a in path.args if a.keyword is None]
         if names.last_name(path.func) == "open" and plain:
-            return small_file(module, plain[0])
+            return small_file(module, plain[0], depth + 1)
         if names.last_name(path.func) in {"join", "joinpath", "Path", "str", "abspath", "expanduser"} and plain:
-            return small_file(module, plain[-1])
+            return small_file(module, plain[-1], depth + 1)
         if isinstance(path.func, cst.Attribute) and path.func.attr.value in {"format", "replace"}:
-            return small_file(module, path.func.value)
+            return small_file(module, path.func.value, depth + 1)
     if isinstance(path, cst.BinaryOperation):
         last = path.right if isinstance(path.operator, cst.Divide | cst.Add) else path.left
-        return small_file(module, last) or (isinstance(path.operator, cst.Add) and small_file(module, path.left))
+        return small_file(module, last, depth + 1) or (isinstance(path.operator, cst.Add) and small_file(module, path.left, depth + 1))
+    bound = _bound(module, path)
+    if bound:
+        return all(small_file(module, value, depth + 1) for value in bound)
     if isinstance(path, cst.FormattedString):
         text = "".join(part.value for part in path.parts if isinstance(part, cst.FormattedStringText))
     elif isinstance(path, cst.SimpleString):
@@ -385,6 +389,16 @@ def small_file(module: Module, path: cst.BaseExpression | None) -> bool:
     while words and words[-1] in _PATH_WORDS:
         words.pop()
     return small_name("_".join(words)) or any(word in {"to", "2"} for word in words[1:-1])
+
+
+def _bound(module: Module, path: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The paths that a local name is bound to, where they are written out: made of a string."""
+    if not isinstance(path, cst.Name):
+        return []
+    effects = [effect for effect in module.walk.scope_at(path).effects.get(path.value, ()) if not effect.path and effect.kind != "with"]
+    values = [effect.value for effect in effects if effect.kind == "assign" and not effect.index and effect.value is not None]
+    told = [value for value in values if any(isinstance(part, cst.BaseString | cst.FormattedString) for part in descend(value))]
+    return told if len(told) == len(effects) else []
 
 
 def _words(text: str) -> list[str]:

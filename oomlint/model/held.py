@@ -289,8 +289,8 @@ def _same(first: Value | None, second: Value | None) -> Value | None:
 
 
 def _size(first: Held, second: Held) -> Size:
-    known = [held.size for held in (first, second) if held.kind is not Kind.PLAIN]
-    return max(known, default=Size.SCALAR) if Size.UNKNOWN not in known else Size.UNKNOWN
+    """As much as there is on the way with the most of it."""
+    return max((held.size for held in (first, second) if held.kind is not Kind.PLAIN), default=Size.SCALAR)
 
 
 def _common(first: Kind, second: Kind) -> Kind:
