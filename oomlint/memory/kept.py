@@ -37,8 +37,8 @@ _SAME_ATTRIBUTES: Final = frozenset({"T", "mT", "values", "array", "iloc", "loc"
 
 
 _PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
-# Methods that read what xarray, rasterio, GDAL, decord or pyedflib have only opened.
-_READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal".split())
+# Methods that read what xarray, rasterio, GDAL, decord, pyedflib or nibabel have only opened.
+_READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal get_fdata get_data".split())
 
 
 class Kept(KeptCalls):

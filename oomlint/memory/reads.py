@@ -84,7 +84,7 @@ _BY_NAME: Final = {
 # What only opens the file: its data are in memory where something on the way reads them (`Does.READS`).
 LAZY: Final = frozenset(
     "xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr rasterio.open osgeo.gdal.Open "
-    "decord.VideoReader pyedflib.EdfReader".split()
+    "decord.VideoReader pyedflib.EdfReader nibabel.load".split()
 )
 _LAST: Final = frozenset(name.rpartition(".")[2] for name in _BY_NAME) | {"imread"}
 _OF_PATHS: Final = frozenset({"open", "join", "Path", "str", "format", "GzipFile", "ZipFile", "abspath"})
