@@ -185,12 +185,15 @@ def _goes_backward(record: Record, loop: Loop, live: list[Forward]) -> bool:
 
 def _turned(loop: cst.For | cst.While | cst.FunctionDef) -> cst.Call | None:
     """The call in a loop's own body that puts a module into evaluation."""
-    calls = (node for node in descend(loop.body, into_scopes=False) if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute))
-    return next((call for call in calls if isinstance(call.func, cst.Attribute) and call.func.attr.value == "eval" and not call.args), None)
+    return next((node for node in descend(loop.body, into_scopes=False) if isinstance(node, cst.Call) and _is_eval(node)), None)
 
 
 def _puts_into_evaluation(scope: Scope) -> bool:
-    return any(isinstance(call.func, cst.Attribute) and call.func.attr.value == "eval" and not call.args for call in scope.calls)
+    return any(map(_is_eval, scope.calls))
+
+
+def _is_eval(call: cst.Call) -> bool:
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "eval" and not call.args
 
 
 def _trains(what: str) -> bool:

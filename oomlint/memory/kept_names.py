@@ -11,13 +11,12 @@ import libcst as cst
 from oomlint.memory.kept_state import DEEPEST, STEPS, Going, Keeping, Search, names_of
 from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
-from oomlint.model.values import ClassRef, External
+from oomlint.model.values import Bound, ClassRef, External
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.model.calls import Site
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
@@ -72,13 +71,14 @@ class KeptNames(Keeping):
         search.seen.add(key)
         calls = self.evaluator.calls
         for site in (*calls.sites(module, scope, most=_MOST_SITES), *calls.starts(module, scope)):
-            given = _given(site, scope, name)
+            bound = (Bound(site.args, calls.plain_frame(site.module, site.scope), site.call),)
+            given = names.argument_for(scope, name, bound, skip_first=names.is_method(scope))
             if given is None or self.constructions.per_item(site.module, site.scope):
                 continue
             now = replace(going, depth=going.depth + 1, index=None, entered=None, into=None, many=going.many or self.repeats(site.module, site.call))
             if going.gathered is None:
                 now = now.gathered_by(self.gathering(site.module, site.call), site.module, site.call)
-            self.follow_target(search, site.module, site.call, given, now)
+            self.follow_target(search, site.module, site.call, given.node.value, now)
 
     def follow_attribute(self, search: Search, module: Module, statement: cst.CSTNode, scope: Scope, name: str, going: Going) -> None:
         """The value is kept on ``self``."""
@@ -310,19 +310,6 @@ def _method_with(scope: Scope, name: str) -> Scope | None:
             return None
         here = owner
     return None
-
-
-def _given(site: Site, scope: Scope, name: str) -> cst.BaseExpression | None:
-    """What a call hands over as a parameter."""
-    for arg in site.args:
-        if arg.keyword is not None and arg.keyword.value == name:
-            return arg.value
-    plain = [param.name.value for param in names.parameters(scope)]
-    if names.is_method(scope) and not names.is_static(scope):
-        plain = plain[1:]
-    place = plain.index(name) if name in plain else None
-    before = [arg for arg in site.args if arg.keyword is None][: place + 1 if place is not None else 0]
-    return before[-1].value if place is not None and len(before) == place + 1 and not any(arg.star for arg in before) else None
 
 
 def _block(module: Module, statement: cst.CSTNode) -> cst.CSTNode | None:

@@ -80,17 +80,20 @@ class Runs:
 
     def loop(self, node: cst.CSTNode, module: Module, scope: Scope) -> Loop | None:
         """What a loop of a function repeats, where some way of calling the function tells."""
-        found = [loop for record in self.records(module, scope) for loop in record.loops if loop.node is node]
-        return max(found, key=lambda loop: (loop.proven, loop.batches, loop.holds, loop.steps), default=None)
+        return max(self._ways_through(node, module, scope), key=lambda loop: (loop.proven, loop.batches, loop.holds, loop.steps), default=None)
 
     def epochs(self, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
         """Whether each round of a loop trains the same modules on the same batches again; by its words where no training is in sight."""
         if not isinstance(node, cst.For | cst.While):
             return False
-        found = [loop for record in self.records(module, scope) for loop in record.loops if loop.node is node]
+        found = self._ways_through(node, module, scope)
         if any(loop.trains for loop in found):
             return any(loop.epochs for loop in found)
         return is_epoch_loop(node, module)
+
+    def _ways_through(self, node: cst.CSTNode, module: Module, scope: Scope) -> list[Loop]:
+        """A loop of a function, once for each way of calling the function."""
+        return [loop for record in self.records(module, scope) for loop in record.loops if loop.node is node]
 
     def step(self, module: Module, scope: Scope) -> Record:
         """The record of a method that a framework calls once for each batch."""

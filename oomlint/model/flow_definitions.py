@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.flow_state import Flowing, module_of
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, tensor
+from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, tensor
 from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, TRAINABLE_FACTORIES
 from oomlint.model.values import Alternative, ClassRef, Const, Display, Each, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial, Written
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _UNREDUCED: Final = re.compile(r"""reduction\s*=\s*["']none|reduce\s*=\s*False""")  # a loss for each sample
 _NO_MODULES: Final = ("Config", "Processor", "FeatureExtractor", "Arguments", "Trainer", "_Weights")  # classes of such libraries that make or hold no network
 _DEEPEST_STATIC: Final = 4
-_IMAGES: Final = 4  # axes of a batch of maps: samples, channels, rows, columns
 _MOST_ELEMENTS: Final = 6  # of a display that are looked at
 _METRICS: Final = ("torchmetrics.", "torcheval.")
 _KEEPS_MODULE: Final = frozenset("to cuda cpu eval train half float double requires_grad_ apply compile bfloat16 type share_memory".split())
@@ -164,7 +163,7 @@ class FlowDefinitions(Flowing):
             if aside or "okenizer" in name or "schedule" in name.lower():
                 return Held(Kind.OBJECT, value=External(name))
             plain = name.startswith("torchvision.models.") and not FAST_PATH.search(name)
-            return module_of(value=External(name) if plain else None, frozen=FROZEN_NAME.search(name) is not None, dims=_IMAGES if name.startswith(MAPS) else 0)
+            return module_of(value=External(name) if plain else None, frozen=FROZEN_NAME.search(name) is not None, dims=MAP + 1 if name.startswith(MAPS) else 0)
         if name.startswith("torch.optim."):
             return Held(Kind.OBJECT, value=External(name))
         loader = self.loader_of(call, frame.module, frame.scope, frame) if "oader" in name else None

@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
 from oomlint.model.flow_state import instance_of, module_of
-from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, Storage, compared, meet, mixed, pack
+from oomlint.model.held import MAP, PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, Storage, compared, meet, mixed, pack
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout.telling import LOADER_NAME
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from oomlint.model.held import Path
 
 NAMED: Final = "named"  # stands for a loader that is one by its name alone
-_MAP: Final = 3  # axes of a batch of maps
 _WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
 
 
@@ -370,7 +369,7 @@ def _part(node: cst.Subscript, base: Held, indices: list[cst.BaseSlice], index: 
     drops = [n for n, item in enumerate(indices) if isinstance(item, cst.Index) and not isinstance(item.value, cst.Ellipsis)]
     size = base.size
     dims = max(base.dims - sum(n > 0 for n in drops), 0)  # one sample of a batch has the axes of a batch of one
-    if drops and drops[-1] > 0 and size is Size.DENSE and dims < _MAP and not _WIDE.search(names.last_name(node.value)):
+    if drops and drops[-1] > 0 and size is Size.DENSE and dims < MAP and not _WIDE.search(names.last_name(node.value)):
         size = Size.UNKNOWN  # one column of each sample
     if drops and size is Size.SMALL:
         size = Size.SCALAR
@@ -424,6 +423,6 @@ def named_size(word: str, held: Held) -> Held:
         return held.having(size=Size.SMALL, graph=Graph.MAYBE)
     if held.kind is Kind.OPAQUE or (held.kind is Kind.TENSOR and held.size is Size.UNKNOWN):
         return held.having(size=_size_by_name(word, held.size))
-    if held.kind is Kind.TENSOR and held.size is Size.DENSE and held.dims < _MAP and (SCALAR_NAME.search(word) or SMALL_NAME.search(word)):
+    if held.kind is Kind.TENSOR and held.size is Size.DENSE and held.dims < MAP and (SCALAR_NAME.search(word) or SMALL_NAME.search(word)):
         return held.having(size=_size_by_name(word, held.size))
     return held

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _DEEPEST = 4  # containers inside containers
 _MOST_ITEMS = 24
-_IMAGE = 3  # axes of a batch with an array for each sample: (samples, rows, columns)
+MAP = 3  # axes of a batch with an array for each sample: (samples, rows, columns)
 
 Path = tuple[object, ...]  # where an object lives: (activation number, name), then names of attributes and constants of subscripts
 NOWHERE: Path = ()
@@ -356,11 +356,11 @@ def mixed(parts: Iterable[Held]) -> Held:
 def smaller(held: Held, axes: int | None = 1) -> Held:
     """A tensor without some of its axes (``None``: nobody knows how many): a class for each pixel is an array for each sample still."""
     dims = max(held.dims - axes, 0) if axes is not None else 0
-    if dims >= _IMAGE:
+    if dims >= MAP:
         return held.having(dims=dims)
     return held.having(dims=dims, size=min(held.size, Size.SMALL))
 
 
 def compared(held: Held) -> Held:
     """One truth value for each number of a tensor, as large as it is where that is an array for each sample."""
-    return held if held.dims >= _IMAGE else held.having(size=min(held.size, Size.SMALL))
+    return held if held.dims >= MAP else held.having(size=min(held.size, Size.SMALL))

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.held import Size
+from oomlint.model.held import MAP, Size
 
 if TYPE_CHECKING:
     from oomlint.model.held import Held
 
-_MAP: Final = 3  # axes of a batch of maps: samples, rows, columns
 _DIMS: Final = frozenset({"dim", "axis"})
 
 
@@ -34,7 +33,7 @@ def reduced_by(held: Held, axes: int | None) -> Held:
     if axes is None:
         return held.having(size=Size.SCALAR, dims=0)
     dims = max(held.dims - axes, 0)
-    return held.having(dims=dims, size=Size.UNKNOWN if held.size is Size.DENSE and dims < _MAP else held.size)
+    return held.having(dims=dims, size=Size.UNKNOWN if held.size is Size.DENSE and dims < MAP else held.size)
 
 
 def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
-# What a loader, or an iterator over one, is called.
 _MOST_NAMES: Final = 20_000  # that are remembered
 
 
@@ -35,6 +34,7 @@ class NamePattern:
             return found
 
 
+# What a loader, or an iterator over one, is called.
 LOADER_NAME = NamePattern(
     r"(^|_)(data_?)?loaders?\d*$|(^|_)dls?\d*$|dataloaders?\d*$|(^|_)loader(_\w+)?$|^(train|training|val|valid|validation|dev|test|eval|data|batch)_?(iter|iterator|gen|generator|batches|loader|queue|dl)\d*$"
     r"|^(batches|minibatches|mini_batches|batch_iterator|data_iterator|epoch_iterator|epoch_itr|eval_dataloader)$|[a-z]Loader$|[a-z]DataLoader$|[a-z]_loader_",
