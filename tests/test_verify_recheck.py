@@ -119,6 +119,30 @@ def test_a_dearer_program_is_a_regression_whatever_was_said_of_it(tmp_path: Path
     assert (verdict.readings[0].before, verdict.readings[0].after) == ((100_000.0,), (900_000.0,))
 
 
+def steps(python_bytes: list[int]) -> dict[str, object]:
+    still = [0] * len(python_bytes)
+    deltas = {"storage_bytes": still, "python_bytes": python_bytes}
+    return {"deltas": deltas, "peak_bytes": still, "python_peak_bytes": still, "read": still}
+
+
+# As they were measured, where workers start in some rounds.
+QUIET: Final = [293_539, 1360, 2016, 1680, 2144, 1252, 2158, 2094, 1644, 2142]
+
+
+@pytest.mark.parametrize(
+    ("after", "dearer"),
+    [
+        pytest.param([293_791, 1640, -13_532, 17_660, 3432, -6004, 10_236, 5056, 4584, 1720], False, id="freed and taken again"),
+        pytest.param([293_791, 1640, 2680, 1832, 3048, 2104, 62_128, 2056, 1584, 1848], False, id="once"),
+        pytest.param([293_791, 1640, 12_680, 11_832, 13_048, 12_104, 12_128, 12_056, 4584, 11_848], True, id="in each step"),
+    ],
+)
+def test_what_steps_keep_is_dearer_where_each_of_them_keeps_more(after: list[int], *, dearer: bool) -> None:
+    kept = prices.of_loop([steps(QUIET), steps(QUIET)], steps(after))[0]
+    assert kept.name == "memory kept by each step"
+    assert kept.dearer is dearer
+
+
 TRAIN: Final = """\
 import torch
 from torch.utils.data import DataLoader, TensorDataset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from statistics import median
+from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
 from oomlint.verify.case import Outcome, Reading
@@ -73,17 +73,29 @@ def of_loop(before: Sequence[Answer], after: Answer) -> list[Price]:
         old, new = (tuple(found for one in side if (found := read(one)) is not None) for side in (before, (after,)))
         return Price(name, old, new, share, least)
 
+    kept, keeps = (tuple(found for one in side if (found := _kept(one, sure=sure)) is not None) for side, sure in ((before, False), ((after,), True)))
     return [
-        price("memory kept by each step", _kept, TWICE, SOME),
+        Price("memory kept by each step", kept, keeps, TWICE, SOME),
         price("most memory in a step", _most, HELD, LITTLE),
         price("bytes read in each step", _read, TWICE, READ),
     ]
 
 
-def _kept(answer: Answer) -> float | None:
-    """Bytes of tensors and of Python objects; None where the steps are too few."""
-    rates = [rate(answer["deltas"].get(name) or ()) for name in ("storage_bytes", "python_bytes")]
-    return sum(max(one.a_step, 0.0) for one in rates) if all(one.enough for one in rates) else None
+def _kept(answer: Answer, *, sure: bool) -> float | None:
+    """Bytes of tensors and of Python objects that a step keeps; None where the steps are too few.
+
+    Where workers come and go, some kilobytes are freed in one step and taken again in the next, and the middle of a few such steps is off by thousands.
+    ``sure`` asks for what all steps but one keep at the least; otherwise it is the larger of their middle and their average.
+    """
+    total = 0.0
+    for name in ("storage_bytes", "python_bytes"):
+        deltas = answer["deltas"].get(name) or ()
+        settled, found = sorted(deltas[WARM_UP:]), rate(deltas)
+        if not found.enough:
+            return None
+        kept = min(found.a_step, settled[1]) if sure and not found.spread else max(found.a_step, mean(settled))
+        total += max(kept, 0.0)
+    return total
 
 
 def _most(answer: Answer) -> float | None:
