@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.attribute_names import may_be_data, small_by_name
-from oomlint.memory.kept_calls import KEEPS, SMALL_FUNCTIONS, KeptCalls
+from oomlint.memory.attribute_names import may_be_data
+from oomlint.memory.kept_calls import KEEPS, KeptCalls, keeps_axes
 from oomlint.memory.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Search, across, names_of
 from oomlint.memory.serving import is_target, picks_some
 from oomlint.model import names
@@ -32,7 +32,6 @@ _SMALL_METHODS: Final = frozenset(
     "mean std sum max min any all item argmax argmin nunique unique keys count index close var prod median nonzero dim numel size tell "
     "decode startswith endswith find isdigit load_state_dict eval train info describe head __len__ quantile nanmean group groups apply_ is_cuda".split(),
 )
-_REDUCES: Final = frozenset({"mean", "std", "sum", "max", "min", "amax", "amin", "median"})  # of one sample they may be arrays
 _SAME_ATTRIBUTES: Final = frozenset({"T", "mT", "values", "array", "iloc", "loc", "at", "flat", "real", "imag"})
 
 
@@ -127,7 +126,9 @@ class Kept(KeptCalls):
                         going = going.doing(Does.MOVES, module, parent)
                     if isinstance(node, cst.Attribute) and node.attr.value not in KEEPS and not (node.attr.value == "get" and not parent.args):
                         going = replace(going, hazy=True)
-                    if going.inside or (isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS):
+                    if going.inside:
+                        return
+                    if isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS and not (going.part and keeps_axes(parent, of=0)):
                         return
                 case cst.Arg():
                     call = walk.parents[parent]
@@ -186,7 +187,7 @@ class Kept(KeptCalls):
                         return
                     going = replace(
                         going,
-                        collected=going.collected or going.part,
+                        collected=going.collected or (going.part and not isinstance(node, cst.Name)),
                         part=False,
                         listed=going.listed or isinstance(parent, cst.ListComp),
                     ).gathered_by(self.gathering(module, node), module, parent, part=going.part)
@@ -326,44 +327,17 @@ class Kept(KeptCalls):
         return False
 
     def _comprehension(self, search: Search, module: Module, loop: cst.CompFor, going: Going) -> None:
-        """``[f(x) for x in value]``: what is made of the elements is a whole again."""
+        """``[f(x) for x in value]``: each element goes where its name goes."""
         holder: cst.CSTNode = loop
         while isinstance(holder, cst.CompFor):
             holder = module.walk.parents[holder]
         wanted = set(names_of(loop.target))
+        part = not across(loop.iter)  # otherwise it is all of one field
         made = [holder.elt] if isinstance(holder, cst.ListComp | cst.SetComp | cst.GeneratorExp) else [holder.value] if isinstance(holder, cst.DictComp) else []
         for root in made:
             for use in descend(root):
-                if isinstance(use, cst.Name) and use.value in wanted and self._reaches(module, use, root):
-                    if across(loop.iter):  # all of one field
-                        self.climb(search, module, use, replace(going, part=False, listed=True, rebuilt=True))
-                        return
-                    self.climb(search, module, holder, replace(going, part=False, collected=going.collected or use is not root, rebuilt=True))
-                    return
-
-    @staticmethod
-    def _reaches(module: Module, use: cst.CSTNode, root: cst.CSTNode) -> bool:
-        """Whether the value of ``use`` is part of ``root``, by the form of the expression alone."""
-        node = use
-        while node is not root:
-            parent = module.walk.parents[node]
-            if isinstance(parent, cst.Attribute):
-                if node is parent.attr or parent.attr.value in _SMALL_ATTRIBUTES | (_SMALL_METHODS - _REDUCES):
-                    return False
-            elif isinstance(parent, cst.Call) and node is not parent.func and names.last_name(parent.func) in SMALL_FUNCTIONS - _REDUCES:
-                return False
-            elif isinstance(parent, cst.Arg):
-                call = module.walk.parents[parent]
-                if isinstance(call, cst.Call) and names.last_name(call.func) in SMALL_FUNCTIONS - _REDUCES:
-                    return False
-            elif isinstance(parent, cst.Subscript) and isinstance(parent.slice[0].slice, cst.Index):
-                key = parent.slice[0].slice.value
-                if isinstance(key, cst.SimpleString) and small_by_name(str(key.evaluated_value)):
-                    return False
-            elif isinstance(parent, cst.Comparison | cst.Index | cst.FormattedStringExpression):
-                return False
-            node = parent
-        return True
+                if isinstance(use, cst.Name) and use.value in wanted:
+                    self.climb(search, module, use, replace(going, part=part, listed=True, rebuilt=True))
 
 
 def byte_range(node: cst.BaseExpression) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 # Functions whose result is small whatever they are asked of.
-SMALL_FUNCTIONS: Final = frozenset(
+_SMALL_FUNCTIONS: Final = frozenset(
     "len sum max min print range isinstance type any all hash repr mean std var median unique count_nonzero bincount Counter amax amin argmax argmin "
     "average nanmean nanstd percentile quantile id show plot imshow save savez savez_compressed dump dumps savetxt to_csv imsave imwrite write log info debug "
     "warning warn error allclose array_equal isnan isfinite isinf histogram where argwhere nonzero searchsorted ndim shape size format summary hasattr "
@@ -46,8 +46,16 @@ _SAVING: Final = frozenset(name.rpartition(".")[2] for name in _SAVES)
 _DATASETS: Final = frozenset({"DataLoader", "TensorDataset", "Subset", "ConcatDataset", "random_split", "StackDataset"})
 
 
+_REDUCES: Final = frozenset({"mean", "std", "sum", "max", "min", "amax", "amin", "median"})
+
+
+def keeps_axes(call: cst.Call, *, of: int) -> bool:
+    """Whether a reduction leaves some axes of an array: which it reduces is said behind the ``of`` arguments that are the array."""
+    return names.last_name(call.func) in _REDUCES and len(call.args) > of and names.dotted(call.func) not in _REDUCES
+
+
 def _keeps_size(name: str) -> bool:
-    """Whether a function of a library gives about as much as it is given: those that give less are known (`SMALL_FUNCTIONS`)."""
+    """Whether a function of a library gives about as much as it is given: those that give less are known (`_SMALL_FUNCTIONS`)."""
     return name.startswith(("numpy.", "torch.", "torchvision.", "PIL.", "builtins.")) or name.rpartition(".")[2] in KEEPS
 
 
@@ -82,7 +90,7 @@ class KeptCalls(KeptNames):
             return None
         if last in _SAVING and search.inside is None:
             self._saved(search, module, call, going)
-        if last in SMALL_FUNCTIONS or (isinstance(call.func, cst.Attribute) and last in _LOOKS_UP):
+        if (last in _SMALL_FUNCTIONS and not (going.part and keeps_axes(call, of=1))) or (isinstance(call.func, cst.Attribute) and last in _LOOKS_UP):
             return None
         if last in _SCALARS and not going.part:
             return None
