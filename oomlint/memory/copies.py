@@ -255,12 +255,15 @@ def _may_hold_arrays(content: Content) -> bool:
 
 
 def _is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
-    """Whether a container of which nobody says how much it holds has a number or a name for each sample."""
+    """Whether a container of which nobody says how much it holds has a number, a name, or a record with the path of its file, for each sample."""
     content = holding.content
     if content.count is not None or content.size.known:
         return False
-    items = items_of(content)
-    return items == "numbers" or (items in {"strings", ""} and names_files(dataset, holding.name, datasets_of(loader.module.project).evaluator))
+    items, evaluator = items_of(content), datasets_of(loader.module.project).evaluator
+    if items == "numbers" or (items in {"strings", ""} and names_files(dataset, holding.name, evaluator)):
+        return True
+    record = content.element
+    return record is not None and items_of(record) in {"strings", "numbers"} and names_files(dataset, holding.name, evaluator, records=True)
 
 
 def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:

@@ -24,20 +24,21 @@ _TEXT: Final = frozenset({"format", "strip", "rstrip", "lstrip", "replace", "spl
 _DEEPEST: Final = 3
 
 
-def names_files(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
-    """Whether an element of the attribute becomes part of a path, or a key, where a sample is read."""
+def names_files(dataset: Dataset, attribute: str, evaluator: Questions, *, records: bool = False) -> bool:
+    """Whether an element of the attribute becomes part of a path, or a key, where a sample is read; of ``records``, whether a part of one is a path."""
     instance = dataset.instance
     item = evaluator.method(instance, "__getitem__") if instance is not None else None
-    return instance is not None and item is not None and _Reader(evaluator, instance, attribute).names(item, frozenset(), 0)
+    return instance is not None and item is not None and _Reader(evaluator, instance, attribute, records=records).names(item, frozenset(), 0)
 
 
 class _Reader:
     """Follows an element through the functions that make a sample."""
 
-    def __init__(self, evaluator: Questions, instance: Instance, attribute: str) -> None:
+    def __init__(self, evaluator: Questions, instance: Instance, attribute: str, *, records: bool) -> None:
         self.evaluator = evaluator
         self.instance = instance
         self.attribute = attribute
+        self.records = records
         self.seen: set[tuple[Scope, frozenset[str]]] = set()
 
     def names(self, function: FunctionRef, given: frozenset[str], depth: int) -> bool:
@@ -51,7 +52,7 @@ class _Reader:
         nodes = list(descend(scope.suite))
         while True:
             found = [node for node in nodes if self._is_element(node, this, known)]
-            more = {name for node in found if (name := self._bound(node, function.module)) is not None} - known
+            more = {name for node in found for name in self._bound(node, function.module)} - known
             if not more:
                 break
             known |= more
@@ -65,16 +66,21 @@ class _Reader:
         if isinstance(node, cst.Name):
             return node.value in known
         held = node.value if isinstance(node, cst.Subscript) and isinstance(node.slice[0].slice, cst.Index) else None
+        if self.records and held is not None and self._is_element(held, this, known):
+            return True
         return isinstance(held, cst.Attribute) and held.attr.value == self.attribute and isinstance(held.value, cst.Name) and held.value.value == this
 
-    def _bound(self, node: cst.CSTNode, module: Module) -> str | None:
-        """The name that an element, or a text made of it, is assigned to."""
+    def _bound(self, node: cst.CSTNode, module: Module) -> list[str]:
+        """The names that an element, its parts, or a text made of it, are assigned to."""
         holder = module.walk.parents.get(node)
         while holder is not None and self._carries(node, holder, module):
             node, holder = holder, module.walk.parents.get(holder)
-        if isinstance(holder, cst.Assign) and holder.value is node and isinstance(holder.targets[0].target, cst.Name):
-            return holder.targets[0].target.value
-        return None
+        if not isinstance(holder, cst.Assign) or holder.value is not node:
+            return []
+        target = holder.targets[0].target
+        if isinstance(target, cst.Tuple) and self.records:
+            return [one.value.value for one in target.elements if isinstance(one.value, cst.Name)]
+        return [target.value] if isinstance(target, cst.Name) else []
 
     @staticmethod
     def _carries(node: cst.CSTNode, holder: cst.CSTNode, module: Module) -> bool:
@@ -101,7 +107,7 @@ class _Reader:
         if isinstance(holder, cst.BinaryOperation):
             return isinstance(holder.operator, cst.Divide)
         if isinstance(holder, cst.Index):
-            return True
+            return not self.records
         call = parents.get(holder) if isinstance(holder, cst.Arg) else None
         return isinstance(call, cst.Call) and isinstance(holder, cst.Arg) and self._takes_name(call, holder, function, depth)
 
