@@ -82,6 +82,20 @@ def test_strings_that_name_files_are_a_note_and_texts_are_a_warning(expression: 
     assert only(check(tmp_path, {"train.py": SCENES.replace("EXPRESSION", expression)}, "OOM110")).severity == severity
 
 
+@pytest.mark.parametrize(
+    ("expression", "severity"),
+    [
+        ("torch.load(one[0]), one[1]", "note"),
+        ("torch.load(self.taken[index][0])", "note"),
+        ("self.both(*one)", "warning"),
+        ("one[0].lower(), one[1].lower()", "warning"),
+    ],
+)
+def test_records_with_the_path_of_a_file_are_a_note_and_pairs_of_texts_are_a_warning(expression: str, severity: str, tmp_path: Path) -> None:
+    records = SCENES.replace("row.rstrip() for", "tuple(row.rstrip().split()) for").replace("EXPRESSION", expression)
+    assert only(check(tmp_path, {"train.py": records}, "OOM110")).severity == severity
+
+
 READS = """\
     import h5py
 

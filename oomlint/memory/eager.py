@@ -18,18 +18,15 @@ from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.padded import padded
 from oomlint.memory.reads import Reads
 from oomlint.model import names
-from oomlint.model.readings import FOUND, finder
-from oomlint.model.values import ClassRef, ExternalCall, FunctionRef
+from oomlint.model.values import ExternalCall
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
 
 _CORPUS: Final = re.compile(r"corpus|corpora|sentences|documents|raw_text|text_file|dialog", re.IGNORECASE)
-_FILES: Final = re.compile(rb"h5py|zarr|h5pickle|netCDF4|tables")
 _THROUGH: Final = frozenset({"tqdm", "enumerate", "readlines", "splitlines", "iter", "list", "islice", "trange"})
 
 
@@ -50,7 +47,6 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
         words = f"`{name}` reads every file" if first.many else f"`{name}` reads all of its file"
         entries = [node for load in (first, *others) for node in _entries(load, project)]
         yield replace(first, words=words, beside=(*(load.node for load in others), *entries))
-    yield from _helpers(module, project)
     yield from _corpora(module, project)
     yield from padded(module, project)
 
@@ -101,49 +97,6 @@ def torch_loads(module: Module, project: Project) -> Iterator[Load]:
     for load in arrays_of(project).files(module):
         if load.read is not None and load.read.kind is Reads.TORCH and not load.many:
             yield load
-
-
-def _helpers(module: Module, project: Project) -> Iterator[Load]:
-    """Datasets that keep what a function outside of their class reads whole from HDF5 files."""
-    if not _has_files(project, module):
-        return
-    evaluator = evaluator_of(project)
-    constructions = constructions_of(project)
-    for cls in module.walk.scopes:
-        if not cls.is_class or not constructions.is_dataset(ClassRef(module, cls)):
-            continue
-        for method in cls.children:
-            if not constructions.builds(ClassRef(module, cls), method):
-                continue
-            frame = evaluator.calls.plain_frame(module, method)
-            for call in method.calls:
-                for alt in evaluator.values(call.func, frame)[:2]:
-                    if isinstance(alt.value, FunctionRef) and alt.value.this is None and _FILES.search(project.raw(alt.value.module.path)):
-                        load = _load_of(project, alt.value, module, method, call)
-                        if load is not None:
-                            yield load
-
-
-def _has_files(project: Project, module: Module) -> bool:
-    """Whether a file of the project speaks of HDF5 at all."""
-    return bool(project.search(_speaks_of_files, (), module.path))
-
-
-@finder
-def _speaks_of_files(path: str, data: bytes) -> str:
-    """Whether a file speaks of HDF5."""
-    del path
-    return FOUND if _FILES.search(data) else ""
-
-
-def _load_of(project: Project, function: FunctionRef, module: Module, method: Scope, call: cst.Call) -> Load | None:
-    for load in arrays_of(project).h5(function.module):
-        if load.scope is not function.scope or load.many or joined(load) or proven_small(load.module, load.node):
-            continue
-        keepers = tuple(k for k in load.keepers if k.module is module and (k.node is call or any(here is k.node for here in module.walk.ancestors(call))))
-        if keepers:
-            return Load(module, method, call, f"`{function.scope.name}` reads all of {load.words}", keepers, load.many)
-    return None
 
 
 def _corpora(module: Module, project: Project) -> Iterator[Load]:

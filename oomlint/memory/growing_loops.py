@@ -48,7 +48,7 @@ def handing_call(store: Store) -> Via | None:
 
 def _renews(reset: Reset, store: Store, loop: Loop) -> bool:
     """Whether each round of a loop makes the target anew, ahead of the loops over batches inside it."""
-    if loop not in reset.loops or reset.once > reset.loops.index(loop) or reset.bound or reset.tests:
+    if loop not in reset.loops or reset.once > reset.loops.index(loop) or reset.bound or not set(reset.tests) <= set(store.tests):
         return False
     if reset.node is store.node:
         return False

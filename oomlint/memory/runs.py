@@ -246,7 +246,7 @@ def _differentiate(record: Record) -> None:
     if loss is None or frame is None or not (loss.tensorlike or loss.sources):
         return
     loops = tuple(record.loops[:1])
-    record.backwards.append(Backward(frame.scope.node, frame.module, frame.scope, loops, (), Mode.ON, 0, loss.all_sources, loss.all_tags))
+    record.backwards.append(Backward(frame.scope.node, frame.module, frame.scope, loops, (), Mode.ON, (), loss.all_sources, loss.all_tags))
 
 
 def runs_of(project: Project) -> Runs:

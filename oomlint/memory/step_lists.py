@@ -99,7 +99,7 @@ def _handed_outputs(project: Project, cls: ClassRef, step: Scope, record: Record
         return None
     value = record.returned.unrecorded() if stage == "training" else record.returned  # what the epoch keeps of a training step is detached
     loop = record.loops[0]
-    return Store(returned, cls.module, step, (loop,), (), Mode.OFF, 0, "append", (("outputs", hook),), value, returned.value)
+    return Store(returned, cls.module, step, (loop,), (), Mode.OFF, (), "append", (("outputs", hook),), value, returned.value)
 
 
 def _reads_outputs(project: Project, cls: ClassRef, hook: str) -> bool:

@@ -64,7 +64,7 @@ class Event:
     loops: tuple[Loop, ...]
     via: tuple[Via, ...]
     mode: Mode
-    tests: int = 0  # tests between the innermost loop and the event
+    tests: tuple[cst.CSTNode, ...] = ()  # the branches around it whose tests may be false
 
 
 @dataclass(slots=True, eq=False)

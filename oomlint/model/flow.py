@@ -125,12 +125,12 @@ class Flow(FlowBindings):
         sure = len(verdicts) == 1
         if True in verdicts:
             guards, tests = act.guards, act.tests
-            act.guards, act.tests = (*guards, (len(act.loops), node.test)), tests + (not sure)
+            act.guards, act.tests = (*guards, (len(act.loops), node.test)), tests if sure else (*tests, node.body)
             then = self.block(block_of(node.body), state.copy())
             act.guards, act.tests = guards, tests
         if False in verdicts:
             tests = act.tests
-            act.tests = tests + (not sure)
+            act.tests = tests if sure else (*tests, node.orelse or node)
             rest = node.orelse
             if rest is None:
                 other = state
@@ -247,7 +247,7 @@ class Flow(FlowBindings):
         """Run the body: once to learn what comes around, once with notes; for each element where all of them are known."""
         act = self.act
         outer, tests, guards = act.loops, act.tests, act.guards
-        act.loops, act.tests = (*outer, loop), 0
+        act.loops = (*outer, loop)
         entered = state.copy()
         recording = self.recording
         if recording:

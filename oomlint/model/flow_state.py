@@ -100,7 +100,7 @@ class Activation:
     returned: Held | None = None
     yielded: Held | None = None
     params: dict[str, Held] = field(default_factory=dict)
-    tests: int = 0
+    tests: tuple[cst.CSTNode, ...] = ()  # the branches around whose tests may be false
     guards: tuple[tuple[int, cst.BaseExpression], ...] = ()  # tests around, with the number of loops around each
     decided: dict[object, frozenset[bool]] = field(default_factory=dict)
     rounds: dict[str, cst.BaseExpression] = field(default_factory=dict)  # literals that the targets of loops stand for in this round
@@ -178,7 +178,7 @@ class Flowing(ABC):
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def _around(self, state: State) -> tuple[Module, Scope, tuple[Loop, ...], tuple[Via, ...], Mode, int]:
+    def _around(self, state: State) -> tuple[Module, Scope, tuple[Loop, ...], tuple[Via, ...], Mode, tuple[cst.CSTNode, ...]]:
         act = self.act
         return act.module, act.scope, act.loops, act.via, state.mode, act.tests
 
