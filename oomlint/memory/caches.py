@@ -52,6 +52,7 @@ class Cache:
     doubt: int
     module: Module  # of ``place``
     name: str  # what keeps it, as it is written
+    whole: bool = False  # it keeps one thing: all of a file
 
 
 def facts_of(cache: Cache) -> tuple[Fact, ...]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from oomlint.memory.construction import constructions_of
 from oomlint.memory.datasets import Dataset, datasets_of
 from oomlint.memory.loaders import Loader, evaluator_of, is_zero, loaders_of
+from oomlint.memory.suites import holds_tests
 from oomlint.model.values import Alternative, ClassRef, Const, Instance
 
 if TYPE_CHECKING:
@@ -58,10 +60,12 @@ def _sets(project: Project, module: Module, scope: Scope, depth: int, seen: set[
     seen.add(scope)
     owner = scope.parent
     evaluator = evaluator_of(project)
-    if owner is not None and owner.is_class and scope.name in _PER_ITEM:
+    if owner is not None and owner.is_class and (scope.name in _PER_ITEM or constructions_of(project).per_item(module, scope)):
+        # A method that the `__getitem__` of a base calls on the object is found in the class alone.
         if datasets_of(project).is_dataset(ClassRef(module, owner)):
             yield Reader(module, owner)
-        return
+        if scope.name in _PER_ITEM:
+            return
     if owner is not None and owner.is_class and scope.name == "__iter__":
         if evaluator.derives(ClassRef(module, owner), "torch.utils.data.IterableDataset"):
             yield Reader(module, owner)
@@ -79,6 +83,8 @@ def _with_loaders(project: Project, reader: Reader) -> list[Reader]:
     loaders, datasets = loaders_of(project), datasets_of(project)
     found: list[Reader] = []
     for module in project.callers("DataLoader", reader.module.path):
+        if holds_tests(module):
+            continue  # what a test reads in its own process says nothing of a training
         for loader in loaders.of(module):
             workers: list[Alternative] = []
             for use in loaders.uses(loader):

@@ -81,6 +81,13 @@ class Kept(KeptCalls):
             known = self._memo[key] = (tuple(search.found), tuple(search.objects), tuple(search.joined))
         return known
 
+    def late(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
+        """Datasets that keep the value of an expression, those included that take it when a sample asks for it first."""
+        search = Search(late=True)
+        self.climb(search, module, node, Going(index=index, since=node))
+        self.run(search)
+        return tuple(search.found)
+
     def returned(
         self, module: Module, node: cst.BaseExpression, index: int | None = None, *, collected: bool = False, sure: bool = False
     ) -> frozenset[int | None]:

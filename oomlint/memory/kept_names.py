@@ -95,7 +95,7 @@ class KeptNames(Keeping):
         cls = ClassRef(module, owner)
         key, place = ("attribute", owner, name, going.passed), ("keeps", statement, name)
         known = key in search.seen
-        if (known and place in search.seen) or not self.constructions.builds(cls, scope):
+        if (known and place in search.seen) or not (search.late or self.constructions.builds(cls, scope)):
             return
         search.seen.update((key, place))
         going = going.named(name)

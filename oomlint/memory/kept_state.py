@@ -129,6 +129,7 @@ class Search:
     inside: Scope | None = None  # the one function that is looked at, where it is not all of them
     parts: bool = False  # a container of its parts counts too
     sure: bool = False  # what a function that nobody knows makes of it does not count
+    late: bool = False  # an object that takes it once it is built keeps it, too
     returns: set[int | None] = field(default_factory=set)  # where it gives back the value
     picks: dict[tuple[Scope, str], list[tuple[Module, cst.Subscript, Going]]] = field(default_factory=dict)  # parts of a parameter
 

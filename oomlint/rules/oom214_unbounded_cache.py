@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.measurement import HELD, DatasetSign, Measurement, Trait
 from oomlint.memory.caches import caches, facts_of
+from oomlint.memory.caches_whole import whole_caches
 from oomlint.memory.loaders import story_places
 from oomlint.memory.suites import holds_tests
 from oomlint.rule import Rule
@@ -30,6 +31,9 @@ class UnboundedCache(Rule):
     of placeholders, a dictionary of the module, `@functools.cache` and `@lru_cache(maxsize=None)`. The value is an array, a tensor, an image,
     the contents of a file, the sample itself, or an object that holds such. Where the loader is known, the message says how many workers it
     has, and the places say where that number comes from.
+
+    So it is with one file that holds all samples, where `__getitem__` reads it whole and keeps it as an attribute: `if self.data is None:
+    self.data = np.load(path)`. A handle or a map that is opened there is no such thing, and neither is the file that was asked for last.
 
     It is silent where something bounds the cache (a size that is tested, `pop`, `maxsize=64`, `cachetools`), starts it anew or fills it before
     the workers start; where it is shared (`Manager().dict()`, a cache on disk); where its values are small (paths, lengths, numbers, strings);
@@ -126,7 +130,7 @@ class UnboundedCache(Rule):
         """Yield the caches that reading samples fills without an end."""
         if holds_tests(module):
             return
-        for cache in caches(module, project):
+        for cache in (*caches(module, project), *whole_caches(module, project)):
             place = module.place(cache.place)
             yield self.finding(place, _message(cache), confidence=_confidence(cache), related=_related(cache, place), fix=_ADVICE, facts=facts_of(cache))
 
@@ -135,6 +139,9 @@ def _message(cache: Cache) -> str:
     if not cache.readers:
         return f"{cache.words} keeps {cache.what.words} for each argument that it was ever called with, in every process that calls it"
     many = max((int(alt.const) for one in cache.readers if (alt := one.most) is not None and isinstance(alt.const, int)), default=0)
+    if cache.whole:
+        each = f"each of {many} workers" if many > 1 else "each worker process"
+        return f"{cache.words} keeps {cache.what.words} from the first sample on: {each} reads it and holds a copy of its own"
     where = f"and each of {many} workers fills one of its own" if many > 1 else "and each worker process fills one of its own"
     return f"{cache.words} keeps {cache.what.words} for each key that a sample asks for and lets go of nothing: it grows with the data set, {where}"
 
