@@ -215,8 +215,11 @@ class Containers(Classifier):
                 return self.count(value.node.for_in.iter, value.frame)
         if isinstance(value, ExternalCall) and value.name == "builtins.range":
             return self._range(value.call, value.frame)
-        if isinstance(value, Written) and isinstance(value.node, cst.Subscript) and value.frame is not None:
-            return self.sliced(value.node, value.frame)
+        if isinstance(value, Written) and value.frame is not None:
+            if isinstance(value.node, cst.Subscript):
+                return self.sliced(value.node, value.frame)
+            if isinstance(value.node, cst.Call) and names.last_name(value.node.func) in _SAME_COUNT and value.node.args:
+                return self.count(value.node.args[0].value, value.frame)
         return None
 
     def _range(self, call: cst.Call, frame: Frame) -> int | None:

@@ -76,10 +76,13 @@ class WrittenForms(Classifier):
         func = node.func
         module = frame.module
         if not isinstance(func, cst.Attribute):
-            if isinstance(func, cst.Name) and func.value in _CONTAINERS and node.args and isinstance(node.args[0].value, cst.GeneratorExp):
+            if isinstance(func, cst.Name) and func.value in _CONTAINERS and node.args:
                 inner = node.args[0].value
                 word = "list" if func.value == "sorted" else func.value
-                return self.container(word, self.of(inner.elt, frame), self.count(inner.for_in.iter, frame), module, node)
+                if isinstance(inner, cst.GeneratorExp):
+                    return self.container(word, self.of(inner.elt, frame), self.count(inner.for_in.iter, frame), module, node)
+                if self.of(inner, frame).words == "a range":
+                    return self.container(word, Content(Kind.SCALAR, "a number", numbers=True), self.count(inner, frame), module, node)
             made = self.evaluator.values(func, frame)
             if any(isinstance(a.value, ExternalCall) and a.value.name.endswith((".ToTensor", ".PILToTensor")) for a in made):
                 return Content(Kind.TENSOR, "a tensor", module, node)

@@ -69,10 +69,10 @@ _PATHS = frozenset(
 _CONVERSIONS: dict[str, Callable[[Any], object]] = {"builtins.int": int, "builtins.str": str, "builtins.bool": bool, "builtins.float": float}
 
 
-def _is_file(value: Value) -> bool:
-    """Whether a value is an HDF5 file or a part of one."""
+def _is_read(value: Value) -> bool:
+    """Whether a container of a value is something else than the value: of an HDF5 file or a part of one, or of a range, whose numbers it makes."""
     whole = value.whole if isinstance(value, Element) else value
-    return isinstance(whole, ExternalCall) and whole.name in _FILES
+    return isinstance(whole, ExternalCall) and whole.name in _FILES | {"builtins.range"}
 
 
 class Results(Questions):
@@ -174,7 +174,7 @@ class Results(Questions):
             if isinstance(first, cst.GeneratorExp):
                 return [written(node, frame)]  # a container of what the generator yields
             found = self._convert(name, self.values(first, frame))
-            return [written(node, frame, a.picks) if name in _CONTAINERS and _is_file(a.value) else a for a in found]
+            return [written(node, frame, a.picks) if name in _CONTAINERS and _is_read(a.value) else a for a in found]
         loaded = self.settings.loaded(name, node, frame)
         if loaded is not None:
             return loaded
