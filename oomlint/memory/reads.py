@@ -345,17 +345,21 @@ def _writes(call: cst.Call) -> bool:
     return any(isinstance(m, cst.SimpleString) and set(str(m.evaluated_value)) & set("wax+") for m in modes)
 
 
-def opened(scope: Scope, path: cst.BaseExpression | None) -> cst.BaseExpression | None:
-    """The path behind a name that a file was opened under: ``with open(path) as f``."""
-    for effect in scope.effects.get(path.value, ()) if isinstance(path, cst.Name) else ():
-        if isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "open":
-            return effect.value
-    return path
+def opened(module: Module, scope: Scope, path: cst.BaseExpression | None) -> cst.BaseExpression | None:
+    """The call that opened what a name stands for where it is read: ``with open(path) as f``. One name may stand for one file after the other."""
+    if not isinstance(path, cst.Name):
+        return path
+    found = [effect for effect in scope.effects.get(path.value, ()) if isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "open"]
+    around = list(module.walk.ancestors(path))
+    start = module.tree.span(path)
+    inside = [effect for effect in found if effect.kind == "with" and effect.statement in around]
+    before = inside or [effect for effect in found if module.tree.span(effect.node) < start] or found
+    return before[-1].value if before else path
 
 
 def of_small_file(read: Read) -> bool:
     """Whether the path that a call is given says that the file has one small value a sample, or a summary."""
-    path = opened(read.scope, read.path)
+    path = opened(read.module, read.scope, read.path)
     if read.by and isinstance(path, cst.Name | cst.Attribute) and not _PATH_WORDS.intersection(_words(names.last_name(path))[-1:]):
         return False  # what a function of the project is given may be the number of a sample: it says which file, and not what is in it
     return small_file(read.module, path)
@@ -375,7 +379,9 @@ def small_file(module: Module, path: cst.BaseExpression | None, depth: int = 0) 
             return small_file(module, path.func.value, depth + 1)
     if isinstance(path, cst.BinaryOperation):
         last = path.right if isinstance(path.operator, cst.Divide | cst.Add) else path.left
-        return small_file(module, last, depth + 1) or (isinstance(path.operator, cst.Add) and small_file(module, path.left, depth + 1))
+        if isinstance(path.operator, cst.Add) and isinstance(last, cst.SimpleString) and not _stem(str(last.evaluated_value)):
+            last = path.left  # `name + ".npy"`
+        return small_file(module, last, depth + 1)
     bound = _bound(module, path)
     if bound:
         return all(small_file(module, value, depth + 1) for value in bound)
@@ -385,7 +391,7 @@ def small_file(module: Module, path: cst.BaseExpression | None, depth: int = 0) 
         text = str(path.evaluated_value)
     else:
         text = names.last_name(path)
-    words = _words(text.rpartition("/")[2].partition(".")[0])
+    words = _stem(text)
     while words and words[-1] in _PATH_WORDS:
         words.pop()
     return small_name("_".join(words)) or any(word in {"to", "2"} for word in words[1:-1])
@@ -399,6 +405,11 @@ def _bound(module: Module, path: cst.BaseExpression) -> list[cst.BaseExpression]
     values = [effect.value for effect in effects if effect.kind == "assign" and not effect.index and effect.value is not None]
     told = [value for value in values if any(isinstance(part, cst.BaseString | cst.FormattedString) for part in descend(value))]
     return told if len(told) == len(effects) else []
+
+
+def _stem(text: str) -> list[str]:
+    """The words of a file's name, without its folder and its ending."""
+    return _words(text.rpartition("/")[2].partition(".")[0])
 
 
 def _words(text: str) -> list[str]:
