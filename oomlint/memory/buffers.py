@@ -168,12 +168,14 @@ class Buffers:
         tag = id(store.node)
         if any(tag in event.tags for event in record.backwards):
             return None  # the sum or the list is what gets differentiated
-        if store.kind in {"append", "extend", "item", "augment"} and any(tag in use.value.all_tags and _may_train(use.what) for use in record.uses):
+        passes = [event for event in record.backwards if event.sources & sources and loop in event.loops]
+        # What the same round differentiates cannot be differentiated once more, whoever is given the list.
+        later = store.kind in {"append", "extend", "item", "augment"} and all(event.retain for event in passes)
+        if later and any(tag in use.value.all_tags and _may_train(use.what) for use in record.uses):
             return None
         evaluation = is_evaluation(record, loop)
         if not evaluation and meter is None and self._differentiated_elsewhere(store, record):
             return None
-        passes = [event for event in record.backwards if event.sources & sources and loop in event.loops]
         handed = [use for use in record.uses if loop in use.loops and use.value.all_sources & sources and _may_train(use.what)]
         freed = bool(passes or handed) and not any(event.retain for event in passes)
         seen = evaluation or record.backwards or handed or loop.evaluating

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Value
     from oomlint.syntax.walk import Scope
 
-_TRAINERS = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.trainer.Trainer", "trl.SFTTrainer"})
+TRAINERS: Final = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.trainer.Trainer", "trl.SFTTrainer"})
 _OWN_WAY = ("evaluation_loop", "prediction_loop", "prediction_step", "evaluate", "predict")  # a trainer with one of these keeps what it likes
 _ARGUMENTS = re.compile(r"^(transformers|trl|unsloth)\b.*\.(\w*TrainingArguments|SFTConfig)$")
 _STEPPED = re.compile(r"\b(eval_accumulation_steps|batch_eval_metrics|preprocess_logits_for_metrics|prediction_loss_only|include_for_metrics)\b")
@@ -77,14 +77,14 @@ def _trainer(evaluator: Evaluator, call: cst.Call, frame: Frame) -> str:
     for alt in evaluator.values(call.func, frame):
         value = alt.value
         if isinstance(value, External):
-            return value.name if value.name in _TRAINERS else ""
+            return value.name if value.name in TRAINERS else ""
         if isinstance(value, ClassRef):
             line = evaluator.lineage(value)
             if any(evaluator.method(Instance(value, None), name) is not None for name in _OWN_WAY):
                 return ""
             if any(isinstance(c, ClassRef) and _STEPPED.search(_COMMENT.sub("", c.module.source.text)) for c in line):
                 return ""
-            return next((c.name for c in line if isinstance(c, External) and c.name in _TRAINERS), "")
+            return next((c.name for c in line if isinstance(c, External) and c.name in TRAINERS), "")
     return ""
 
 

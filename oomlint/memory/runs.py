@@ -95,17 +95,17 @@ class Runs:
         """A loop of a function, once for each way of calling the function."""
         return [loop for record in self.records(module, scope) for loop in record.loops if loop.node is node]
 
-    def step(self, module: Module, scope: Scope) -> Record:
-        """The record of a method that a framework calls once for each batch."""
+    def step(self, module: Module, scope: Scope, position: int = 1, *, differentiated: bool = True) -> Record:
+        """The record of a method that a framework calls once for each batch, which stands at ``position``; what a training step gives, it may differentiate."""
         key = ("step", scope)
         known = self._steps.get(key)
         if known is None:
             frame = self.evaluator.calls.frames(module, scope, most=1)[0]
             params = [p.name.value for p in names.parameters(scope)]
-            batch = params[1] if len(params) > 1 else ""
+            batch = params[position] if len(params) > position else ""
             training = _TRAINING.search(scope.name) is not None
             known = self._steps[key] = self._flow().run(frame, self.gradients.entry(frame), not training, batch_of=batch or "batch")
-            if scope.name == "training_step":
+            if differentiated and scope.name == "training_step":
                 _differentiate(known)
         return known
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.bounds import counted
+from oomlint.memory.notes_trainers import TRAINERS
 from oomlint.memory.runs import runs_of
 from oomlint.model import names
 from oomlint.model.events import Store
@@ -88,6 +89,25 @@ def step_records(project: Project, module: Module) -> Iterator[Record]:
         handed = _handed_outputs(project, cls, step, record)
         if handed is not None:
             yield replace(record, stores=[handed])
+    for step in _trainer_steps(project, module):
+        record = runs.step(module, step, position=2, differentiated=False)
+        returned = next((statement for statement in step.returns if statement.value is not None), None)
+        told = any(id(store.node) in record.returned.all_tags for store in record.stores)  # where the step itself adds up what it returns
+        if returned is not None and record.loops and not told:
+            # The trainer adds what a step returns to the loss that it logs.
+            path = (("outputs", "training_step"),)
+            added = Store(returned, module, step, (record.loops[0],), (), Mode.ON, (), "augment", path, record.returned, returned.value)
+            yield replace(record, stores=[added])
+
+
+def _trainer_steps(project: Project, module: Module) -> Iterator[Scope]:
+    """Training steps of a class that derives from the trainer of transformers, which take over what its own does."""
+    for scope in module.walk.scopes:
+        step = scope.child("training_step") if scope.is_class else None
+        if step is not None and isinstance(step.node, cst.FunctionDef):
+            cls = ClassRef(module, scope)
+            if any(isinstance(base, External) and base.name in TRAINERS for base in runs_of(project).evaluator.lineage(cls)):
+                yield step
 
 
 def _handed_outputs(project: Project, cls: ClassRef, step: Scope, record: Record) -> Store | None:

@@ -82,6 +82,8 @@ class FlowCalls(FlowMethods):
             method = self.evaluator.method(this, written)
             if method is not None:
                 return self.call_function(method, node, args, base.home, state)
+        if isinstance(func, cst.Attribute) and written == "apply" and self._is_autograd(func.value):
+            return mixed(args)
         for value in self._callees(func, base, state):
             if isinstance(value, External):
                 return self.external(names.canonical(value.name), node, args, state)
@@ -121,6 +123,11 @@ class FlowCalls(FlowMethods):
         if held.kind is not Kind.OBJECT or not isinstance(made, ExternalCall) or made.name.startswith(("torch.", "builtins.")):
             return False
         return made.frame.scope is self.act.scope and any(self.value(arg.value, state).kind is Kind.MODULE for arg in made.call.args)
+
+    def _is_autograd(self, node: cst.BaseExpression) -> bool:
+        """Whether it is a class of the project with a backward pass of its own: what its ``apply`` gives hangs on the graph of what it is given."""
+        found = self.evaluator.values(node, self.act.frame)[:2]
+        return any(isinstance(alt.value, ClassRef) and self.evaluator.derives(alt.value, "torch.autograd.Function") for alt in found)
 
     def _callees(self, func: cst.BaseExpression, base: Held, state: State) -> list[Value]:
         """What is called, as far as its name tells."""

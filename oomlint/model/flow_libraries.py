@@ -67,7 +67,9 @@ class FlowLibraries(FlowValues):
             return self._torch(name, last, node, args)
         if name.startswith("numpy."):
             return _numpy(last, args)
-        if name.startswith(("torchmetrics.functional", "torch_scatter.", "einops.", "torchvision.", "kornia.", "torch_sparse.", "pytorch3d.")):
+        if name.startswith(
+            ("torchmetrics.functional", "torch_scatter.", "einops.", "torchvision.", "kornia.", "torch_sparse.", "pytorch3d.", "horovod.torch.")
+        ):
             return mixed(args)
         if name.startswith(HOST_LIBRARIES):
             return UNKNOWN.having(size=Size.UNKNOWN, device=Device.HOST)

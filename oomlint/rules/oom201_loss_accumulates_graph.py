@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from oomlint.finding import Safety, Severity
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
@@ -24,7 +26,8 @@ class LossAccumulatesGraph(Rule):
     ## What it does
 
     Checks for `total += loss`, `total = total + loss`, `average = 0.9 * average + 0.1 * loss` and `sums["loss"] += loss` in a loop over batches,
-    where `loss` still carries its graph and the sum is set up outside the loop.
+    where `loss` still carries its graph and the sum is set up outside the loop. So it is with what a `training_step` of a `transformers.Trainer`
+    returns, which the trainer adds to the loss that it logs.
 
     A sum that reaches `backward()` says nothing: the parts of one loss, gradient accumulation, the tasks of a meta-learning step. Neither do
     numbers (`loss.item()`), what is computed under `torch.no_grad()`, and sums that are set up anew for each batch.
@@ -107,6 +110,7 @@ class LossAccumulatesGraph(Rule):
         """Yield the sums over batches that keep the graph of every batch."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
-            message = f"`{target_of(store)}` adds up `{what_of(store)}` with its graph over {loop_of(growth)}: {kept(growth)}"
+            target = "The trainer" if isinstance(store.node, cst.Return) else f"`{target_of(store)}`"
+            message = f"{target} adds up `{what_of(store)}` with its graph over {loop_of(growth)}: {kept(growth)}"
             mend = detach_fix(growth, module, project, "add it up without its graph")
             yield self.finding(message=message, fix=mend, **told(growth, module))
