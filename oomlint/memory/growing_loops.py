@@ -77,14 +77,14 @@ def has_new_key(store: Store, loop: Loop) -> bool:
     key = target.slice[0].slice if isinstance(target, cst.Subscript) else None
     if not isinstance(target, cst.Subscript) or not isinstance(key, cst.Index):
         return False
-    if isinstance(target.value, cst.Subscript) and isinstance(key.value, cst.SimpleString):
+    derived = _bound_by(loop.node)
+    if isinstance(target.value, cst.Subscript) and not mentions(key.value, derived):
         key = target.value.slice[0].slice  # `table[key]["scores"] = v`: one for each row of the table
         if not isinstance(key, cst.Index):
             return False
     elif store.before.kind is not Kind.PACK or store.before.moved == "list":
         return False
     roots = {node.value for node in descend(key.value) if isinstance(node, cst.Name)}
-    derived = _bound_by(loop.node)
     walk, scope = store.module.walk, store.scope
     if scope is not loop.scope:
         return bool(roots)

@@ -138,7 +138,7 @@ class FlowCalls(FlowMethods):
                 found = self.evaluator.values(func, self.act.frame)[:3]
             elif isinstance(held.value, FunctionRef | Partial):
                 found = [Alternative(held.value)]
-        elif isinstance(func, cst.Call):
+        elif isinstance(func, cst.Call | cst.Subscript):
             found = self.evaluator.values(func, self.act.frame)[:3]
         elif isinstance(func, cst.Attribute) and isinstance(base.value, Instance | ClassRef | ModuleRef | External):
             found = self.members(base.value, func.attr.value)[:3]
