@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.openings import Opens
+from oomlint.model.values import is_usual
 
 if TYPE_CHECKING:
     from oomlint.memory.openings import Opening
@@ -31,18 +32,24 @@ def _option(opening: Opening, project: Project, name: str) -> object:
 
 
 def in_core(opening: Opening, project: Project) -> bool:
-    """Whether the whole file is read into memory when it is opened."""
-    return opening.kind is Opens.H5 and _option(opening, project, "driver") == "core" and opening.reads_only
+    """Whether the whole file is read into memory when it is opened: always, or where options have their defaults."""
+    if opening.kind is not Opens.H5 or not opening.reads_only:
+        return False
+    return _option(opening, project, "driver") == "core" or any(alt.const == "core" and is_usual(alt.picks) for alt in _drivers(opening, project))
+
+
+def _drivers(opening: Opening, project: Project) -> list[Alternative]:
+    """What the driver may be, by all who call the code that opens the file."""
+    evaluator = evaluator_of(project)
+    given = next((arg.value for arg in opening.call.args if arg.keyword is not None and arg.keyword.value == "driver"), None)
+    if opening.kind is not Opens.H5 or given is None:
+        return []
+    return [alt for frame in evaluator.calls.frames(opening.module, opening.scope) for alt in evaluator.values(given, frame)]
 
 
 def driver_chosen(opening: Opening, project: Project) -> bool:
     """Whether the driver comes from elsewhere and may be the one that reads the whole file: who chooses that has thought of workers."""
-    evaluator = evaluator_of(project)
-    given = next((arg.value for arg in opening.call.args if arg.keyword is not None and arg.keyword.value == "driver"), None)
-    if opening.kind is not Opens.H5 or given is None:
-        return False
-    frames = evaluator.calls.frames(opening.module, opening.scope)
-    return any(alt.const == "core" for frame in frames for alt in evaluator.values(given, frame))
+    return any(alt.const == "core" for alt in _drivers(opening, project))
 
 
 def chunk_cache(opening: Opening, project: Project) -> int | None:

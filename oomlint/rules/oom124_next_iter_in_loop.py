@@ -87,22 +87,31 @@ class NextIterInLoop(Rule):
         """Yield the loops that make a new iterator over a loader in each step."""
         for call, scope in module.walk.calls:
             inner = self._iterator(call)
-            if not isinstance(inner, cst.Call) or last_name(inner.func) not in {"iter", "enumerate"} or not inner.args:
+            iterated = self._iterated(inner) if isinstance(inner, cst.Call) else None
+            if not isinstance(inner, cst.Call) or iterated is None:
                 continue
             loop = next(iter(loops_around(call, module, scope)), None)
             if loop is None or not goes_often(project, loop, module, scope) or conditional_in(call, loop, module, but=is_nth):
                 continue
             if runs_of(project).epochs(loop, module, scope):
                 continue  # a look at a batch in each epoch
-            like = loader_like(project, inner.args[0].value, module, scope)
+            like = loader_like(project, iterated, module, scope)
             if like is None or like.without_workers:
                 continue
-            message = f"`next({last_name(inner.func)}({like.name}))` in a loop starts all workers again for each batch, and sees only the first"
+            made = f"{like.name}.__iter__()" if last_name(inner.func) == "__iter__" else f"{last_name(inner.func)}({like.name})"
+            message = f"`next({made})` in a loop starts all workers again for each batch, and sees only the first"
             related = [module.place(like.loader.call, "the loader")] if like.loader is not None and like.loader.module is module else []
             confidence = Confidence.HIGH if like.known and like.workers else Confidence.MEDIUM
             yield self.finding(
                 module.place(call), message, confidence=confidence, related=related, facts=[*like_facts(like), loop_fact(module, loop, LoopKind.BATCH)]
             )
+
+    @staticmethod
+    def _iterated(iterator: cst.Call) -> cst.BaseExpression | None:
+        """What ``iter(...)``, ``enumerate(...)`` or ``(...).__iter__()`` goes through."""
+        if isinstance(iterator.func, cst.Attribute) and iterator.func.attr.value == "__iter__":
+            return iterator.func.value
+        return iterator.args[0].value if last_name(iterator.func) in {"iter", "enumerate"} and iterator.args else None
 
     @staticmethod
     def _iterator(call: cst.Call) -> cst.BaseExpression | None:
