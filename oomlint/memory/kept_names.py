@@ -54,10 +54,21 @@ class KeptNames(Keeping):
             self.follow_name(search, module, scope, target.value, statement, going.named(target.value))
             if into or isinstance(statement, cst.Call):  # the container may be one of who calls the function
                 self._handed_in(search, module, scope, target.value, going)
+                if scope is module.root and going.gathered is not None and self._trains_beside(module, statement, target.value):
+                    search.objects.append(going.kept_by(module, statement, f"`{target.value}`", target.value, live=True))
         elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
             method = _method_with(scope, target.value.value)
             if method is not None:
                 self.follow_attribute(search, module, statement, method, target.attr.value, going)
+
+    def _trains_beside(self, module: Module, statement: cst.CSTNode, name: str) -> bool:
+        """Whether a script trains behind a statement while the container that it fills is there: nothing deletes it or gives its name to something else."""
+        order = self._ordered(module.root)
+        first = order.get(statement, -1)
+        for effect in module.root.effects.get(name, ()):
+            if not effect.path and effect.kind in {"assign", "delete", "for", "with"} and order.get(effect.statement, -1) > first:
+                return False
+        return any(order.get(loop, -1) > first and self.serving.trains(module, loop) for loop in module.root.loops)
 
     def _handed_in(self, search: Search, module: Module, scope: Scope, name: str, going: Going) -> None:
         """The value is put into a container that is a parameter: it is in what the callers hand over from then on."""
