@@ -18,11 +18,11 @@ from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
-from oomlint.model.values import ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
+from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.walk import UNKNOWN_KEY, descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from oomlint.finding import Fact
     from oomlint.model.evaluate import Evaluator
@@ -82,6 +82,9 @@ def _stores(module: Module, project: Project, scope: Scope) -> Iterator[Cache]:
     for root, effects in list(scope.effects.items()):
         for effect in effects:
             holder = _holder(effect, scope, root)
+            if holder is None and ("", root) not in seen and (handed := _handed(module, project, scope, effect)) is not None:
+                seen.add(("", root))
+                yield handed
             if holder is None or (root, holder) in seen:
                 continue
             found = _store(module, project, scope, effect, holder)
@@ -129,6 +132,31 @@ def _store(module: Module, project: Project, scope: Scope, effect: Effect, holde
     return Cache(_place(effect), f"`{words}`", what, made, tuple(found), what.doubt + _by_flag(effect, module, scope), module, words)
 
 
+def _handed(module: Module, project: Project, scope: Scope, effect: Effect) -> Cache | None:
+    """A method that fills what it is handed, where that is an attribute of the object: ``self.load(path, self.cache)``."""
+    filled = effect.kind == "assign" and effect.path == (("item", UNKNOWN_KEY),) and isinstance(effect.node, cst.Subscript)
+    if not filled or effect.value is None or not names.is_method(scope) or all(p.name.value != effect.root for p in names.parameters(scope)):
+        return None
+    if by_process(effect, module) or bounded_here(effect, module, scope):
+        return None
+    evaluator = evaluator_of(project)
+    for site in evaluator.calls.sites(module, scope, most=4):
+        frame = evaluator.calls.plain_frame(site.module, site.scope)
+        given = names.argument_for(scope, effect.root, (Bound(site.args, frame, site.call),), skip_first=True)
+        node, this = given.node.value if given is not None else None, names.self_name(site.scope)
+        if not isinstance(node, cst.Attribute) or not isinstance(node.value, cst.Name) or node.value.value != this or frame.this is None:
+            continue
+        attribute = node.attr.value
+        made = _made([alt.value for alt in evaluator.resolve(this, (("attr", attribute),), frame, None)])
+        if made is None or bounded_in(frame.this.cls, attribute, evaluator):
+            continue
+        what = heavy(effect.value, evaluator.calls.plain_frame(module, scope), project)
+        found = readers(project, module, scope) if what is not None else []
+        if what is not None and found and not all(one.without_workers for one in found):
+            return Cache(_place(effect), f"`{this}.{attribute}`", what, made, tuple(found), what.doubt, module, f"{this}.{attribute}")
+    return None
+
+
 def _stored(effect: Effect) -> cst.BaseExpression | None:
     """The value itself: of ``a[i], b[i] = x, y`` the part that belongs to the target."""
     if not effect.index:
@@ -171,6 +199,11 @@ def _container(effect: Effect, holder: str, frame: Frame, evaluator: Evaluator) 
         found = [a.value for a in evaluator.resolve(effect.root, (("attr", holder),), frame, effect.statement)]
     else:
         found = [a.value for a in evaluator.resolve(effect.root, (), evaluator.module_frame(frame.module), None)]
+    return _made(found)
+
+
+def _made(found: Iterable[Value]) -> tuple[Module, cst.CSTNode] | None:
+    """The dictionary, or the list of placeholders, among some values."""
     for value in found:
         if isinstance(value, Display) and isinstance(value.node, cst.Dict) and not value.node.elements:
             return value.frame.module, value.node
