@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.memory.concat_calls import calling_loops, given_at
 from oomlint.memory.concat_loops import SHORT, batch_loader, loops_over, made_anew, rounds, says_first, within
 from oomlint.memory.concat_samples import adds_samples, in_groups
+from oomlint.memory.concat_scalars import scalars
 from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.loaders import evaluator_of
@@ -24,21 +26,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.memory.concat_loops import Loop, Path
+    from oomlint.model.calls import Site
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Effect, Scope
+    from oomlint.syntax.walk import Scope
+
+Join = cst.Call | cst.Subscript  # `np.r_[x, y]` is a join, too
 
 JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_stack row_stack append".split())
+_ROWS_OF = frozenset({"numpy.r_", "numpy.c_"})
 _LIBRARIES = frozenset({"torch", "numpy", "pandas"})
 _TWO_INPUTS = "numpy.append"
 _WIDEST = 50  # characters of what is iterated
 _LONG = 1000  # rounds that are many, whatever the loop is about
-_SCALAR_NAME = re.compile(
-    r"(^|_)(loss|losses|acc|accs|accuracy|accuracies|lr|lrs|err|error|errors|metric|metrics|history|log|logs|epoch|step|time|times|mse|mae|rmse|psnr|ssim|iou|miou|"
-    r"dice|auc|f1|reward|rewards|return|returns|score|kl|count|counts|best|avg|mean)(_?(epochs?|train|val|test|history|list|all|per_epoch|curve))?\d*$",
-    re.IGNORECASE,
-)
-_NUMBERS = frozenset({"float", "int", "len", "time", "perf_counter"})
-_REDUCTIONS = frozenset({"sum", "mean", "min", "max", "std", "norm", "median", "nanmean"})
 _SIZE = re.compile(r"\blen\(|\.size|\.shape|\.numel|max|limit|capacity|budget|(^|_)n_|num_|count|total", re.IGNORECASE)
 
 
@@ -47,7 +46,7 @@ class Growth:
     """A statement that replaces a thing by itself with more at its end, and the loop that it stands in."""
 
     statement: cst.Assign
-    call: cst.Call
+    call: Join
     library: str  # "torch", "numpy", "pandas"
     function: str  # the last name, as the library spells it
     written: str  # the target
@@ -57,15 +56,16 @@ class Growth:
     over: str  # how the loop is called in a message
     known: bool  # whether what the loop goes over is known, not only named so
     scope: Scope
+    site: Site | None = None  # the call in the loop, where a method grows what its object has
 
 
 def growths(module: Module, project: Project) -> Iterator[Growth]:
     """Self-concatenations of a module, in loops that go round often."""
-    if not any(name in module.source.text for name in ("append", "stack", "cat")):
+    if not any(name in module.source.text for name in ("append", "stack", "cat", "r_[", "c_[")):
         return
     seen: set[cst.CSTNode] = set()
-    for call, scope in module.walk.calls:
-        if names.last_name(call.func) not in JOINS or isinstance(scope.node, cst.Lambda | cst.ClassDef):
+    for call, scope in _joins(module):
+        if isinstance(scope.node, cst.Lambda | cst.ClassDef):
             continue
         statement = module.walk.statement_of(call)
         if not isinstance(statement, cst.Assign) or len(statement.targets) != 1 or statement in seen:
@@ -76,29 +76,38 @@ def growths(module: Module, project: Project) -> Iterator[Growth]:
             yield found
 
 
-def _growth(module: Module, project: Project, statement: cst.Assign, call: cst.Call, scope: Scope) -> Growth | None:
+def _joins(module: Module) -> Iterator[tuple[Join, Scope]]:
+    yield from ((call, scope) for call, scope in module.walk.calls if names.last_name(call.func) in JOINS)
+    if "r_[" in module.source.text or "c_[" in module.source.text:
+        for node in descend(module.tree.module):
+            if isinstance(node, cst.Subscript) and names.last_name(node.value) in {"r_", "c_"}:
+                yield node, module.walk.scope_at(node)
+
+
+def _growth(module: Module, project: Project, statement: cst.Assign, call: Join, scope: Scope) -> Growth | None:
     target = statement.targets[0].target
     path = path_of(target)
     if path is None or not _is_value(statement, call, path, module):
-        return None
-    if next(loops_over(statement, module, scope), None) is None:
         return None
     written = module.code(target).strip()
     added = _added(call, written, module)
     if added is None:
         return None
-    name = resolved(project, call, module, scope)
+    name = (
+        _table(project, call, module, scope) if isinstance(call, cst.Call) and _is_append(call) and _is_method(call) else resolved(project, call, module, scope)
+    )
     if name is None:
         return None
     library, _, function = name.partition(".")
+    function = function.rpartition(".")[2]
+    if next(loops_over(statement, module, scope), None) is None:
+        called = _called(module, project, statement, call, path, added, scope)
+        return Growth(statement, call, library, function, written, path, added, *called[:3], scope, called[3]) if called is not None else None
     where = _loop(module, project, statement, call, path, target, added, scope)
-    if where is None:
-        return None
-    loop, over, known = where
-    return Growth(statement, call, library, function.rpartition(".")[2], written, path, added, loop, over, known, scope)
+    return Growth(statement, call, library, function, written, path, added, *where, scope) if where is not None else None
 
 
-def _is_value(statement: cst.Assign, call: cst.Call, path: Path, module: Module) -> bool:
+def _is_value(statement: cst.Assign, call: Join, path: Path, module: Module) -> bool:
     """Whether the call is what is assigned: whole, or one side of ``call if x is not None else y``."""
     value = statement.value
     if value is call:
@@ -106,34 +115,56 @@ def _is_value(statement: cst.Assign, call: cst.Call, path: Path, module: Module)
     return isinstance(value, cst.IfExp) and call in {value.body, value.orelse} and says_first(value.test, path, module)
 
 
-def _added(call: cst.Call, written: str, module: Module) -> tuple[cst.BaseExpression, ...] | None:
+def _added(call: Join, written: str, module: Module) -> tuple[cst.BaseExpression, ...] | None:
     """What is put to the target, which is one of the inputs; ``None`` where it is none of them."""
-    if not call.args or call.args[0].star:
-        return None
-    first = call.args[0].value
-    if names.last_name(call.func) == "append":
-        inputs = [a.value for a in call.args[:2] if a.star == "" and (a.keyword is None or a.keyword.value in {"arr", "values"})]
-    elif isinstance(first, cst.List | cst.Tuple):
-        if not all(isinstance(e, cst.Element) for e in first.elements):
-            return None
-        inputs = [e.value for e in first.elements]
-    else:
-        return None
+    inputs = _inputs(call)
     own = [node for node in inputs if module.code(node).strip() == written]
     others = tuple(node for node in inputs if node not in own)
     return others if len(own) == 1 and others else None
 
 
-def resolved(project: Project, call: cst.Call, module: Module, scope: Scope) -> str | None:
+def _inputs(call: Join) -> list[cst.BaseExpression]:
+    """What a join makes one of; nothing where that is not written out."""
+    if isinstance(call, cst.Subscript):
+        return [part.slice.value for part in call.slice if isinstance(part.slice, cst.Index)]
+    if not call.args or call.args[0].star:
+        return []
+    first = call.args[0].value
+    if names.last_name(call.func) == "append":
+        given = [arg.value for arg in call.args[:2] if arg.star == "" and (arg.keyword is None or arg.keyword.value in {"arr", "values", "other"})]
+        return [call.func.value, *given[:1]] if _is_method(call) and isinstance(call.func, cst.Attribute) else given
+    if isinstance(first, cst.List | cst.Tuple) and all(isinstance(element, cst.Element) for element in first.elements):
+        return [element.value for element in first.elements]
+    return []
+
+
+def _is_method(call: cst.Call) -> bool:
+    """Whether an ``append`` is given one thing to add to what it belongs to: that of a table gives a new one, that of a list gives nothing."""
+    return len(call.args) == 1 or (call.args[1].keyword is not None and call.args[1].keyword.value != "values")
+
+
+def resolved(project: Project, call: Join, module: Module, scope: Scope) -> str | None:
     """The function of a library that joins, by its full name."""
     evaluator = evaluator_of(project)
-    for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))[:3]:
+    frame = evaluator.calls.plain_frame(module, scope)
+    for alt in evaluator.values(call.func if isinstance(call, cst.Call) else call.value, frame)[:3]:
         if isinstance(alt.value, External):
             name = names.canonical(alt.value.name)
+            if isinstance(call, cst.Subscript):
+                return name if name in _ROWS_OF else None
             library, _, function = name.partition(".")
             if library in _LIBRARIES and function in JOINS and (function != "append" or name == _TWO_INPUTS) and (library != "pandas" or function == "concat"):
                 return name
     return None
+
+
+def _table(project: Project, call: cst.Call, module: Module, scope: Scope) -> str | None:
+    """An ``append`` that gives a new table, as no method of the project does; not of one row that is written out."""
+    if isinstance(call.args[0].value, cst.Dict):
+        return None
+    evaluator = evaluator_of(project)
+    own = any(isinstance(alt.value, FunctionRef) for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope)))
+    return None if own else "pandas.append"
 
 
 # -- the loop ------------------------------------------------------------------------------------------------------------
@@ -143,7 +174,7 @@ def _loop(
     module: Module,
     project: Project,
     statement: cst.Assign,
-    call: cst.Call,
+    call: Join,
     path: Path,
     target: cst.BaseExpression,
     added: tuple[cst.BaseExpression, ...],
@@ -179,6 +210,26 @@ def _loop(
     return None
 
 
+def _called(
+    module: Module, project: Project, statement: cst.Assign, call: Join, path: Path, added: tuple[cst.BaseExpression, ...], scope: Scope
+) -> tuple[Loop, str, bool, Site] | None:
+    """The loop that calls the method in which the statement stands."""
+    growing = {statement, *_other_growing(scope, path, module)}
+    if FEEDS_ITSELF.search(scope.name) or _in_bounds(statement, scope.node, path, module):
+        return None
+    for site, loop in calling_loops(project, path, growing, module, scope):
+        given = tuple(given_at(project, site, node, scope) for node in added)
+        most = rounds(project, loop, site.module, site.scope)
+        found = role(site.module, project, loop, given, site.scope, most, call) if most is None or most > SHORT else None
+        if found is None:
+            continue
+        epochs = runs_of(project).epochs(loop, site.module, site.scope)
+        if scalars(added, loop, scope, module, epochs=epochs, into=path) or scalars(given, loop, site.scope, site.module, epochs=epochs, into=path):
+            return None
+        return loop, *found, site
+    return None
+
+
 def _over_loader(module: Module, project: Project, statement: cst.Assign, scope: Scope) -> bool:
     return "forward" not in scope.name and any(
         isinstance(loop, cst.For) and batch_loader(project, loop.iter, module, scope) is not None for loop in loops_over(statement, module, scope)
@@ -195,7 +246,7 @@ def _other_growing(scope: Scope, path: Path, module: Module) -> Iterator[cst.CST
 
 
 def role(
-    module: Module, project: Project, loop: Loop, added: tuple[cst.BaseExpression, ...], scope: Scope, most: int | None, call: cst.Call
+    module: Module, project: Project, loop: Loop, added: tuple[cst.BaseExpression, ...], scope: Scope, most: int | None, call: Join
 ) -> tuple[str, bool] | None:
     """How the loop is called, and whether that is known; ``None`` where it may well be short."""
     if isinstance(loop, cst.For):
@@ -209,14 +260,20 @@ def role(
     repeats = runs_of(project).loop(loop, module, scope)
     if repeats is not None and (repeats.batches or repeats.holds or repeats.steps):
         return (f"`{module.code(loop.iter).strip()}`" if isinstance(loop, cst.For) and (repeats.batches or repeats.holds) else "the training steps"), False
-    if most is not None and most >= _LONG and all(not isinstance(node, cst.List | cst.Tuple) for node in added) and names.last_name(call.func) != "append":
+    if most is not None and most >= _LONG and all(not isinstance(node, cst.List | cst.Tuple) for node in added) and not _is_append(call):
         return f"{most:,} rounds", True
     return None
 
 
-def _flattens(call: cst.Call) -> bool:
+def _is_append(call: Join) -> bool:
+    return isinstance(call, cst.Call) and names.last_name(call.func) == "append"
+
+
+def _flattens(call: Join) -> bool:
     """Whether it is an ``np.append`` without an axis: of one number, more often than not."""
-    return names.last_name(call.func) == "append" and not call.args[2:] and all(arg.keyword is None or arg.keyword.value != "axis" for arg in call.args)
+    if not isinstance(call, cst.Call) or not _is_append(call) or _is_method(call):
+        return False
+    return not call.args[2:] and all(arg.keyword is None or arg.keyword.value != "axis" for arg in call.args)
 
 
 def _uses_torch(module: Module) -> bool:
@@ -229,13 +286,8 @@ def _uses_torch(module: Module) -> bool:
 
 def _bounded(statement: cst.Assign, loop: Loop, path: Path, module: Module) -> bool:
     """Whether a test of a size decides if the thing grows, or ends the loop."""
-    child: cst.CSTNode = statement
-    for here in module.walk.ancestors(statement):
-        if here is loop:
-            break
-        if isinstance(here, cst.If) and child is not here.test and _tests_size(here.test, path, module):
-            return True
-        child = here
+    if _in_bounds(statement, loop, path, module):
+        return True
     if isinstance(loop, cst.While) and any(isinstance(n, cst.Name) and n.value == path[0] for n in descend(loop.test)):
         return True
     for node in descend(loop.body, into_scopes=False):
@@ -243,6 +295,18 @@ def _bounded(statement: cst.Assign, loop: Loop, path: Path, module: Module) -> b
             ends = any(isinstance(n, cst.Break | cst.Return | cst.Raise) for n in descend(node.body, into_scopes=False))
             if ends and _tests_size(node.test, path, module):
                 return True
+    return False
+
+
+def _in_bounds(statement: cst.Assign, around: cst.CSTNode, path: Path, module: Module) -> bool:
+    """Whether a test of a size decides if the thing grows."""
+    child: cst.CSTNode = statement
+    for here in module.walk.ancestors(statement):
+        if here is around:
+            break
+        if isinstance(here, cst.If) and child is not here.test and _tests_size(here.test, path, module):
+            return True
+        child = here
     return False
 
 
@@ -318,56 +382,3 @@ def _arrays(project: Project, added: tuple[cst.BaseExpression, ...], loop: Loop,
         if datasets_of(project).contents.of(given, frame).kind in {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS}:
             return True
     return False
-
-
-def scalars(added: tuple[cst.BaseExpression, ...], loop: Loop, scope: Scope, module: Module, *, epochs: bool, into: Path) -> bool:
-    """Whether a round adds no more than a few numbers."""
-    if epochs and _SCALAR_NAME.search(str(into[1][-1][1]) if into[1] else into[0]):
-        return True
-    return all(_scalar(node, loop, scope, module, 0, epochs=epochs) for node in added)
-
-
-def _scalar(node: cst.BaseExpression, loop: Loop, scope: Scope, module: Module, depth: int, *, epochs: bool) -> bool:
-    if isinstance(node, cst.Integer | cst.Float | cst.BaseString) or depth > 3:  # noqa: PLR2004 - deeper is another story
-        return depth <= 3  # noqa: PLR2004
-    if isinstance(node, cst.List | cst.Tuple | cst.Dict):
-        return all(_scalar(e.value, loop, scope, module, depth + 1, epochs=epochs) for e in node.elements if isinstance(e, cst.Element | cst.DictElement))
-    if isinstance(node, cst.Name):
-        if _SCALAR_NAME.search(node.value):
-            return True
-        inside = [e for e in scope.effects.get(node.value, ()) if e.kind == "assign" and not e.path and within(e.statement, loop, module)]
-        return bool(inside) and all(e.value is not None and _one_number(e, loop, scope, module, depth + 1, epochs=epochs) for e in inside)
-    if isinstance(node, cst.Attribute):
-        return _SCALAR_NAME.search(node.attr.value) is not None
-    if isinstance(node, cst.UnaryOperation):
-        return _scalar(node.expression, loop, scope, module, depth + 1, epochs=epochs)
-    if isinstance(node, cst.BinaryOperation):
-        return _scalar(node.left, loop, scope, module, depth + 1, epochs=epochs) and _scalar(node.right, loop, scope, module, depth + 1, epochs=epochs)
-    if isinstance(node, cst.Subscript):
-        return isinstance(node.value, cst.Name | cst.Attribute) and _SCALAR_NAME.search(names.last_name(node.value)) is not None
-    return isinstance(node, cst.Call) and _scalar_call(node, loop, scope, module, depth, epochs=epochs)
-
-
-def _one_number(effect: Effect, loop: Loop, scope: Scope, module: Module, depth: int, *, epochs: bool) -> bool:
-    return not effect.index and effect.value is not None and _scalar(effect.value, loop, scope, module, depth, epochs=epochs)
-
-
-def _scalar_call(node: cst.Call, loop: Loop, scope: Scope, module: Module, depth: int, *, epochs: bool) -> bool:
-    name = names.last_name(node.func)
-    dims = any(a.keyword is not None and a.keyword.value in {"dim", "axis"} for a in node.args)
-    base = node.func.value if isinstance(node.func, cst.Attribute) else None
-    if base is None or names.last_name(base) in {"np", "torch", "numpy", "math", "time"}:
-        if name in _NUMBERS or (name in _REDUCTIONS and not dims and len(node.args) == 1):
-            return True
-    elif name == "item" or (name in _REDUCTIONS and not node.args):
-        return True
-    if name in {"DataFrame", "Series"}:
-        row = node.args[0].value if node.args else None
-        one = any(a.keyword is not None and a.keyword.value == "index" and isinstance(a.value, cst.List) for a in node.args)
-        return one or (isinstance(row, cst.List) and len(row.elements) == 1) or epochs
-    if name in {"array", "asarray", "tensor", "as_tensor", "Tensor"} and node.args:
-        return _scalar(node.args[0].value, loop, scope, module, depth + 1, epochs=epochs)
-    if isinstance(node.func, cst.Attribute) and name in {"detach", "cpu", "numpy", "unsqueeze", "reshape", "view", "to", "clone", "float", "double", "squeeze"}:
-        return _scalar(node.func.value, loop, scope, module, depth + 1, epochs=epochs)
-    # What an unknown function gives per epoch is a number more often than not.
-    return (epochs and isinstance(node.func, cst.Name)) or _SCALAR_NAME.search(name) is not None or "loss" in name or name in {"criterion", "cross_entropy"}

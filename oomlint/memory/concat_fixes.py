@@ -72,6 +72,8 @@ def _line_end(text: str, offset: int) -> int:
 def _plan(growth: Growth, module: Module) -> _Plan | None:
     name, accessors = growth.path
     call = growth.call
+    if not isinstance(call, cst.Call) or growth.site is not None or (growth.library, growth.function) == ("pandas", "append"):
+        return None
     own = call.args[0].value
     first = own.elements[0].value if isinstance(own, cst.List | cst.Tuple) else own
     if accessors or len(growth.added) != 1 or growth.function == "stack" or module.code(first).strip() != name or name in module.walk.shared:
@@ -89,7 +91,7 @@ def _plan(growth: Growth, module: Module) -> _Plan | None:
         return None
     if isinstance(value, cst.Name) and store is growth.statement and growth.statement.value is call:
         return None  # `x = None` needs a test that asks for it
-    return _Plan(value, store, f"{name}.append({module.code(growth.added[0]).strip()})", behind, f"{name} = {_joined(growth, module)}")
+    return _Plan(value, store, f"{name}.append({module.code(growth.added[0]).strip()})", behind, f"{name} = {_joined(call, growth, module)}")
 
 
 def _names_in(node: cst.CSTNode) -> set[str]:
@@ -188,9 +190,9 @@ def _is_attr(node: cst.Name, module: Module) -> bool:
     return isinstance(holder, cst.Attribute) and holder.attr is node
 
 
-def _joined(growth: Growth, module: Module) -> str:
+def _joined(call: cst.Call, growth: Growth, module: Module) -> str:
     """The call that joins the list, with the arguments that the concatenation had."""
-    call, name = growth.call, growth.path[0]
+    name = growth.path[0]
     func = call.func
     if growth.function == "append" and isinstance(func, cst.Attribute):
         rest = [module.code(a.with_changes(comma=cst.MaybeSentinel.DEFAULT)).strip() for a in call.args[2:]] or ["axis=None"]

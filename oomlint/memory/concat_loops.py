@@ -149,7 +149,7 @@ def made_anew(path: Path, loop: Loop, module: Module, scope: Scope, growing: set
             continue
         if effect.statement is not loop and not within(effect.statement, loop, module):
             continue
-        if not _at_first(effect, loop, path, module):
+        if not sets_at_first(effect, loop, path, module):
             return True
     return accessors[:1] != () and accessors[0][0] == "attr" and _reset_by_method(path, loop, scope)
 
@@ -168,8 +168,8 @@ def _reset_by_method(path: Path, loop: Loop, scope: Scope) -> bool:
     return False
 
 
-def _at_first(effect: Effect, loop: Loop, path: Path, module: Module) -> bool:
-    """Whether a statement sets the thing only where there is none yet: ``if x is None: x = y``."""
+def sets_at_first(effect: Effect, loop: cst.CSTNode, path: Path, module: Module) -> bool:
+    """Whether a statement in a loop, or a function, sets the thing only where there is none yet: ``if x is None: x = y``."""
     child: cst.CSTNode = effect.statement
     for here in module.walk.ancestors(effect.statement):
         if here is loop:

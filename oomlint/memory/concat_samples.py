@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.concat_loops import SHORT, loops_over, made_anew, rounds, within
+from oomlint.memory.content import Kind
+from oomlint.memory.datasets import datasets_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.reads import Reads, read_calls_of
 from oomlint.memory.shapes import allocation
@@ -34,7 +36,7 @@ class _Round:
     """What the names of a loop's body hold."""
 
     def __init__(self, project: Project, loop: Loop, scope: Scope, module: Module) -> None:
-        self.loop, self.scope, self.module = loop, scope, module
+        self.project, self.loop, self.scope, self.module = project, loop, scope, module
         most = rounds(project, loop, module, scope)
         self.often = most is None or most >= _OFTEN
         self.calls = read_calls_of(project)
@@ -51,7 +53,7 @@ class _Round:
         if isinstance(node, cst.Attribute):
             return node.attr.value not in PLAIN_ATTRIBUTES and self.samples(node.value, depth)
         if isinstance(node, cst.Subscript):
-            return self._window(node) or self.samples(node.value, depth)
+            return self._window(node) or self._from_hdf5(node) or self.samples(node.value, depth)
         if isinstance(node, cst.BinaryOperation):
             return self.samples(node.left, depth) or self.samples(node.right, depth)
         if isinstance(node, cst.List | cst.Tuple):
@@ -85,6 +87,11 @@ class _Round:
         rows = node.slice[0].slice
         ends = (rows.lower, rows.upper) if self.often and isinstance(rows, cst.Slice) else ()
         return bool(ends) and all(end is not None and self._varies(end) for end in ends)
+
+    def _from_hdf5(self, node: cst.Subscript) -> bool:
+        """Whether it is read from a file that the round opens: ``f["x"][:]``."""
+        contents = datasets_of(self.project).contents
+        return contents.of(node.value, self.frame).kind is Kind.H5 and contents.of(node, self.frame).kind is Kind.ARRAY
 
     def _varies(self, node: cst.BaseExpression) -> bool:
         """Whether an expression names what the loop sets in each round."""

@@ -176,7 +176,8 @@ def concat_facts(module: Module, growths: Iterable[Concat]) -> tuple[Fact, ...]:
     """What is copied whole in each round."""
     listed = list(growths)
     stores = [StoreFact(module.place(one.statement), one.written, StoreKind.CONCAT) for one in listed]
-    return (loop_fact(module, listed[0].loop, LoopKind.ROUND), *stores)
+    site = listed[0].site
+    return (loop_fact(site.module if site is not None else module, listed[0].loop, LoopKind.ROUND), *stores)
 
 
 def rejoin_facts(module: Module, found: Sequence[Rejoin]) -> tuple[Fact, ...]:

@@ -125,6 +125,8 @@ class QuadraticConcat(Rule):
                 "and the old and the new one are in memory together"
             )
             related = [module.place(one.statement, f"so is `{one.written}`") for one in ordered[1:]]
+            if first.site is not None:
+                related.append(first.site.module.place(first.site.call, "the loop calls it here"))
             confidence = Confidence.HIGH if first.known else Confidence.MEDIUM
             fix, facts = as_list(ordered, module), concat_facts(module, ordered)
             yield self.finding(module.place(first.statement), message, confidence=confidence, related=related, fix=fix, facts=facts)

@@ -211,18 +211,27 @@ def counts(node: ast.expr | None) -> bool:
 
 
 def joins(target: ast.expr, value: ast.expr) -> bool:
-    """Whether a thing is set to itself and more: ``x = torch.cat([x, y])``."""
+    """Whether a thing is set to itself and more: ``x = torch.cat([x, y])``, ``x = np.r_[x, y]``, ``table = table.append(y)``."""
     wanted = ""
-    for call in (value, *((value.body, value.orelse) if isinstance(value, ast.IfExp) else ())):
-        if isinstance(call, ast.Call) and call.args and name_of(call.func) in _JOINS:
-            first = call.args[0]
-            pair = [*call.args, *(k.value for k in call.keywords)] if name_of(call.func) == "append" else []
-            inputs = first.elts if isinstance(first, ast.List | ast.Tuple) else pair
-            if len(inputs) > 1:
-                wanted = wanted or written(target)
-                if sum(written(item) == wanted for item in inputs) == 1:
-                    return True
+    for join in (value, *((value.body, value.orelse) if isinstance(value, ast.IfExp) else ())):
+        inputs = _joined(join)
+        if len(inputs) > 1:
+            wanted = wanted or written(target)
+            if sum(written(item) == wanted for item in inputs) == 1:
+                return True
     return False
+
+
+def _joined(value: ast.expr) -> list[ast.expr]:
+    """What is made one."""
+    if isinstance(value, ast.Subscript) and name_of(value.value) in {"r_", "c_"} and isinstance(value.slice, ast.Tuple):
+        return value.slice.elts
+    if not isinstance(value, ast.Call) or not value.args or name_of(value.func) not in _JOINS:
+        return []
+    if name_of(value.func) == "append":
+        return [*value.args, *(k.value for k in value.keywords), *([value.func.value] if isinstance(value.func, ast.Attribute) else [])]
+    first = value.args[0]
+    return first.elts if isinstance(first, ast.List | ast.Tuple) else []
 
 
 def goes_on(loop: ast.stmt, statement: ast.Assign) -> bool:
