@@ -25,6 +25,7 @@ _METRICS: Final = ("sklearn.", "scipy.stats", "scipy.spatial", "torchmetrics.", 
 _STACKS: Final = frozenset({"stack", "array", "asarray"})
 _AVERAGES: Final = frozenset({"mean", "std", "var", "median", "nanmean"})
 _TAKES_ARRAYS: Final = frozenset("save savez savez_compressed dump array asarray to_csv savemat concatenate create_dataset".split())
+_PRODUCTS: Final = frozenset({"matmul", "mm", "bmm", "einsum", "cdist"})
 _TO_NUMBERS: Final = frozenset({"cpu", "numpy", "tolist", "item"})
 _METRIC_NAME: Final = re.compile(
     r"^(?!top_k).*_score$|(^|_)auc|roc_|confusion|classification_report|(^|_)f1|accuracy|precision_recall|(^|_)map(_|$)|ndcg|pearson|spearman|kendall|(^|_)eer(_|$)"
@@ -44,16 +45,31 @@ def used_as_tensor(store: Store, record: Record, loop: Loop, evaluator: Evaluato
             return True
         elif isinstance(node, cst.Subscript):
             spots.append(node.value)
-    return _joined_later(store, loop, evaluator)
+    return joined_later(store, loop, evaluator)
 
 
-def _joined_later(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
-    """Whether the buffer goes to ``torch.cat`` or ``torch.stack``."""
-    grown, scope, module = _names_of(store, loop), loop.scope, loop.module
-    for call in scope.calls:
-        if names.last_name(call.func) in {"cat", "stack", "vstack", "concat", "hstack"} and call.args and mentions(call.args[0].value, grown):
-            frame = evaluator.calls.plain_frame(module, scope)
-            return any(isinstance(alt.value, External) and alt.value.name.startswith("torch.") for alt in evaluator.values(call.func, frame)[:1])
+def joined_later(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
+    """Whether the buffer, or a part of each of its elements, goes to ``torch.cat`` or ``torch.stack``."""
+    for scope, module, words in _readers(store, loop, evaluator):
+        for call in scope.calls:
+            if names.last_name(call.func) in {"cat", "stack", "vstack", "concat", "hstack"} and call.args and mentions(call.args[0].value, words):
+                frame = evaluator.calls.plain_frame(module, scope)
+                if any(isinstance(alt.value, External) and alt.value.name.startswith("torch.") for alt in evaluator.values(call.func, frame)[:1]):
+                    return True
+    return False
+
+
+def used_on_device(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
+    """Whether what is collected is a bank that later steps compute with: in the rounds of another loop, in a product of matrices."""
+    around = set(loop.module.walk.ancestors(loop.node))
+    for scope, _, words in _readers(store, loop, evaluator):
+        for node in descend(scope.suite, into_scopes=False):
+            if isinstance(node, cst.For | cst.While) and node is not loop.node and node not in around and mentions(node.body, words):
+                return True
+            if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply) and mentions(node, words):
+                return True
+            if isinstance(node, cst.Call) and names.last_name(node.func) in _PRODUCTS and any(mentions(arg.value, words) for arg in node.args):
+                return True
     return False
 
 
@@ -150,6 +166,11 @@ def _readers(store: Store, loop: Loop, evaluator: Evaluator, steps: int = 3) -> 
     """Functions that may read a buffer, with its names there: that of the loop, and for what an object keeps, the methods of its class."""
     root = store.path[0]
     yield loop.scope, loop.module, _names_of(store, loop, steps)
+    kept_by = store.scope.parent
+    if kept_by is not None and kept_by.is_class and kept_by is not loop.scope.parent and store.attributes:
+        for method in kept_by.children:
+            if method is not store.scope and method.is_function:
+                yield method, store.module, _spread(method, set(store.attributes), steps)
     cls = loop.scope.parent
     handed = root[1] if isinstance(root, tuple) and root[0] == "outputs" else ""
     if cls is None or not cls.is_class or not (store.attributes or handed):

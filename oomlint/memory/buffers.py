@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.finding import Confidence, Severity
 from oomlint.memory.bounds import bounded, few_samples, stops
-from oomlint.memory.buffer_readers import averaged, feeds_metric, read_on_host, used_as_tensor
+from oomlint.memory.buffer_readers import averaged, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
 from oomlint.memory.escapes import escapes
 from oomlint.memory.growing_loops import growing_loops, handing_call, has_new_key, is_flushed
 from oomlint.memory.iteration import LoaderLike
@@ -20,7 +20,7 @@ from oomlint.memory.runs import runs_of
 from oomlint.memory.step_lists import step_lists, step_records
 from oomlint.memory.suites import holds_tests
 from oomlint.model import names
-from oomlint.model.held import Device, Graph, Held, Mode, Size, Storage
+from oomlint.model.held import MAP, Device, Graph, Held, Kind, Mode, Size, Storage
 from oomlint.model.readings import Memory
 from oomlint.model.values import Const
 from oomlint.syntax.walk import descend
@@ -77,7 +77,7 @@ class Buffers:
         return (growth for growth in self.of(module) if growth.code == code)
 
     def _judge_all(self, module: Module) -> Iterator[Growth]:
-        best: dict[cst.CSTNode, Growth] = {}
+        best: dict[tuple[cst.CSTNode, cst.CSTNode], Growth] = {}  # by where it is told and what stores it: a meter may keep several things
         numbers: set[cst.CSTNode] = set()  # statements that also store what has no graph: a float under another key
         beside: dict[cst.CSTNode, dict[cst.CSTNode, Store]] = {}  # what else a loop collects, too small to be told of alone
         never = {store.node for one in step_lists(self.project, module) for store in (one.store, *(other.store for other in one.others))}  # OOM206
@@ -93,9 +93,10 @@ class Buffers:
                         for loop in growing_loops(store, record)[-1:]:
                             beside.setdefault(loop.node, {})[store.node] = store
                     continue
-                known = best.get(growth.node)
+                key = (growth.node, store.node if store.via else growth.node)
+                known = best.get(key)
                 if known is None or (growth.code, growth.severity.rank) < (known.code, known.severity.rank):
-                    best[growth.node] = growth
+                    best[key] = growth
         groups: dict[tuple[str, Severity, cst.CSTNode], list[Growth]] = {}
         for growth in best.values():
             groups.setdefault((growth.code, growth.severity, growth.loop.node), []).append(growth)
@@ -103,7 +104,7 @@ class Buffers:
             group.sort(key=lambda growth: module.tree.span(growth.node))
             first = group[0]
             if first.code in {"OOM219", "OOM220"}:
-                others = [store for node, store in beside.get(first.loop.node, {}).items() if node not in best]
+                others = [store for node, store in beside.get(first.loop.node, {}).items() if (node, node) not in best]
                 first.facts["beside"] = sorted(others, key=lambda store: module.tree.span(store.node))
             if any(g.store.node in numbers for g in group):
                 first.facts["mixed"] = True
@@ -134,7 +135,7 @@ class Buffers:
             return None
         if carries is Graph.YES and store.mode is not Mode.OFF:
             return self._graph(store, record, node, loop, meter=meter)
-        if carries is not Graph.NO or meter:
+        if carries is not Graph.NO:
             return None
         if is_flushed(store, record, growing):
             return None
@@ -237,6 +238,8 @@ class Buffers:
         if store.kind in {"augment", "concat"}:
             return None
         leaves = [leaf for leaf in store.value.leaves() if leaf.tensorlike]
+        if not leaves and loop.batches and joined_later(store, loop, self.runs.evaluator):
+            leaves = [leaf for leaf in store.value.leaves() if leaf.kind is Kind.UNKNOWN and leaf.size is Size.DENSE]  # tensors, as it turns out
         if not leaves:
             return None
         owned = [leaf for leaf in leaves if leaf.storage is Storage.LOADER and leaf.device is not Device.ACCELERATOR]
@@ -256,7 +259,7 @@ class Buffers:
             dense
             and device
             and (evaluation or has_backward(record, loop))
-            and read_on_host(store, loop, self.runs.evaluator)
+            and self._may_go(store, loop, dense)
             and not feeds_metric(store, loop, self.runs.evaluator)
             and not averaged(store, loop, self.runs.evaluator)
         ):
@@ -269,6 +272,14 @@ class Buffers:
         if views and not feeds_metric(store, loop, self.runs.evaluator):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
         return None
+
+    def _may_go(self, store: Store, loop: Loop, dense: list[Held]) -> bool:
+        """Whether what is kept need not be there: it ends on the host, or maps of all samples wait until the end for what each step could do."""
+        evaluator = self.runs.evaluator
+        if read_on_host(store, loop, evaluator):
+            return True
+        maps = any(leaf.dims >= MAP for leaf in dense)  # the classes of a sample are few numbers
+        return maps and joined_later(store, loop, evaluator) and not used_on_device(store, loop, evaluator)
 
     def _loader_owned(self, store: Store, record: Record, node: cst.CSTNode, owned: list[Held]) -> Growth | None:
         loops = [loop for loop in store.loops if isinstance(loop.loader, LoaderLike)]

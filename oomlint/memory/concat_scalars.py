@@ -73,5 +73,7 @@ def _scalar_call(node: cst.Call, loop: Loop, scope: Scope, module: Module, depth
         return _scalar(node.args[0].value, loop, scope, module, depth + 1, epochs=epochs)
     if isinstance(node.func, cst.Attribute) and name in {"detach", "cpu", "numpy", "unsqueeze", "reshape", "view", "to", "clone", "float", "double", "squeeze"}:
         return _scalar(node.func.value, loop, scope, module, depth + 1, epochs=epochs)
+    if name in _REDUCTIONS:
+        return False  # along an axis
     # What an unknown function gives per epoch is a number more often than not.
     return (epochs and isinstance(node.func, cst.Name)) or _SCALAR_NAME.search(name) is not None or "loss" in name or name in {"criterion", "cross_entropy"}

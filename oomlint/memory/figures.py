@@ -56,6 +56,7 @@ class _Way:
     module: Module
     scope: Scope
     call: cst.Call  # that makes the figure, or that leads there
+    gives: bool = True  # whether what it gives is the figure
 
 
 class Figures:
@@ -92,15 +93,21 @@ class Figures:
             number = call.args[0].value
         if number is None:
             return any(arg.star for arg in call.args)
+        targets = {n.value for loop in loops_over(call, module, scope) if isinstance(loop, cst.For) for n in descend(loop.target) if isinstance(n, cst.Name)}
+        if any(isinstance(node, cst.Name) and node.value in targets for node in descend(number)):
+            return False  # each round has a number of its own
         found = self.evaluator.values(number, self.evaluator.calls.plain_frame(module, scope))
         return not found or not all(isinstance(alt.value, Const) and alt.value.value is None for alt in found)
 
     def _repeated(self, way: list[_Way]) -> tuple[Loop, list[_Way]] | None:
         """The loop of many rounds that leads to the last call of a way, where nothing on the way closes the figure."""
         here = way[-1]
-        if self._ends(here) or self._is_asked(here) or self._handed_over(here):
+        if self._is_asked(here) or (here.gives and self._handed_over(here)):
             return None
-        for loop in loops_over(here.call, here.module, here.scope):
+        loops = list(loops_over(here.call, here.module, here.scope))
+        if self._ends(here, loops[0] if loops else None):
+            return None
+        for loop in loops:
             count = rounds(self.project, loop, here.module, here.scope)
             if _is_left(loop, here.call, here.module) or _at_first(loop, here.call, here.module):
                 return None
@@ -110,8 +117,20 @@ class Figures:
             return None
         found = None
         for site in self._sites(here):
-            found = found or self._repeated([*way, _Way(site.module, site.scope, site.call)])
+            found = found or self._repeated([*way, _Way(site.module, site.scope, site.call, here.gives and self._returns(here))])
         return found
+
+    @staticmethod
+    def _returns(way: _Way) -> bool:
+        """Whether a function gives its caller the figure, so that somebody else may close it."""
+        holder = way.module.walk.parents.get(way.call)
+        bound = {node.value for node in descend(holder) if isinstance(node, cst.Name)} if isinstance(holder, cst.Assign) else set()
+        for node in way.scope.returns:
+            for part in descend(node) if node.value is not None else ():
+                above = way.module.walk.parents.get(part)
+                if part is way.call or (isinstance(part, cst.Name) and part.value in bound and not isinstance(above, cst.Attribute)):
+                    return True
+        return False
 
     def _sites(self, way: _Way) -> list[Site]:
         """The calls of a function, and of the methods of base classes that it takes the place of."""
@@ -133,13 +152,14 @@ class Figures:
                 return True
         for node in loops_over(way.call, way.module, way.scope):
             loop = runs_of(self.project).loop(node, way.module, way.scope)
-            if loop is not None and (loop.batches or loop.holds or loop.steps):
+            if loop is not None and (loop.batches or loop.holds or loop.steps or loop.trains):
                 return True
         return False
 
-    def _ends(self, way: _Way) -> bool:
-        """Whether the function closes or shows figures, itself or in a function of the project that it calls."""
-        return any(self._closes(call, way.module, way.scope) for call in way.scope.calls)
+    def _ends(self, way: _Way, loop: Loop | None) -> bool:
+        """Whether the function, or each round of a loop in it, closes or shows figures, itself or in a function of the project that is called."""
+        calls = way.scope.calls if loop is None else [node for node in descend(loop.body, into_scopes=False) if isinstance(node, cst.Call)]
+        return any(self._closes(call, way.module, way.scope) for call in calls)
 
     def _closes(self, call: cst.Call, module: Module, scope: Scope, depth: int = 0) -> bool:
         if names.last_name(call.func) in _ENDS and self._pyplot(call, module, scope) in _ENDS:

@@ -15,7 +15,7 @@ from oomlint.model.questions import short
 if TYPE_CHECKING:
     from oomlint.finding import Confidence, Fact, Place, Severity
     from oomlint.memory.buffers import Growth
-    from oomlint.model.events import Loop, Store
+    from oomlint.model.events import Loop, Store, Via
     from oomlint.model.project import Module
 
 _LONGEST: Final = 50  # characters of what is iterated
@@ -71,8 +71,8 @@ def deleted_late(growth: Growth) -> str:
 
 
 def _written(node: cst.CSTNode, store: Store) -> str:
-    """The code of a node; of a parameter, what it is given by the call that is told of."""
-    via = handing_call(store)
+    """The code of a node; of a parameter, what it is given by the call that is told of, and of an object's own attribute, that of the object."""
+    via = handing_call(store) or _meter_call(store)
     root = node
     while isinstance(root, cst.Attribute | cst.Subscript):
         root = root.value
@@ -83,7 +83,15 @@ def _written(node: cst.CSTNode, store: Store) -> str:
         given = named.get(root.value) or dict(zip(params, plain, strict=False)).get(root.value)
         if given is not None:
             return via.module.code(given.value).strip()
+        if root.value == names.self_name(via.callee) and isinstance(via.call.func, cst.Attribute):
+            return via.module.code(via.call.func.value).strip() + store.module.code(node).strip().removeprefix(root.value)
     return store.module.code(node).strip()
+
+
+def _meter_call(store: Store) -> Via | None:
+    """The call of a method of another object, which keeps what it is given."""
+    via = store.via[-1] if store.via else None
+    return via if via is not None and via.this and store.path[: len(via.this)] == via.this and store.scope is via.callee else None
 
 
 def kept(growth: Growth) -> str:
