@@ -37,6 +37,7 @@ _LAZY: Final = frozenset({"numpy.zeros", "numpy.empty", "torch.empty"})  # pages
 _FEW: Final = 64  # numbers of one sample that are not worth a word
 _CLASSES: Final = re.compile(r"class|label|target|categor", re.IGNORECASE)
 _MOST_FRAMES: Final = 4
+_ENORMOUS: Final = 1 << 30  # bytes that are too many for one array, whoever keeps it
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def allocations(module: Module, project: Project) -> Iterator[Allocation]:
     constructions = constructions_of(project)
     for scope in module.walk.scopes:
         # What an array is made of is asked last: a shape may come from far away.
-        if scope.is_class or not (speaks or _builds(module, scope)) or constructions.per_item(module, scope):
+        if scope.is_class or not (speaks or _builds(module, scope) or _speaks_large(module)) or constructions.per_item(module, scope):
             continue
         for call in scope.calls:
             if names.last_name(call.func) in MAKERS:
@@ -90,6 +91,8 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
         related = () if (own.path, own.row) == (there.path, there.row) else (there,)
     else:
         owner = _owner(project, module, scope, call) if large else None
+        if owner is None:
+            size, owner = _huge(project, module, scope, call, made, size)
     if owner is None:
         return None
     when = "resident as it is filled" if made in _LAZY else "in memory at once"
@@ -99,6 +102,31 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
         message += ": one row for every sample"
     facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
     return Allocation(call, message, Confidence.HIGH if size.exact is not None else Confidence.MEDIUM, related, facts)
+
+
+def _huge(project: Project, module: Module, scope: Scope, call: cst.Call, made: str, size: Bytes) -> tuple[Bytes, str | None]:
+    """An array of known and enormous size, and what any object or script keeps it as: a buffer of transitions, room for the features of a corpus."""
+    name = _bound_to(module, call)
+    if name is None or kept_of(project).repeats(module, call):
+        return size, None
+    evaluator = evaluator_of(project)
+    if size.exact is None and scope.parent is not None and scope.parent.is_class and scope.name in BUILDERS:
+        frames = evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
+        known = [one for frame in frames if (one := allocation(made, call, evaluator, frame)) is not None and one.exact is not None]
+        size = max(known, key=lambda one: one.least, default=size)
+    if size.exact is None or size.exact < _ENORMOUS:
+        return size, None
+    owner = scope.parent
+    return size, f"`{name}` of `{owner.name}`" if owner is not None and owner.is_class and "." not in name else f"`{name}`"
+
+
+def _bound_to(module: Module, call: cst.Call) -> str | None:
+    """The name or attribute that an array is bound to as it is."""
+    above = module.walk.parents.get(call)
+    target = above.targets[0].target if isinstance(above, cst.Assign) and above.value is call else None
+    if isinstance(target, cst.Attribute):
+        return target.attr.value
+    return target.value if isinstance(target, cst.Name) else None
 
 
 def _is_large(project: Project, size: Bytes) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.attribute_names import annotates, looks_like_data, small_name
+from oomlint.memory.attribute_names import annotates, looks_like_data, small_key, small_name
 from oomlint.memory.caches import emptied_by_round
 from oomlint.memory.construction import constructions_of
 from oomlint.memory.datasets import datasets_of
@@ -96,7 +96,7 @@ class Arrays:
             if scope.is_class or self.constructions.per_item(module, scope):
                 continue
             for one in reads.in_scope(module, scope):
-                if one.what.store is Store.MEMMAP or small_name(one.what.key) or self._chosen(module, one):
+                if one.what.store is Store.MEMMAP or small_key(one.what.key) or self._chosen(module, one):
                     continue
                 if isinstance(one.node, cst.Call) and one.node.args and names.last_name(one.node.func) == "read_direct":
                     filled = self.constructions.contents.of(one.node.args[0].value, one.frame).size.exact

@@ -61,7 +61,7 @@ def annotates(name: str) -> bool:
 _AFFIX: Final = re.compile(
     r"(?<=[a-z])_?(all|list|lst|train|trn|val|valid|test|tst|eval|dev|arr|array|np|h5|files?)\d*$|^(all|train|trn|val|valid|test|tst|eval|dev|tr|te|raw|self)_"
 )
-_SMALL_AXIS: Final = frozenset("coordinate coordinates coord coords grid axis t pos_boxes name names lat lon latitude longitude xyz_min xyz_max".split())
+_SMALL_AXIS: Final = frozenset("coordinate coordinates coord coords grid axis pos_boxes name names lat lon latitude longitude xyz_min xyz_max".split())
 
 
 _SMALL_WORDS: Final = frozenset(
@@ -80,3 +80,8 @@ def small_name(name: str) -> bool:
             break
         name = bare
     return small_by_name(name) or not _SMALL_WORDS.isdisjoint(name.split("_")) or name in _SMALL_AXIS or re.split(r"[-_]", name)[-1] in _SMALL_AXIS
+
+
+def small_key(name: str) -> bool:
+    """The same of a key in a file, where ``t`` is an axis of time; a variable of that name may be anything."""
+    return name.lower() == "t" or small_name(name)

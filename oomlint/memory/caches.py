@@ -18,7 +18,7 @@ from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
-from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
+from oomlint.model.values import Bound, ClassRef, Display, ExternalCall, FunctionRef
 from oomlint.syntax.walk import UNKNOWN_KEY, descend
 
 if TYPE_CHECKING:
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Effect, Scope
 
 _DICTS = frozenset({"builtins.dict", "collections.OrderedDict", "collections.defaultdict"})
-_LOADS = re.compile(r"load|read|decode|fetch|open|image|img|frame|sample|item|video|audio|wav|mask|volume|feature", re.IGNORECASE)
 _BOUNDS = re.compile(r"len\(|size|max|mem|limit|capacity|budget|bytes|count|full|num_|n_|ratio|fraction", re.IGNORECASE)
 _PROCESS = re.compile(r"getpid|worker_id|get_worker_info|\bpid\b|get_ident|device|rank", re.IGNORECASE)
-_SMALL_RETURNS = frozenset({"int", "float", "str", "bool", "Path", "None"})
 _TAKE_OUT = frozenset({"pop", "popitem", "clear", "move_to_end", "popleft", "remove"})
+_CHANGES = frozenset({"augment", "setdefault", "append", "extend", "insert", "update", "pop", "clear"})  # of a container that is there
 _SMALL = frozenset({Kind.SCALAR, Kind.TEXT, Kind.PATHS, Kind.SMALL, Kind.HANDLE, Kind.H5})
 _PLACEHOLDERS = ("[None]", "[[]]", "[()]", "[{}]")
 
@@ -53,6 +52,7 @@ class Cache:
     module: Module  # of ``place``
     name: str  # what keeps it, as it is written
     whole: bool = False  # it keeps one thing: all of a file
+    adds: bool = False  # it is a list that gets longer
 
 
 def facts_of(cache: Cache) -> tuple[Fact, ...]:
@@ -66,12 +66,9 @@ def facts_of(cache: Cache) -> tuple[Fact, ...]:
 
 def caches(module: Module, project: Project) -> Iterator[Cache]:
     """Unbounded caches that a module fills while samples are read."""
-    text = module.source.text
     for scope in module.walk.scopes:
         if isinstance(scope.node, cst.FunctionDef) and scope.name not in {"__init__", "__setstate__", "__setitem__"}:
             yield from _stores(module, project, scope)
-    if "cache" in text:
-        yield from _decorated(module, project)
 
 
 # -- dictionaries and lists -----------------------------------------------------------------------------------------------
@@ -95,25 +92,27 @@ def _stores(module: Module, project: Project, scope: Scope) -> Iterator[Cache]:
 
 def _holder(effect: Effect, scope: Scope, root: str) -> str | None:
     """The attribute that an effect fills; empty for a global name."""
-    if effect.value is None or not effect.path:
+    if effect.value is None:
         return None
-    setting = effect.kind == "assign" and effect.path[-1] == ("item", UNKNOWN_KEY) and isinstance(effect.node, cst.Subscript)
+    setting = effect.kind == "assign" and effect.path[-1:] == (("item", UNKNOWN_KEY),) and isinstance(effect.node, cst.Subscript)
     calling = effect.kind == "setdefault" and effect.call is not None and len(effect.call.args) > 1
     if setting and isinstance(effect.node, cst.Subscript) and not isinstance(effect.node.slice[0].slice, cst.Index):
         return None
-    if not setting and not calling:
+    adding = effect.kind == "append" and effect.call is not None
+    if not setting and not calling and not adding:
         return None
     path = effect.path if setting else (*effect.path, ("item", UNKNOWN_KEY))
     if path[0][0] == "attr" and all(kind == "item" for kind, _ in path[1:]):
         return str(path[0][1])
-    bound_here = any(not e.path and e.kind != "augment" for e in scope.effects.get(root, ())) or any(p.name.value == root for p in names.parameters(scope))
+    bound_here = any(not e.path and e.kind not in _CHANGES for e in scope.effects.get(root, ())) or any(p.name.value == root for p in names.parameters(scope))
     return "" if all(kind == "item" for kind, _ in path) and (not bound_here or root in scope.outer) else None
 
 
 def _store(module: Module, project: Project, scope: Scope, effect: Effect, holder: str) -> Cache | None:
     evaluator = evaluator_of(project)
     frame = evaluator.calls.plain_frame(module, scope)
-    made = _container(effect, holder, frame, evaluator)
+    adds = effect.kind == "append"
+    made = _container(effect, holder, frame, evaluator, empty=adds)
     if made is None or effect.value is None or by_process(effect, module) or bounded_here(effect, module, scope):
         return None
     owner = _owner(effect, frame, evaluator)
@@ -126,10 +125,11 @@ def _store(module: Module, project: Project, scope: Scope, effect: Effect, holde
     if what is None:
         return None
     found = readers(project, module, scope)
-    if not found or all(one.without_workers for one in found) or not _reachable(effect, module, scope, evaluator):
+    if not found or not _reachable(effect, module, scope, evaluator):
         return None
     words = module.code(_base(effect)).strip()
-    return Cache(_place(effect), f"`{words}`", what, made, tuple(found), what.doubt + _by_flag(effect, module, scope), module, words)
+    doubt = what.doubt + _by_flag(effect, module, scope)
+    return Cache(_place(effect), f"`{words}`", what, made, tuple(found), doubt, module, words, adds=adds)
 
 
 def _handed(module: Module, project: Project, scope: Scope, effect: Effect) -> Cache | None:
@@ -192,13 +192,16 @@ def _place(effect: Effect) -> cst.CSTNode:
     return effect.statement
 
 
-def _container(effect: Effect, holder: str, frame: Frame, evaluator: Evaluator) -> tuple[Module, cst.CSTNode] | None:
-    """Where the dictionary, or the list of placeholders, is made; ``None`` for anything else."""
+def _container(effect: Effect, holder: str, frame: Frame, evaluator: Evaluator, *, empty: bool) -> tuple[Module, cst.CSTNode] | None:
+    """Where the dictionary, the list of placeholders, or an ``empty`` list is made; ``None`` for anything else."""
     found: list[Value] = []
     if holder:
         found = [a.value for a in evaluator.resolve(effect.root, (("attr", holder),), frame, effect.statement)]
     else:
         found = [a.value for a in evaluator.resolve(effect.root, (), evaluator.module_frame(frame.module), None)]
+    if empty:
+        lists = (value for value in found if isinstance(value, Display) and isinstance(value.node, cst.List) and not value.node.elements)
+        return next(((value.frame.module, value.node) for value in lists), None)
     return _made(found)
 
 
@@ -357,87 +360,3 @@ def _sample(effect: Effect, module: Module, scope: Scope, project: Project) -> H
     if any(r.value is not None and module.code(r.value).strip().strip("()") in {kept.strip("()"), stored} for r in scope.returns):
         return Heavy("every sample", 1)
     return None
-
-
-# -- functools ---------------------------------------------------------------------------------------------------------------
-
-
-def _decorated(module: Module, project: Project) -> Iterator[Cache]:
-    evaluator = evaluator_of(project)
-    for scope in module.walk.scopes:
-        if isinstance(scope.node, cst.FunctionDef) and scope.parent is not None:
-            outside = evaluator.calls.plain_frame(module, scope.parent)
-            for decorator in scope.node.decorators:
-                if unbounded(decorator.decorator, outside, evaluator):
-                    found = _function(project, module, scope, decorator)
-                    if found is not None:
-                        yield found
-    for call, scope in module.walk.calls:
-        if len(call.args) == 1 and not call.args[0].star and "cache" in module.code(call.func):
-            frame = evaluator.calls.plain_frame(module, scope)
-            if not unbounded(call.func, frame, evaluator):
-                continue
-            for alt in evaluator.values(call.args[0].value, frame)[:6]:
-                if isinstance(alt.value, FunctionRef):
-                    found = _function(project, alt.value.module, alt.value.scope, call)
-                    if found is not None:
-                        yield found
-                    break
-
-
-def unbounded(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> bool:
-    """Whether a decorator is ``functools.cache`` or ``lru_cache(maxsize=None)``."""
-    if isinstance(node, cst.Call):
-        if names.last_name(node.func) != "lru_cache" or not _is_external(node.func, "functools.lru_cache", frame, evaluator):
-            return False
-        given = next((a.value for a in node.args if a.keyword is None or a.keyword.value == "maxsize"), None)
-        found = evaluator.values(given, frame) if given is not None else []
-        return bool(found) and all(isinstance(a.value, Const) and a.value.value is None for a in found)
-    return names.last_name(node) in {"cache", "memoize"} and _is_external(node, "functools.cache", frame, evaluator)
-
-
-def _is_external(node: cst.BaseExpression, wanted: str, frame: Frame, evaluator: Evaluator) -> bool:
-    return any(isinstance(a.value, External) and a.value.name == wanted for a in evaluator.values(node, frame)[:2])
-
-
-def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) -> Cache | None:
-    """A cached function that gives an array, a tensor or a sample for each of many arguments."""
-    node = scope.node
-    if not isinstance(node, cst.FunctionDef) or names.is_property(scope):
-        return None
-    own = [p for p in names.parameters(scope) if p.name.value != names.self_name(scope)]
-    if not own or (node.returns is not None and names.last_name(node.returns.annotation) in _SMALL_RETURNS):
-        return None
-    evaluator = evaluator_of(project)
-    frame = evaluator.calls.plain_frame(home, scope)
-    what = next((h for r in scope.returns if r.value is not None and (h := heavy(r.value, frame, project)) is not None), None)
-    loads = not scope.yields and names.is_method(scope) and (scope.name == "__getitem__" or _LOADS.search(scope.name) is not None)
-    if what is None and not loads:
-        return None
-    found = readers(project, home, scope)
-    if found and all(one.without_workers for one in found):
-        return None
-    if what is None and found and loads:
-        what = None if _light(scope, frame, evaluator) else Heavy("what it reads", 1)
-    if what is None or (not found and (not what.read or what.words == "the contents of a file" or not _uses_torch(home))):
-        return None
-    words = f"The cache of `{scope.name}`"
-    kept = Heavy(f"{what.words} and the object itself" if names.is_method(scope) else what.words, what.doubt, read=what.read)
-    return Cache(place, words, kept, None, tuple(found), what.doubt + (not found), home, scope.name)
-
-
-def _uses_torch(module: Module) -> bool:
-    return any(e.kind in {"import", "from"} and "torch" in module.code(e.statement) for effects in module.root.effects.values() for e in effects)
-
-
-def _light(scope: Scope, frame: Frame, evaluator: Evaluator) -> bool:
-    """Whether what a function returns is known to be small."""
-    for returned in scope.returns:
-        if returned.value is None:
-            continue
-        for alt in evaluator.values(returned.value, frame)[:4]:
-            if isinstance(alt.value, Const | ClassRef | FunctionRef | External | Instance):
-                return True
-            if isinstance(alt.value, ExternalCall) and alt.value.name.startswith(("builtins.", "os.", "pathlib.", "json.", "re.", "math.")):
-                return True
-    return False

@@ -9,7 +9,9 @@ import libcst as cst
 
 from oomlint.memory.content import Content, Kind
 from oomlint.memory.datasets import datasets_of
+from oomlint.memory.kept import READING
 from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.reads import LAZY
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, Element, External, ExternalCall, Instance, Written
 from oomlint.syntax.walk import descend
@@ -135,6 +137,11 @@ def _chain(node: cst.Call, frame: Frame, project: Project, depth: int) -> Heavy 
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in {"read", "read_bytes"} and _opens(node.func.value, frame, project):
         return Heavy("the contents of a file", read=True)
     evaluator = evaluator_of(project)
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in READING:
+        opened = (alt.value for alt in evaluator.values(node.func.value, frame)[:3] if isinstance(alt.value, ExternalCall))
+        name = next((value.name for value in opened if value.name in LAZY), None)
+        if name is not None:
+            return Heavy(f"what `{name}` opened", read=True)
     for alt in evaluator.values(node.func, frame)[:2]:
         if isinstance(alt.value, External) and names.canonical(alt.value.name) in {"numpy.array", "numpy.asarray", "torch.from_numpy"} and node.args:
             return heavy(node.args[0].value, frame, project, depth + 1)

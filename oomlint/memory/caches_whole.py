@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.memory.attribute_names import small_name
+from oomlint.memory.attribute_names import small_key, small_name
 from oomlint.memory.caches import Cache
 from oomlint.memory.caches_content import Heavy
 from oomlint.memory.caches_readers import readers
@@ -59,7 +59,7 @@ def _whole(module: Module, project: Project) -> Iterator[tuple[cst.BaseExpressio
         if not scope.is_function or not constructions_of(project).per_item(module, scope):
             continue
         for one in whole_reads_of(project).in_scope(module, scope):
-            if one.what.store is not Store.MEMMAP and not small_name(one.what.key):
+            if one.what.store is not Store.MEMMAP and not small_key(one.what.key):
                 yield one.node, one.what.words, None
         for read in read_calls_of(project).in_scope(module, scope):
             if read.kind in WHOLE and not of_small_file(read) and not small_name(read.name):

@@ -168,6 +168,8 @@ class Datasets:
                     content = Content(Kind.TENSOR, "a tensor", value.frame.module, value.call)
                 holdings.append(Holding("tensors", content, None, value.frame.module, read=True))
             return Dataset("`TensorDataset`", value.frame.module, value.call, None, tuple(holdings), ())
+        if name == "builtins.zip" or name.endswith(("json.load", "json.loads")):
+            return self._plain(value, value.frame.module, value.call)  # `list(zip(sources, targets))`
         return None
 
     def _wrapper(self, value: ExternalCall, position: int, depth: int) -> Dataset | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.arrays import Load, arrays_of
-from oomlint.memory.attribute_names import small_name
+from oomlint.memory.attribute_names import small_key
 from oomlint.memory.construction import constructions_of
 from oomlint.memory.joins import joined
 from oomlint.memory.kept import kept_of
@@ -88,7 +88,7 @@ def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:
     for node in descend(load.scope.suite, into_scopes=False):
         if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and node.value.value == name:
             key = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
-            if isinstance(key, cst.SimpleString) and not small_name(str(key.evaluated_value)) and kept.of(module, node):
+            if isinstance(key, cst.SimpleString) and not small_key(str(key.evaluated_value)) and kept.of(module, node):
                 yield node
 
 

@@ -71,6 +71,10 @@ def is_flushed(store: Store, record: Record, loops: list[Loop]) -> bool:
 def has_new_key(store: Store, loop: Loop) -> bool:
     """Whether the key of ``d[k] = v`` differs from batch to batch."""
     statement = store.node
+    if isinstance(statement, cst.Call) and statement.args:  # `d.update({k: v for k, v in zip(names, outputs)})`
+        given = statement.args[0].value
+        keys = given.for_in.iter if isinstance(given, cst.DictComp) else given.args[0].value if isinstance(given, cst.Call) and given.args else None
+        return keys is not None and mentions(keys, _derived(store, loop))
     if not isinstance(statement, cst.Assign):
         return False
     target = statement.targets[0].target
@@ -90,13 +94,7 @@ def has_new_key(store: Store, loop: Loop) -> bool:
         return bool(roots)
     if roots & derived:
         return True
-    for _ in range(3):
-        for name, effects in scope.effects.items():
-            if name != "self" and any(
-                e.value is not None and not e.path and e.kind in {"assign", "for"} and mentions(e.value, derived) and loop.node in walk.ancestors(e.statement)
-                for e in effects
-            ):
-                derived.add(name)
+    derived = _derived(store, loop)
     for name in roots:
         for effect in scope.effects.get(name, ()):
             if loop.node not in walk.ancestors(effect.statement):
@@ -115,6 +113,19 @@ def has_new_key(store: Store, loop: Loop) -> bool:
             if effect.kind == "assign" and effect.value is not None and mentions(effect.value, derived):
                 return True
     return False
+
+
+def _derived(store: Store, loop: Loop) -> set[str]:
+    """Names that depend on what a loop sets in each round."""
+    derived, walk = _bound_by(loop.node), store.module.walk
+    for _ in range(3):
+        for name, effects in store.scope.effects.items():
+            if name != "self" and any(
+                e.value is not None and not e.path and e.kind in {"assign", "for"} and mentions(e.value, derived) and loop.node in walk.ancestors(e.statement)
+                for e in effects
+            ):
+                derived.add(name)
+    return derived
 
 
 def _bound_by(loop: cst.For | cst.While | cst.FunctionDef) -> set[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.attribute_names import small_name
+from oomlint.memory.attribute_names import small_key, small_name
 from oomlint.memory.item_contexts import Context, ItemContexts, mentions, names_in
 from oomlint.memory.whole_reads import is_full, is_target
 from oomlint.model import names
@@ -87,7 +87,7 @@ class ItemReads(ItemContexts):
                     yield case
 
     def _case(self, module: Module, scope: Scope, read: WholeRead) -> ItemRead | None:
-        if small_name(read.what.key):
+        if small_key(read.what.key):
             return None
         for context in [*self.loops(module, scope, read.node, frozenset()), *self.contexts(module, scope)][:_MOST]:
             case = self._judge(read, context)

@@ -36,8 +36,9 @@ _SAME_ATTRIBUTES: Final = frozenset({"T", "mT", "values", "array", "iloc", "loc"
 
 
 _PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
+
 # Methods that read what xarray, rasterio, GDAL, decord, pyedflib or nibabel have only opened.
-_READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal get_fdata get_data".split())
+READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal get_fdata get_data".split())
 
 
 class Kept(KeptCalls):
@@ -127,7 +128,7 @@ class Kept(KeptCalls):
                 case cst.Call():  # a method of the value, or what an argument gives
                     if isinstance(node, cst.Attribute) and node.attr.value in {"tolist", "to_dict"}:
                         going = going.doing(Does.LISTS, module, parent)
-                    if isinstance(node, cst.Attribute) and node.attr.value in _READING:
+                    if isinstance(node, cst.Attribute) and node.attr.value in READING:
                         going = going.doing(Does.READS, module, parent)
                     if isinstance(node, cst.Attribute) and not going.part and self.moves(module, parent):
                         going = going.doing(Does.MOVES, module, parent)

@@ -46,6 +46,12 @@ _SAVING: Final = frozenset(name.rpartition(".")[2] for name in _SAVES)
 _DATASETS: Final = frozenset({"DataLoader", "TensorDataset", "Subset", "ConcatDataset", "random_split", "StackDataset"})
 
 
+# Libraries whose functions give an array for one, as large or nearly so.
+_ARRAY_LIBRARIES: Final = (
+    *("numpy.", "torch.", "torchvision.", "PIL.", "builtins.", "cv2.", "skimage.transform.", "skimage.color.", "skimage.util.", "scipy.ndimage."),
+    *("scipy.signal.", "torchaudio.transforms.", "torchaudio.functional.", "librosa.feature.", "librosa.effects.", "librosa.core."),
+    *("librosa.power_to_db", "librosa.amplitude_to_db", "librosa.stft", "librosa.cqt", "librosa.resample", "librosa.to_mono"),
+)
 _REDUCES: Final = frozenset({"mean", "std", "sum", "max", "min", "amax", "amin", "median"})
 
 
@@ -56,7 +62,7 @@ def keeps_axes(call: cst.Call, *, of: int) -> bool:
 
 def _keeps_size(name: str) -> bool:
     """Whether a function of a library gives about as much as it is given: those that give less are known (`_SMALL_FUNCTIONS`)."""
-    return name.startswith(("numpy.", "torch.", "torchvision.", "PIL.", "builtins.")) or name.rpartition(".")[2] in KEEPS
+    return name.startswith(_ARRAY_LIBRARIES) or name.rpartition(".")[2] in KEEPS
 
 
 class KeptCalls(KeptNames):
@@ -130,6 +136,8 @@ class KeptCalls(KeptNames):
             if isinstance(value, External):
                 if last in JOINS or last in _ARRAYS or value.name == "dask.compute":
                     going = going.doing(Does.READS, module, call)
+                if value.name.startswith("torch.") and not going.part and self.moves(module, call):
+                    going = going.doing(Does.MOVES, module, call)
                 return replace(going, index=None, hazy=going.hazy or not _keeps_size(value.name))
         return replace(going, index=None, hazy=going.hazy or last not in KEEPS)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.caches import bounded_global, bounded_here, bounded_in, by_process, unbounded
+from oomlint.memory.caches import bounded_global, bounded_here, bounded_in, by_process
+from oomlint.memory.caches_functools import unbounded
 from oomlint.memory.caches_readers import readers
 from oomlint.memory.content import Kind
 from oomlint.memory.datasets import datasets_of

@@ -197,13 +197,18 @@ class Keeping(ABC):
         return None
 
     def moves(self, module: Module, call: cst.Call) -> bool:
-        """Whether a call of a method puts a tensor on an accelerator, or on a device that nobody knows."""
+        """Whether a call puts a tensor on an accelerator, or on a device that nobody knows: a method, or a maker that is given a ``device``."""
+        given = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "device"), None)
+        if given is not None:
+            return self._names_accelerator(module, call, given)
         method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
         if method in TO_DEVICE:
             return True
         if method != "to" or not call.args or call.args[0].star:
             return False
-        where = call.args[0].value
+        return self._names_accelerator(module, call, call.args[0].value)
+
+    def _names_accelerator(self, module: Module, call: cst.Call, where: cst.BaseExpression) -> bool:
         frames = self.evaluator.calls.frames(module, module.walk.scope_at(call), most=2)
         return any(_is_accelerator(alt.value) for frame in frames for alt in self.evaluator.values(where, frame)[:4])
 

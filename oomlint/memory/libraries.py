@@ -37,7 +37,10 @@ _RESULTS: dict[str, tuple[Kind, str]] = {
         (
             Kind.OBJECTS,
             "what `{last}` of {library} returns",
-            "json.load json.loads orjson.loads ujson.load ujson.loads simplejson.load jsonlines.open xmltodict.parse srsly.read_json toml.load",
+            (
+                "json.load json.loads orjson.loads ujson.load ujson.loads simplejson.load jsonlines.open xmltodict.parse srsly.read_json toml.load "
+                "builtins.eval ast.literal_eval"
+            ),
         ),
         (
             Kind.BLOB,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.attribute_names import small_name
-from oomlint.memory.kept import kept_of
+from oomlint.memory.kept import READING, kept_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.calls import JOBS
@@ -88,7 +88,7 @@ LAZY: Final = frozenset(
 )
 _LAST: Final = frozenset(name.rpartition(".")[2] for name in _BY_NAME) | {"imread"}
 _OF_PATHS: Final = frozenset({"open", "join", "Path", "str", "format", "GzipFile", "ZipFile", "abspath"})
-_READING: Final = re.compile(rb"\b(?:" + "|".join(sorted(_LAST | {"open"})).encode() + rb")\s*\(")
+_CALLS: Final = re.compile(rb"\b(?:" + "|".join(sorted(_LAST | {"open"})).encode() + rb")\s*\(")
 _DEFS: Final = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+", re.MULTILINE)
 _HEAD: Final = re.compile(rb"(?!__\w+__\b)(\w+)\s*\((?!\s*(?:self|cls)?\s*,?\s*\))")  # of a function that takes something
 _GIVES: Final = re.compile(rb"\breturn\b[ \t]*[^\s#]|\byield\b")
@@ -264,7 +264,8 @@ class ReadCalls:
                 places = frozenset(place for index in one.places for place in kept.returned(module, one.node, index))
                 if places:
                     gives[one.kind] = gives.get(one.kind, frozenset()) | places
-                    by.setdefault(one.kind, one.origin)
+                    read = one.origin in LAZY and any(names.last_name(call.func) in READING for call in scope.calls)
+                    by.setdefault(one.kind, f"{one.origin}().read" if read else one.origin)  # what it opens lazily it may read before it gives it back
         if gives:
             kind = min(gives, key=list(Reads).index)
             return Reader(kind, gives[kind], by[kind])
@@ -428,13 +429,13 @@ def _functions(path: str, data: bytes) -> str:
     What they have in common is what ``ReadCalls`` asks of a reader: a name that is called, a parameter, and something that is returned.
     """
     del path
-    if not _READING.search(data):
+    if not _CALLS.search(data):
         return ""
     found = []
     for part in _DEFS.split(data)[1:]:
         head = _HEAD.match(part)
         if head is not None and _GIVES.search(part):
-            direct = _READING.search(part) is not None
+            direct = _CALLS.search(part) is not None
             called = sorted(set(map(bytes.decode, _CALLED.findall(part))))
             found.append(" ".join((head.group(1).decode(), "+" if direct else "-", *called)))
     return "\n".join(found)

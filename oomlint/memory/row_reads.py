@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.arrays import arrays_of
-from oomlint.memory.attribute_names import small_name
+from oomlint.memory.attribute_names import small_key, small_name
 from oomlint.memory.item_reads import item_reads_of
 from oomlint.memory.rewrites import imported_as
 from oomlint.memory.whole_reads import Form, Store, whole_reads_of
@@ -78,7 +78,7 @@ def _gives_rows(node: cst.ListComp) -> bool:
 
 def _is_small(read: WholeRead) -> bool:
     """Whether a key says that it is small: one value a sample, an axis of the grid."""
-    return any(small_name(part) for key in read.what.keys if key for part in key.split("/"))
+    return any(small_key(part) for key in read.what.keys if key for part in key.split("/"))
 
 
 def _is_small_target(module: Module, node: cst.BaseExpression) -> bool:

@@ -138,13 +138,31 @@ _ONE_SHAPE: Final = frozenset({"zeros", "ones", "empty", "full", "random", "rand
 
 def _dimensions(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame) -> tuple[int | str, ...] | None:
     if len(nodes) == 1:
-        for alt in evaluator.values(nodes[0], frame):
-            if isinstance(alt.value, Display) and isinstance(alt.value.node, cst.Tuple | cst.List):
-                elements = alt.value.node.elements
-                if any(not isinstance(e, cst.Element) for e in elements):
-                    return None
-                return tuple(_dimension(e.value, evaluator, alt.value.frame) for e in elements)
+        only = nodes[0]
+        if isinstance(only, cst.BinaryOperation) and isinstance(only.operator, cst.Add):  # `(capacity,) + shape`
+            left, right = (_written(part, evaluator, frame) for part in (only.left, only.right))
+            if left is not None and right is not None:
+                return (*left, *right)
+        known = _written(only, evaluator, frame)
+        if known is not None:
+            return known
+        if any(isinstance(alt.value, Display) and isinstance(alt.value.node, cst.Tuple | cst.List) for alt in evaluator.values(only, frame)):
+            return None
     return tuple(_dimension(node, evaluator, frame) for node in nodes)
+
+
+def _written(node: cst.BaseExpression, evaluator: Questions, frame: Frame) -> tuple[int | str, ...] | None:
+    """The dimensions of a tuple that is written out, those of tuples inside it included; ``None`` where that is not known."""
+    for alt in evaluator.values(node, frame):
+        if isinstance(alt.value, Display) and isinstance(alt.value.node, cst.Tuple | cst.List):
+            found: list[int | str] = []
+            for element in alt.value.node.elements:
+                inner = _written(element.value, evaluator, alt.value.frame) if isinstance(element, cst.StarredElement) else None
+                if isinstance(element, cst.StarredElement) and inner is None:
+                    return None
+                found.extend(inner if inner is not None else (_dimension(element.value, evaluator, alt.value.frame),))
+            return tuple(found)
+    return None
 
 
 def _dimension(node: cst.BaseExpression, evaluator: Questions, frame: Frame) -> int | str:

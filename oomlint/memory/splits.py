@@ -38,7 +38,8 @@ def moved(module: Module, project: Project) -> Iterator[Split]:
     """What is read for a data set and moved before anybody takes a sample: one for a function."""
     groups: dict[Scope, list[tuple[cst.BaseExpression, Keeper]]] = {}
     for node, load, keeper in passed(module, project, Does.MOVES):
-        if not load.many and not kept_of(project).repeats(module, node):
+        # What each round moves is all of it where the rounds put it into a container.
+        if keeper.put is not None or (not load.many and not kept_of(project).repeats(module, node)):
             groups.setdefault(module.walk.scope_at(node), []).append((node, keeper))
     for group in groups.values():
         (node, keeper), *others = sorted(group, key=lambda one: (module.place(one[0]).row, module.place(one[0]).column))

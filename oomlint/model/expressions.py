@@ -251,6 +251,8 @@ class Expressions(Questions):
                         value = UNKNOWN
                 elif isinstance(node.operator, cst.Add) and isinstance(left.value, Display | Merged) and isinstance(right.value, Display | Merged):
                     value = Merged((left.value, right.value))
+                elif isinstance(node.operator, cst.Multiply) and (many := _many_cores(left.value, right.value)) is not None:
+                    value = many
                 elif isinstance(node.operator, cst.Divide):
                     value = self.settings.joined_path(left.value, right.value)
                 if isinstance(value, Unknown):
@@ -268,3 +270,11 @@ def _affordable(sign: cst.BaseBinaryOp, left: object, right: object) -> bool:
         sizes = [len(x) if isinstance(x, str | bytes) else 1 for x in (left, right)]
         return sizes == [1, 1] or (isinstance(left, int) and left * sizes[1] < _LONGEST) or (isinstance(right, int) and right * sizes[0] < _LONGEST)
     return True
+
+
+def _many_cores(left: Value, right: Value) -> Value | None:
+    """The number of cores where one of two factors is that, and the other a number that makes it no smaller."""
+    for cores, times in ((left, right), (right, left)):
+        if is_cpu_count(cores) and isinstance(times, Const) and isinstance(times.value, int | float) and times.value >= 1:
+            return cores
+    return None

@@ -96,6 +96,8 @@ class FlowLibraries(FlowValues):
             if args[0].kind is Kind.PACK:
                 return args[0].having(home=())
             return Held(Kind.PACK, inside=self.element_of(args[0]), sure=True, tags=args[0].tags)
+        if last == "dict" and args and args[0].kind is Kind.ITERABLE and args[0].each is not None and args[0].each.item(1) is not None:
+            return Held(Kind.PACK, inside=args[0].each.item(1), sure=True, tags=args[0].tags)  # `dict(zip(keys, values))`
         if last in {"dict", "defaultdict"}:
             parts: list[tuple[object, Held]] = [(arg.keyword.value, held) for arg, held in zip(node.args, args, strict=True) if arg.keyword is not None]
             return pack(parts).having(exact=False)

@@ -202,7 +202,10 @@ class FlowMethods(FlowModules):
                 state.env[path] = base.having(items=tuple((name, held) for name, held in base.items if name != key))
             return item if item is not None else base.any()
         if method == "update" and args:
-            self._grow(path, base, args[0].any() if args[0].kind is Kind.PACK else args[0], node, state)
+            added = args[0].any() if args[0].kind is Kind.PACK else args[0]
+            if base.kind is Kind.PACK and args[0].kind is Kind.PACK and not args[0].exact:
+                self.stored(node, state, "item", path, added, node.args[0].value, base)
+            self._grow(path, base, added, node, state)
             return PLAIN
         if method == "items":
             each = pack([(0, PLAIN), (1, base.any().having(home=(*path, "*") if path else ()))])

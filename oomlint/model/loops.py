@@ -356,9 +356,9 @@ def _mentioned(node: cst.CSTNode) -> Iterator[str]:
 
 
 def _rows(node: cst.Subscript) -> list[cst.BaseSlice]:
-    """The index along the first axis: what comes later picks columns. Behind all of the first, a window is one of a long sequence: ``ids[:, i : i + width]``."""
+    """The index along the first axis: what comes later picks columns. Behind all of the first, a window is one of a sequence: ``ids[:, i : i + width]``."""
     found = [element.slice for element in node.slice]
-    given = [index for index in found if not (isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and index.value.value == "None")][:2]
+    given = [index for index in found if not (isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and index.value.value == "None")]
     if len(given) > 1 and _is_all(given[0]) and isinstance(given[1], cst.Slice) and given[1].lower is not None and given[1].upper is not None:
         return given
     return given[:1]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.measurement import HELD, DatasetSign, Measurement, Trait
 from oomlint.memory.caches import caches, facts_of
+from oomlint.memory.caches_functools import cached_functions
 from oomlint.memory.caches_whole import whole_caches
 from oomlint.memory.loaders import story_places
 from oomlint.memory.suites import holds_tests
@@ -130,7 +131,7 @@ class UnboundedCache(Rule):
         """Yield the caches that reading samples fills without an end."""
         if holds_tests(module):
             return
-        for cache in (*caches(module, project), *whole_caches(module, project)):
+        for cache in (*caches(module, project), *cached_functions(module, project), *whole_caches(module, project)):
             place = module.place(cache.place)
             yield self.finding(place, _message(cache), confidence=_confidence(cache), related=_related(cache, place), fix=_ADVICE, facts=facts_of(cache))
 
@@ -142,6 +143,12 @@ def _message(cache: Cache) -> str:
     if cache.whole:
         each = f"each of {many} workers" if many > 1 else "each worker process"
         return f"{cache.words} keeps {cache.what.words} from the first sample on: {each} reads it and holds a copy of its own"
+    alone = bool(cache.readers) and all(one.without_workers for one in cache.readers)
+    if cache.adds:
+        each = "" if alone else f", in each of {many} workers" if many > 1 else ", in each worker process"
+        return f"{cache.words} gets {cache.what.words} while samples are read and lets go of nothing: it grows with what was asked for{each}"
+    if alone:
+        return f"{cache.words} keeps {cache.what.words} for each key that a sample asks for and lets go of nothing: it grows until all of the data is in memory"
     where = f"and each of {many} workers fills one of its own" if many > 1 else "and each worker process fills one of its own"
     return f"{cache.words} keeps {cache.what.words} for each key that a sample asks for and lets go of nothing: it grows with the data set, {where}"
 
