@@ -183,7 +183,17 @@ class KeptNames(Keeping):
                 continue  # the same block has given the name another value before
             if search.steps > STEPS:
                 return
-            self.climb(search, module, use, going)
+            self.climb(search, module, use, self._last_of(module, name, definition, use, going))
+
+    def _last_of(self, module: Module, name: str, definition: cst.CSTNode | None, use: cst.CSTNode, going: Going) -> Going:
+        """Behind a loop whose rounds bind a name, the name holds what the last round gave it, not all of them."""
+        if not going.many or going.gathered is not None or not isinstance(definition, cst.Assign) or (loop := self.gathering(module, definition)) is None:
+            return going
+        around = set(module.walk.ancestors(use))
+        if loop in around or any(isinstance(node, cst.Name) and node.value == name for node in descend(definition.value)):
+            return going  # in the round, or joined with what was there
+        outer = self.gathering(module, use)
+        return going if outer is not None and outer in module.walk.ancestors(definition) else replace(going, many=False)
 
     def _ordered(self, scope: Scope) -> dict[cst.CSTNode, int]:
         known = self._order.get(scope)
