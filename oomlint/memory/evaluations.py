@@ -136,7 +136,7 @@ class Evaluations:
                     break
                 if isinstance(here, cst.For | cst.While):
                     repeats = self.runs.loop(here, site.module, site.scope)
-                    if repeats is not None and repeats.batches:
+                    if repeats is not None and repeats.batches and site.scope in self.runs.roots(site.module):
                         return None
                     found = found or (site.module.place(site.call, "called in each round"), site.module, here)
         return found

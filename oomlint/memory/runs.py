@@ -50,10 +50,14 @@ class Runs:
 
     def of(self, module: Module) -> list[Record]:
         """Records of all functions of a module that may go through batches."""
-        roots = self._roots.get(module.path)
-        if roots is None:
-            roots = self._roots[module.path] = self._roots_of(module)
-        return [record for scope in roots for record in self.records(module, scope)]
+        return [record for scope in self.roots(module) for record in self.records(module, scope)]
+
+    def roots(self, module: Module) -> list[Scope]:
+        """Functions of a module that may go through batches."""
+        known = self._roots.get(module.path)
+        if known is None:
+            known = self._roots[module.path] = self._roots_of(module)
+        return known
 
     def _roots_of(self, module: Module) -> list[Scope]:
         looping = [

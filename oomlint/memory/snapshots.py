@@ -54,7 +54,7 @@ class Snapshot:
 
 def snapshots(module: Module, project: Project) -> Iterator[Snapshot]:
     """Snapshots that a module keeps in training loops."""
-    if not re.search(r"deepcopy|clone|\.copy\(|\.cpu\(", module.source.text):
+    if not re.search(r"deepcopy|clone|\.copy\(|\.cpu\(|parameters_to_vector", module.source.text):
         return
     for scope in module.walk.scopes:
         if isinstance(scope.node, cst.Lambda | cst.ClassDef):
@@ -142,7 +142,12 @@ class _Copies:
             return inner if self._is_model(inner) else self._state(inner)
         if name in {"dict", "OrderedDict"} and node.args and not node.args[0].star:
             return self.of(node.args[0].value, depth + 1) if isinstance(node.args[0].value, cst.DictComp) else None
-        if name in {"cpu", "to", "eval", "half"} and isinstance(node.func, cst.Attribute):
+        if name == "parameters_to_vector" and node.args and self._is("torch.nn.utils.parameters_to_vector", node.func):
+            return self._state(node.args[0].value)
+        rows = node.args[0].value if name in {"cat", "concat"} and node.args else None
+        if isinstance(rows, cst.ListComp):
+            return self._state(rows.for_in.iter)  # all of the parameters in one vector
+        if name in {"cpu", "to", "eval", "half", "clone", "detach", "numpy"} and isinstance(node.func, cst.Attribute):
             return self.of(node.func.value, depth + 1)  # a copy that is moved
         return None
 

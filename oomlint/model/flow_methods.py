@@ -304,6 +304,8 @@ class FlowMethods(FlowModules):
             return state.env.get(path) or (args[1] if method == "setdefault" and len(args) > 1 else UNKNOWN).having(home=path)
         if method in {"next", "__next__"}:
             return base.each or batch() if base.kind is Kind.ITERABLE else UNKNOWN
+        if state.evaluating and self.is_module_name(func.value) and self.is_pass(node, args):
+            return self.forward(node, module_of(frozen=FROZEN_NAME.search(word) is not None), state, args, by=word)
         if LOSS_NAME.search(method):
             return self.loss_of(args)
         if method == "forward":

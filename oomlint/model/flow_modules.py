@@ -26,8 +26,8 @@ class FlowModules(FlowLayers):
 
     # -- forward -------------------------------------------------------------------------------------------------------
 
-    def forward(self, node: cst.Call, module: Held, state: State, args: list[Held] | None = None) -> Held:
-        """A module's call: its output carries a graph where the mode records one."""
+    def forward(self, node: cst.Call, module: Held, state: State, args: list[Held] | None = None, *, by: str = "") -> Held:
+        """A module's call, or that of a method which is known to run it, ``by`` name: its output carries a graph where the mode records one."""
         given = self.arguments(node, state) if args is None else args
         value = module.value
         name = names.last_name(node.func) if not isinstance(node.func, cst.Call) else "module"
@@ -44,7 +44,7 @@ class FlowModules(FlowLayers):
             return found.having(kind=Kind.TENSOR, size=reduced if last.endswith("Loss") else found.size, sure=True, dims=dims)
         this = instance_of(module)
         self.note_tensors(node, given)
-        if this is None and LOSS_NAME.search(name) and not MODULE_NAME.search(name):
+        if this is None and not by and LOSS_NAME.search(name) and not MODULE_NAME.search(name):
             return self.loss_of(given)
         mode = state.mode
         inner: Held | None = None
@@ -77,7 +77,7 @@ class FlowModules(FlowLayers):
             self.went_forward(
                 node,
                 State(state.env, mode, state.evaluates(module.home)),
-                name,
+                by or name,
                 known=module.value is not None,
                 network=not (isinstance(value, External) and value.name.startswith("torch.nn.")),
                 trainable=not module.frozen,
@@ -145,6 +145,11 @@ class FlowModules(FlowLayers):
 
     # -- methods -------------------------------------------------------------------------------------------------------
 
+    def is_pass(self, node: cst.Call, args: list[Held]) -> bool:
+        """Whether a method that nobody knows, of a module, runs it: it is given data that no forward pass has made, and somebody takes what it gives."""
+        taken = names.last_name(node.func) != "generate" and not isinstance(self.act.module.walk.parents.get(node), cst.Expr)
+        return taken and any(held.kind in {Kind.TENSOR, Kind.OPAQUE} and not held.all_sources for held in args) and not any(held.all_sources for held in args)
+
     def module_method(self, node: cst.Call, func: cst.Attribute, base: Held, args: list[Held], state: State) -> Held:
         """What a method of a module gives, and what it does."""
         method = func.attr.value
@@ -187,6 +192,8 @@ class FlowModules(FlowLayers):
         known = state.env.get((*base.home, method)) if base.home else None
         if known is not None and known.kind is Kind.MODULE:
             return self.forward(node, known, state, args)
+        if this is None and state.evaluating and self.is_module_name(func.value) and self.is_pass(node, args):
+            return self.forward(node, module_of(frozen=base.frozen, sure=base.sure), state, args, by=names.last_name(func.value))
         if LOSS_NAME.search(method):
             return self.loss_of(args)
         if MODULE_NAME.search(method):

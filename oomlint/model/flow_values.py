@@ -53,6 +53,8 @@ class FlowValues(FlowDefinitions):
             return self._subscript(node, state)
         if isinstance(node, cst.BaseNumber | cst.BaseString):
             return PLAIN
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply) and _has_no_content(node.left):
+            return Held(Kind.PACK, sure=True)  # `[None] * n`: places that are filled later
         if isinstance(node, cst.BinaryOperation):
             left, right = self.value(node.left, state), self.value(node.right, state)
             if Kind.TENSOR in {left.kind, right.kind} or Kind.OPAQUE is left.kind is right.kind:
@@ -426,3 +428,9 @@ def named_size(word: str, held: Held) -> Held:
     if held.kind is Kind.TENSOR and held.size is Size.DENSE and held.dims < MAP and (SCALAR_NAME.search(word) or SMALL_NAME.search(word)):
         return held.having(size=_size_by_name(word, held.size))
     return held
+
+
+def _has_no_content(node: cst.BaseExpression) -> bool:
+    """Whether it is a list of one ``None``."""
+    only = node.elements[0].value if isinstance(node, cst.List) and len(node.elements) == 1 else None
+    return isinstance(only, cst.Name) and only.value == "None"
