@@ -88,6 +88,8 @@ def has_new_key(store: Store, loop: Loop) -> bool:
             return False
     elif store.before.kind is not Kind.PACK or store.before.moved == "list":
         return False
+    if any(isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) for node in descend(key.value)):
+        return False  # a ring of places
     roots = {node.value for node in descend(key.value) if isinstance(node, cst.Name)}
     walk, scope = store.module.walk, store.scope
     if scope is not loop.scope:
