@@ -40,6 +40,7 @@ _LONGEST: Final = 7  # names on the way of a sample
 _MOST_FRAMES: Final = 4
 _ASKS: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|eager|lazy", re.IGNORECASE)
 _ASKS_SIZE: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|eager|lazy|limit|budget|max_size", re.IGNORECASE)
+_IS_THERE: Final = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir"})
 _IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
 _IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
 _SETTINGS: Final = frozenset({"opt", "opts", "args", "config", "cfg", "conf", "hparams", "params", "options", "settings", "kwargs", "meta", "metadata", "info"})
@@ -122,6 +123,8 @@ class Arrays:
             inner = test.left if isinstance(test, cst.Comparison) else test
             if words.search(module.code(inner if words is _ASKS else test)) is None or not isinstance(inner, cst.Name | cst.Attribute | cst.Call):
                 continue
+            if isinstance(inner, cst.Call) and names.last_name(inner.func) in _IS_THERE:
+                continue  # whether there is a file of an earlier run is nothing that the user is asked
             frames = self.evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
             verdicts = [verdict for frame in frames for verdict, picks, _ in self.evaluator.truth(test, frame) if is_usual(picks)]
             if wanted not in verdicts or len(set(verdicts)) > 1:
