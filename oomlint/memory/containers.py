@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module
+    from oomlint.model.values import Instance
     from oomlint.syntax.walk import Accessor, Effect
 
 
@@ -43,6 +44,7 @@ _RECORDS = frozenset({Kind.ARRAYS, Kind.TENSORS, Kind.OBJECTS, Kind.UNKNOWN})
 _NAMED_BY_ELEMENT = frozenset({Kind.OBJECTS, Kind.SMALL, Kind.FRAME, Kind.BLOB})
 _LIKE_ELEMENT = frozenset({Kind.HANDLE, Kind.H5, Kind.GENERATOR, Kind.FUNCTION, Kind.DATASET, Kind.LOCK})
 _COUNTABLE = frozenset({"list", "dict", "tuple", "set", "tensor", "string", "generator", "lambda"})
+_PLAIN_BASES = frozenset({"builtins.object", "typing.NamedTuple", "abc.ABC", "pydantic.BaseModel"})
 _SAME_COUNT = frozenset({"enumerate", "tqdm", "sorted", "list", "tuple", "reversed", "track"})
 
 
@@ -95,11 +97,19 @@ class Containers(Classifier):
             words = f"a {word} of {elements}"
         elif inner in _NAMED_BY_ELEMENT:
             kind, words = Kind.OBJECTS, f"a {word} of {_plural(element.words).removeprefix('empty ')}"
+        elif inner is Kind.DATASET and element.dataset is not None and self._is_record(element.dataset):
+            kind, words = Kind.OBJECTS, f"a {word} of {element.words} objects"
         elif inner in _LIKE_ELEMENT:
             kind, words = inner, f"a {word} of {_plural(element.words)}"
         strings = kind is Kind.OBJECTS and inner is Kind.TEXT
         numbers = inner is Kind.SCALAR and element.numbers
         return Content(kind, words, module, node, element, count, doubt=element.doubt, strings=strings, numbers=numbers, dataset=element.dataset)
+
+    def _is_record(self, value: Instance) -> bool:
+        """Whether an object is one of a plain class: nothing that gives samples itself, no module, no transform."""
+        outside = (base for base in self.evaluator.lineage(value.cls) if not isinstance(base, ClassRef))
+        plain = all(base.name in _PLAIN_BASES for base in outside)
+        return plain and not any(self.evaluator.method(value, name) is not None for name in ("__getitem__", "__call__", "__iter__"))
 
     def grown(self, node: cst.BaseExpression, frame: Frame) -> Content | None:
         """A container that is bound to a name and filled afterwards."""

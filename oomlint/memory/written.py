@@ -83,10 +83,10 @@ class WrittenForms(Classifier):
                     return self.container(word, self.of(inner.elt, frame), self.count(inner.for_in.iter, frame), module, node)
                 if self.of(inner, frame).words == "a range":
                     return self.container(word, Content(Kind.SCALAR, "a number", numbers=True), self.count(inner, frame), module, node)
-            made = self.evaluator.values(func, frame)
-            if any(isinstance(a.value, ExternalCall) and a.value.name.endswith((".ToTensor", ".PILToTensor")) for a in made):
+            made = [alt.value.name for alt in self.evaluator.values(func, frame) if isinstance(alt.value, ExternalCall)]
+            if any(name.endswith((".ToTensor", ".PILToTensor")) for name in made):
                 return Content(Kind.TENSOR, "a tensor", module, node)
-            return NOTHING
+            return Content(Kind.OBJECTS, "a tuple", module, node, count=len(node.args)) if "collections.namedtuple" in made else NOTHING
         name = func.attr.value
         if name in _DRAWS and any(isinstance(a.value, ExternalCall) and a.value.name in GENERATORS for a in self.evaluator.values(func.value, frame)):
             shaped = "numpy.zeros" if name in {"random", "standard_normal", "random_sample"} else f"numpy.random.{name}"

@@ -23,9 +23,9 @@ class PythonObjectsCopiedByWorkers(Rule):
     ## What it does
 
     Checks for a map-style `Dataset` that builds a container of Python objects in `__init__` (a list, tuple, dict or set of strings, floats,
-    large integers, dicts, tuples or lists; a NumPy object array; an object column of a data frame; the result of `json.load`, `readlines`,
-    `glob`, `.tolist()`, `to_dict("records")`), reads it in `__getitem__`, and reaches a `DataLoader` that has workers or whose number of
-    workers is not known.
+    large integers, dicts, tuples, lists or objects of a plain class; a NumPy object array; an object column of a data frame; the result of
+    `json.load`, `eval`, `readlines`, `glob`, `.tolist()`, `to_dict("records")`), reads it in `__getitem__`, and reaches a `DataLoader`
+    that has workers or whose number of workers is not known.
 
     It is silent where the container is proven small (under 50,000 elements or 16 MiB; both are settings). An unknown length is reported with
     medium confidence.

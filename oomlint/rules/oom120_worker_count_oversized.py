@@ -30,7 +30,7 @@ class WorkerCountOversized(Rule):
     ## What it does
 
     Checks for a `DataLoader` with 16 workers or more (a setting), and for `os.cpu_count()` or `multiprocessing.cpu_count()` taken as the
-    number of workers. A number that the code states is a note, not shown by default: who wrote it knew it.
+    number of workers, or a multiple of it. A number that the code states is a note, not shown by default: who wrote it knew it.
 
     ## Why is this bad
 

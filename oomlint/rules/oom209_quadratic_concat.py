@@ -37,7 +37,8 @@ class QuadraticConcat(Rule):
     array that it reads from a file, unless that is one of many groups (the objects of a room). Those of which nobody knows how often they go
     round also count where a round adds a window (`x[i : i + width]`), or an array of three and more axes with a row for each of its samples.
     Guards for the first round (`if x is None: x = y`) are seen through. A list that such a loop makes longer, and that each round joins into
-    one array anew, is the same.
+    one array anew, is the same. So is `np.r_[x, y]`, a table's own `append`, and a method that grows an attribute of its object so, where such
+    a loop calls it: the finding stands at the statement, and the call is named beside it.
 
     It is silent where the loop uses what it grows (a decoder that feeds its output back, a key-value cache), where something bounds or
     empties it (a window, a test of its size, a new one in each round), where a round adds a few numbers only, in loops of ten rounds or

@@ -29,7 +29,8 @@ class UnboundedCache(Rule):
     ## What it does
 
     Checks for caches that `__getitem__` of a data set fills, or a function that it calls: `self.cache[key] = value` on a dictionary or a list
-    of placeholders, a dictionary of the module, `@functools.cache` and `@lru_cache(maxsize=None)`. The value is an array, a tensor, an image,
+    of placeholders, `self.known.append(value)` on a list, a dictionary of the module,
+    `@functools.cache` and `@lru_cache(maxsize=None)`. The value is an array, a tensor, an image,
     the contents of a file, the sample itself, or an object that holds such. Where the loader is known, the message says how many workers it
     has, and the places say where that number comes from.
 
@@ -38,7 +39,7 @@ class UnboundedCache(Rule):
 
     It is silent where something bounds the cache (a size that is tested, `pop`, `maxsize=64`, `cachetools`), starts it anew or fills it before
     the workers start; where it is shared (`Manager().dict()`, a cache on disk); where its values are small (paths, lengths, numbers, strings);
-    where a key stands for a process; and where the loader is known to have no workers.
+    and where a key stands for a process. Without workers there is one cache, with all of the data in it after the first epoch.
 
     ## Why is this bad
 

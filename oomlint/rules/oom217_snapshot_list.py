@@ -27,7 +27,8 @@ class SnapshotList(Rule):
     ## What it does
 
     Checks for `snapshots.append(copy.deepcopy(model))`, `.append(copy.deepcopy(model.state_dict()))`, `.append({k: v.clone() ...})` and
-    `history[epoch] = copy.deepcopy(model.state_dict())` in a training loop, where nothing takes copies out of the container again.
+    `history[epoch] = copy.deepcopy(model.state_dict())` in a training loop, and for all parameters in one vector (`parameters_to_vector`),
+    where nothing takes copies out of the container again.
 
     It is silent for a single `best = copy.deepcopy(...)`, for a container that is cut (`pop`, a heap of the best few, `deque(maxlen=3)`, a
     test of its length) or made anew in each round, for ensembles, folds and populations (each round has its own model), for loops of ten

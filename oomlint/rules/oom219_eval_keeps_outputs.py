@@ -24,9 +24,10 @@ class EvalKeepsOutputs(Rule):
     ## What it does
 
     Checks for an evaluation loop over a loader that stores dense outputs of each step (masks, logits, features, images) in a list or a
-    dictionary, on the host. The validation and test steps of Lightning are rounds of such a loop.
+    dictionary, on the host, or hands them to an object that does so. The validation and test steps of Lightning are rounds of such a loop.
 
-    Scalars, labels, the class of each sample (`argmax`), ids and strings say nothing, nor does what is proven small, what is flushed every few
+    Scalars, labels, the class of each sample (`argmax`), ids and strings say nothing, nor do the parts of one sample at a time (a room, a
+    volume) in a list that starts anew with the next, what is proven small, what is flushed every few
     batches, or the scores that only a metric of scikit-learn or SciPy reads. The class of each pixel is an array for each sample.
 
     ## Why is this bad

@@ -26,7 +26,7 @@ class KeepsOutputsOnDevice(Rule):
 
     Checks for a loop over a loader that stores dense outputs of a model on an accelerator beyond the step, without their graph: under
     `torch.no_grad()`, or by `.detach()`. The steps of Lightning are rounds of such a loop: what they keep on the module until the end of the
-    epoch, or return for a hook that reads the outputs of the epoch.
+    epoch, or return for a hook that reads the outputs of the epoch. What the device goes on to compute with (a bank of features) says nothing.
 
     Scalars, labels, the class of each sample (`argmax`), what is moved to the host first and what is flushed every few batches say nothing.
 

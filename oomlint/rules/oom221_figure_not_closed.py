@@ -26,7 +26,8 @@ class FigureNotClosed(Rule):
 
     In a loop that goes over batches, steps or epochs, and in what a framework runs, it is a warning, elsewhere a note.
 
-    It is silent where the figure has a number or a name (then the second call gives the first figure again), where it goes to an object that may
+    It is silent where the figure has a number or a name (then the second call gives the first figure again; not where each round has a number
+    of its own), where it goes to an object that may
     close it (`SummaryWriter.add_figure` does), where it is made in one round alone, in notebooks, whose cells close what they draw, and in tests.
 
     ## Why is this bad

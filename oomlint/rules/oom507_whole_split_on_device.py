@@ -20,8 +20,8 @@ class WholeSplitOnDevice(Rule):
 
     ## What it does
 
-    Checks for data that is read from a file, moved with `.to(device)` or `.cuda()` and only then given to a dataset, and for loaders whose batch size
-    is the length of their dataset.
+    Checks for data that is read from a file, moved with `.to(device)`, `.cuda()` or a `device=` and only then given to a dataset or trained on, as a
+    whole or file by file into a container, and for loaders whose batch size is the length of their dataset.
 
     It is silent for what is moved sample by sample or batch by batch, for the host (`.to("cpu")`), for weights, statistics and other small
     arrays, and where the number of bytes is known to be small.
