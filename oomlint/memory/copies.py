@@ -10,7 +10,7 @@ from oomlint.memory.content import Content, Kind
 from oomlint.memory.datasets import Dataset, Holding, datasets_of
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
-from oomlint.memory.name_uses import names_files
+from oomlint.memory.name_uses import loads_itself, names_files
 from oomlint.memory.sample_uses import has_arrays, is_numpy, one_a_sample
 from oomlint.memory.start_methods import FORKED_MB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Unknown, assumptions
@@ -263,6 +263,8 @@ def _is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     if items == "numbers" or (items in {"strings", ""} and names_files(dataset, holding.name, evaluator)):
         return True
     record = content.element
+    if record is not None and record.dataset is not None:
+        return loads_itself(record.dataset, evaluator) or names_files(dataset, holding.name, evaluator, records=True)
     return record is not None and items_of(record) in {"strings", "numbers"} and names_files(dataset, holding.name, evaluator, records=True)
 
 

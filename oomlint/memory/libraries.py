@@ -11,6 +11,7 @@ import libcst as cst
 from oomlint.memory.bytes import Size, allocated
 from oomlint.memory.content import NOTHING, Classifier, Content, Kind
 from oomlint.model import names
+from oomlint.model.values import External
 
 if TYPE_CHECKING:
     from oomlint.model.values import Element, ExternalCall, Frame
@@ -177,7 +178,9 @@ class Libraries(Classifier):
     def _iterated(self, name: str, call: cst.Call, frame: Frame) -> Content:
         inner = [self.of(a.value, frame) for a in call.args if a.star == ""]
         if name == "builtins.map" and len(inner) > 1:
-            return Content(Kind.OBJECTS, "a list of mapped values", frame.module, call, doubt=1)
+            maker = next((alt.value.name for alt in self.evaluator.values(call.args[0].value, frame) if isinstance(alt.value, External)), "")
+            numbers, strings = maker in {"builtins.int", "builtins.float", "builtins.len"}, maker == "builtins.str"
+            return Content(Kind.OBJECTS, "a list of mapped values", frame.module, call, doubt=1, numbers=numbers, strings=strings)
         if any(c.kind is Kind.PATHS for c in inner):
             return Content(Kind.PATHS, "file names", frame.module, call)
         if any(c.kind in {Kind.OBJECTS, Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.FRAME} for c in inner):
@@ -213,6 +216,8 @@ class Libraries(Classifier):
         if whole.kind in {Kind.BLOB, Kind.OBJECTS}:
             if any(kind == "attr" for kind, _ in value.accessors):
                 return NOTHING  # settings read from a file, most likely
+            if whole.numbers and first[0] == "item" and isinstance(first[1], int):
+                return Content(Kind.SCALAR, "a number", numbers=True)
             return replace(whole, doubt=whole.doubt + len(value.accessors) - 1)
         if whole.kind in {Kind.ARRAY, Kind.TENSOR} and first[0] == "item":
             return whole if isinstance(first[1], int) else replace(whole, size=Size())

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.memory.datasets import READS_FILE
 from oomlint.model import names
-from oomlint.model.values import External, FunctionRef
+from oomlint.model.values import ClassRef, External, FunctionRef
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -29,6 +29,13 @@ def names_files(dataset: Dataset, attribute: str, evaluator: Questions, *, recor
     instance = dataset.instance
     item = evaluator.method(instance, "__getitem__") if instance is not None else None
     return instance is not None and item is not None and _Reader(evaluator, instance, attribute, records=records).names(item, frozenset(), 0)
+
+
+def loads_itself(record: Instance, evaluator: Questions) -> bool:
+    """Whether an object of a plain class knows where its data is: one of its methods reads a file."""
+    scopes = (scope for cls in evaluator.lineage(record.cls) if isinstance(cls, ClassRef) for scope in cls.scope.children if scope.is_function)
+    calls = (node for scope in scopes for node in descend(scope.suite) if isinstance(node, cst.Call))
+    return any(names.last_name(call.func) in READS_FILE for call in calls)
 
 
 class _Reader:
@@ -66,7 +73,8 @@ class _Reader:
         if isinstance(node, cst.Name):
             return node.value in known
         held = node.value if isinstance(node, cst.Subscript) and isinstance(node.slice[0].slice, cst.Index) else None
-        if self.records and held is not None and self._is_element(held, this, known):
+        part = node.value if isinstance(node, cst.Attribute) else held
+        if self.records and part is not None and self._is_element(part, this, known):
             return True
         return isinstance(held, cst.Attribute) and held.attr.value == self.attribute and isinstance(held.value, cst.Name) and held.value.value == this
 

@@ -122,7 +122,13 @@ class FlowCalls(FlowMethods):
         made = held.value
         if held.kind is not Kind.OBJECT or not isinstance(made, ExternalCall) or made.name.startswith(("torch.", "builtins.")):
             return False
-        return made.frame.scope is self.act.scope and any(self.value(arg.value, state).kind is Kind.MODULE for arg in made.call.args)
+        if made.frame.scope is not self.act.scope or made.call in self.wrapping:  # `x = library.wrap(x.part())`
+            return False
+        self.wrapping.append(made.call)
+        try:
+            return any(self.value(arg.value, state).kind is Kind.MODULE for arg in made.call.args)
+        finally:
+            self.wrapping.pop()
 
     def _is_autograd(self, node: cst.BaseExpression) -> bool:
         """Whether it is a class of the project with a backward pass of its own: what its ``apply`` gives hangs on the graph of what it is given."""

@@ -30,6 +30,8 @@ class FlowModules(FlowLayers):
         """A module's call, or that of a method which is known to run it, ``by`` name: its output carries a graph where the mode records one."""
         given = self.arguments(node, state) if args is None else args
         value = module.value
+        if value is None and not given:  # only a name says that it is a module: it may as well be a class that is called
+            return UNKNOWN
         name = names.last_name(node.func) if not isinstance(node.func, cst.Call) else "module"
         if name in {"forward", "__call__"} and isinstance(node.func, cst.Attribute):
             name = names.last_name(node.func.value)

@@ -150,6 +150,7 @@ class Flowing(ABC):
         self.recording = True
         self.spent = 0
         self.limit = BUDGET
+        self.wrapping: list[cst.Call] = []  # those whose arguments are being asked for
         self.numbers = 0
         self.act: Activation
         self.stack: list[Scope] = []
