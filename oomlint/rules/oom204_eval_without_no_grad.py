@@ -126,7 +126,8 @@ class EvalWithoutNoGrad(Rule):
         for found in evaluations_of(project).of(module):
             loop = found.loop
             model = found.forwards[0].name
-            message = f"`{model}` runs in grad mode in this evaluation of `{over(loop)}`: each step keeps its activations for a backward that does not come"
+            what = f"(`while {over(loop)}`)" if isinstance(loop.node, cst.While) else f"of `{over(loop)}`"
+            message = f"`{model}` runs in grad mode in this evaluation {what}: each step keeps its activations for a backward that does not come"
             if all(forward.evaluating for forward in found.forwards):
                 message += "; `.eval()` does not change that"
             if found.keeps_graph:
