@@ -19,6 +19,7 @@ from oomlint.memory.runs import runs_of
 from oomlint.model import names
 from oomlint.model.questions import short
 from oomlint.model.values import External, FunctionRef
+from oomlint.scout.forms import JOINS
 from oomlint.scout.telling import FEEDS_ITSELF
 from oomlint.syntax.walk import descend, path_of
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 Join = cst.Call | cst.Subscript  # `np.r_[x, y]` is a join, too
 
-JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_stack row_stack append".split())
 _ROWS_OF = frozenset({"numpy.r_", "numpy.c_"})
 _LIBRARIES = frozenset({"torch", "numpy", "pandas"})
 _TWO_INPUTS = "numpy.append"

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.memory.concat import JOINS, resolved, role
+from oomlint.memory.concat import resolved, role
 from oomlint.memory.concat_loops import SHORT, loops_over, made_anew, rounds, says_first, within
 from oomlint.memory.concat_scalars import scalars
 from oomlint.memory.runs import runs_of
 from oomlint.model import names
+from oomlint.scout.forms import JOINS
 from oomlint.scout.telling import FEEDS_ITSELF
 from oomlint.syntax.walk import descend, path_of
 

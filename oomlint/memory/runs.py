@@ -148,7 +148,7 @@ class Runs:
         if words.loaders and _names_one_of(words.loaders, scope):
             return True
         steps = any(names.last_name(call.func) in words.steps for call in scope.calls) and any(_may_go_through_batches(loop, words) for loop in scope.loops)
-        if not steps and not _may_run_a_model(scope):
+        if not steps and not _may_run_a_model(scope) and not _runs_what_it_is_given(scope, module):
             return False
         method = scope.parent is not None and scope.parent.is_class
         return self._speaks_of_torch(module) and not (method and scope.parent is not None and self._is_module(module, scope.parent))
@@ -202,6 +202,15 @@ def _may_run_a_model(scope: Scope) -> bool:
     if any(isinstance(node, cst.Attribute) and node.attr.value in MOVES for node in rounds):
         return True
     return any(_keeps(node) for node in rounds) and any(_word(node) in MODES for node in descend(scope.node, into_scopes=False))
+
+
+def _runs_what_it_is_given(scope: Scope, module: Module) -> bool:
+    """Whether the rounds of a loop call an argument, in a file that makes a model ready."""
+    given = {p.name.value for p in names.parameters(scope)}
+    rounds = (node for loop in scope.loops for node in descend(loop.body, into_scopes=False))
+    if not any(isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in given and node.args for node in rounds):
+        return False
+    return any(isinstance(call.func, cst.Attribute) and call.func.attr.value in READY and not call.args for call, _ in module.walk.calls)
 
 
 def _keeps(node: cst.CSTNode) -> bool:

@@ -136,11 +136,14 @@ def is_target(module: Module, node: cst.CSTNode) -> bool:
 
 
 def picks_some(node: cst.Subscript) -> bool:
-    """Whether an index is one that changes: a slice with bounds that are computed, a number or an array that is."""
-    first = node.slice[0].slice
-    if isinstance(first, cst.Slice):
-        return any(_computed(bound) for bound in (first.lower, first.upper) if bound is not None)
-    return isinstance(first, cst.Index) and _computed(first.value)
+    """Whether an index is one that changes, along any axis: a slice with bounds that are computed, a number or an array that is."""
+    return any(_picks(element.slice) for element in node.slice)
+
+
+def _picks(index: cst.BaseSlice) -> bool:
+    if isinstance(index, cst.Slice):
+        return any(_computed(bound) for bound in (index.lower, index.upper) if bound is not None)
+    return isinstance(index, cst.Index) and _computed(index.value)
 
 
 def _computed(node: cst.BaseExpression) -> bool:

@@ -74,7 +74,10 @@ DENSE_NAME: Final = NamePattern(
 MODULE_NAME: Final = NamePattern(
     r"^(model|net|network|encoder|decoder|generator|discriminator|net_?[a-z]|backbone|classifier|actor|critic|policy|unet|transformer|lstm|gru|rnn|bert|resnet"
     r"|autoencoder|vae|gan|student|segmentor|detector|regressor|extractor|projector|predictor|embedder|denoiser|seg_?model|cnn|mlp|gnn|gcn|vit|ddp_model|raw_model|base_model)\d*$"
-    r"|_(model|net|network|encoder|decoder|generator|discriminator|backbone|classifier|head)\d*$|^(teacher|student|head|disc|gen|[GDEQ])$|^(model|net|encoder|decoder)_[a-z0-9]+$",
+    r"|_(model|net|network|encoder|decoder|generator|discriminator|backbone|classifier|head)\d*$|^(teacher|student|head|disc|gen|[GDEQ])$"
+    # What is said of a module, made for it, or comes out of it, is none: `model_class`, `net_args`, `encoder_outputs`.
+    r"|^(model|net|encoder|decoder)_(?!(class|cls|type|fn|func|names?|args|kwargs|params|config|cfg|opts?|paths?|dir|files?|ids?|keys?|sizes?|dims?|builder|factory"
+    r"|inputs?|out|outputs?|preds?|hiddens?|states?|dict|list|zoo|mask|loss|losses|time|device|results?|logits?|feats?|features?|optimizer|opt|lr)$)[a-z0-9]+$",
 )
 FROZEN_NAME: Final = NamePattern(
     r"teacher|(^|_)ema(_|$)|momentum|frozen|(^|_)(first_stage|ref_model|reward_model|target_net)(_|$|\d)",

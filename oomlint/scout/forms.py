@@ -11,7 +11,7 @@ from oomlint.scout.telling import LARGE_NUMBER, MAKERS, ROOMS, is_table
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_stack row_stack append".split())
+JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_stack row_stack append".split())
 _WRAPPERS = frozenset({"enumerate", "tqdm", "zip", "islice", "trange", "track", "notebook", "progress_bar"})
 _PLAIN = frozenset({"range", "reversed", "sorted", "list", "tuple", "set", "map", "filter", "iter", "zip", "enumerate", "len"})
 _DICTS = frozenset({"dict", "OrderedDict", "defaultdict"})
@@ -226,7 +226,7 @@ def _joined(value: ast.expr) -> list[ast.expr]:
     """What is made one."""
     if isinstance(value, ast.Subscript) and name_of(value.value) in {"r_", "c_"} and isinstance(value.slice, ast.Tuple):
         return value.slice.elts
-    if not isinstance(value, ast.Call) or not value.args or name_of(value.func) not in _JOINS:
+    if not isinstance(value, ast.Call) or not value.args or name_of(value.func) not in JOINS:
         return []
     if name_of(value.func) == "append":
         return [*value.args, *(k.value for k in value.keywords), *([value.func.value] if isinstance(value.func, ast.Attribute) else [])]
