@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.verify.workshop import Workshop
 
 FILE: Final = "program.py"
-PATIENT: Final = Limits(seconds=60)  # a busy machine takes longer, and says the same
+PATIENT: Final = Limits(seconds=240)  # a busy machine takes longer, and says the same
 MARK: Final = re.compile(r"#\s*finding:\s*(OOM\d{3})")
 
 

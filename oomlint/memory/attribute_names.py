@@ -32,7 +32,7 @@ def paths_by_name(name: str) -> bool:
 _DATA_NAME: Final = re.compile(
     r"(^|_|[a-z])(feats?|features?|images?|imgs?|videos?|volumes?|vols?|signals?|embeds?|embeddings?|clips?|frames?|points?|pointclouds?|pcs?|waves?|"
     r"waveforms?|wavs?|audios?|specs?|spectrograms?|mels?|voxels?|slices?|scans?|patches|obs|observations|trajector(y|ies)|fmri|eeg|"
-    r"windows?|series|graphs?|mols?|molecules|mesh(es)?|clouds?|depths?|tensors?|arrays?|episodes?|rgb|pixels?|stacks?|x)(_?(all|list|train|test|val|files?|dict|db|data|map|bank|store))?\d*$",
+    r"windows?|series|graphs?|mols?|molecules|mesh(es)?|clouds?|depths?|tensors?|arrays?|episodes?|rgb|pixels?|stacks?|(?<![a-z])x)(_?(all|list|train|test|val|files?|dict|db|data|map|bank|store))?\d*$",
 )
 _GENERAL_NAME: Final = re.compile(
     r"(^|_|[a-z])(data|datas|dataset|samples?|seqs?|sequences?|inputs?|xs|examples?|instances?|epochs|batches|chunks?)(_?(all|list|train|test|val))?\d*$"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.attribute_names import may_be_data
-from oomlint.memory.kept_calls import KEEPS, KeptCalls, keeps_axes
+from oomlint.memory.kept_calls import INTO, KEEPS, KeptCalls, keeps_axes
 from oomlint.memory.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Search, across, names_of
 from oomlint.memory.serving import is_target, picks_some
 from oomlint.model import names
@@ -79,8 +79,19 @@ class Kept(KeptCalls):
             else:
                 self.climb(search, module, node, going)
             self.run(search)
-            known = self._memo[key] = (tuple(search.found), tuple(search.objects), tuple(search.joined))
+            ends = (search.found, search.objects, search.joined)
+            known = self._memo[key] = tuple(tuple(self._of_rounds(module, node, keeper) for keeper in found) for found in ends)
         return known
+
+    def _of_rounds(self, module: Module, node: cst.CSTNode, keeper: Keeper) -> Keeper:
+        """A keeper of one value, or of many: the function that adds it to a container is called in the rounds of a loop."""
+        if keeper.many or keeper.module is not module or not _adds(keeper.node):
+            return keeper
+        scope = module.walk.scope_at(node)
+        if not scope.is_function or module.walk.scope_at(keeper.node) is not scope or len(names.parameters(scope)) <= names.is_method(scope):
+            return keeper
+        sites = self.evaluator.calls.sites(module, scope)
+        return replace(keeper, many=True) if any(self.gathering(site.module, site.call) is not None for site in sites) else keeper
 
     def late(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
         """Datasets that keep the value of an expression, those included that take it when a sample asks for it first."""
@@ -353,6 +364,13 @@ def byte_range(node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.Call) and node.args:  # np.float32(255)
         node = node.args[0].value
     return isinstance(node, cst.Integer | cst.Float) and float(node.evaluated_value) in {255.0, 256.0, 127.5, 128.0}
+
+
+def _adds(node: cst.CSTNode) -> bool:
+    """Whether a statement puts something beside what a container holds: under a key, or at its end."""
+    if isinstance(node, cst.Assign):
+        return any(isinstance(target.target, cst.Subscript) for target in node.targets)
+    return isinstance(node, cst.Call) and names.last_name(node.func) in INTO
 
 
 def kept_of(project: Project) -> Kept:

@@ -36,7 +36,7 @@ _MAKES: Final = frozenset({"array", "asarray", "tensor"})  # one array of what s
 _ARRAYS: Final = frozenset({"as_tensor", "from_numpy", "ascontiguousarray", "Tensor", "FloatTensor"})
 _SCALARS: Final = frozenset({"int", "float", "bool", "str"})  # of a part they are the part
 _LOOKS_UP: Final = frozenset({"get", "pop", "index", "lookup", "load_state_dict", "count", "join", "startswith", "isin"})
-_INTO: Final = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put", "push", "setdefault"})
+INTO: Final = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put", "push", "setdefault"})
 # What writes all of a value to one file.
 _SAVES: Final = frozenset(
     "numpy.save numpy.savez numpy.savez_compressed torch.save pickle.dump cPickle.dump _pickle.dump dill.dump joblib.dump scipy.io.savemat "
@@ -76,7 +76,7 @@ class KeptCalls(KeptNames):
         """Follow the value into what is called; what holds for the result of the call, or ``None`` where the value ends there."""
         last = names.last_name(call.func)
         walk = module.walk
-        if isinstance(call.func, cst.Attribute) and last in _INTO and not self._is_own(module, call):
+        if isinstance(call.func, cst.Attribute) and last in INTO and not self._is_own(module, call):
             position = 0 if last not in {"insert", "setdefault"} else 1
             if arg.keyword is None and list(call.args).index(arg) != position:
                 return None

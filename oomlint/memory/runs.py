@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from oomlint.scout.telling import Words
     from oomlint.syntax.walk import Scope
 
+# Other frameworks: what they call a model, and evaluate, records no graph of torch.
+_OTHER: Final = re.compile(r"^\s*(?:import|from)\s+(?:paddle|tensorflow|keras|mxnet|jax|flax|mindspore|chainer)\b", re.MULTILINE)
+_TORCH: Final = re.compile(r"^\s*(?:import|from)\s+.*torch", re.MULTILINE)
 _LIBRARIES: Final = frozenset(
     {"torch", "pytorch_lightning", "lightning", "transformers", "torchvision", "accelerate", "torch_geometric", "timm", "monai", "fairseq", "dgl"}
 )
@@ -76,7 +79,7 @@ class Runs:
         if known is None:
             known = []
             self._records.assume(scope, known)
-            for frame in self._frames(module, scope):
+            for frame in () if _is_of_another_framework(module.source.text) else self._frames(module, scope):
                 entry = self.gradients.entry(frame)
                 known.append(self._flow().run(frame, entry, self._evaluating(frame)))
             self._records[scope] = known
@@ -162,6 +165,11 @@ class Runs:
     def _is_module(self, module: Module, cls: Scope) -> bool:
         line = self.evaluator.lineage(ClassRef(module, cls))
         return any(isinstance(base, External) and base.name == "torch.nn.Module" for base in line)
+
+
+def _is_of_another_framework(text: str) -> bool:
+    """Whether a file imports another framework, and nothing of torch by name."""
+    return _OTHER.search(text) is not None and _TORCH.search(text) is None
 
 
 def _speaks_of_torch(module: Module) -> bool:
