@@ -70,7 +70,7 @@ class Kept(KeptCalls):
         key = (node, index, all_of_it)
         known = self._memo.get(key)
         if known is None:
-            search = Search()
+            search = Search(pickled=_unpickles(node))
             mapped = isinstance(node, cst.Call) and names.last_name(node.func) in MAPS
             many = all_of_it or self.repeats(module, node)
             going = Going(many=many, index=index, listed=mapped, since=node, gathered=node if mapped or all_of_it else None)
@@ -147,7 +147,8 @@ class Kept(KeptCalls):
                         going = replace(going, hazy=True)
                     if going.inside:
                         return
-                    if isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS and not (going.part and keeps_axes(parent, of=0)):
+                    small = isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS and not (going.part and keeps_axes(parent, of=0))
+                    if small and not (search.pickled and not going.part and isinstance(node, cst.Attribute) and node.attr.value == "item"):
                         return
                 case cst.Arg():
                     call = walk.parents[parent]
@@ -364,6 +365,11 @@ def byte_range(node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.Call) and node.args:  # np.float32(255)
         node = node.args[0].value
     return isinstance(node, cst.Integer | cst.Float) and float(node.evaluated_value) in {255.0, 256.0, 127.5, 128.0}
+
+
+def _unpickles(node: cst.CSTNode) -> bool:
+    """Whether a read gives an array that was saved with pickle: ``item`` takes the object out of it."""
+    return isinstance(node, cst.Call) and any(arg.keyword is not None and arg.keyword.value == "allow_pickle" for arg in node.args)
 
 
 def _adds(node: cst.CSTNode) -> bool:
