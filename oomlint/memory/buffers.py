@@ -252,7 +252,7 @@ class Buffers:
         off = store.mode is Mode.OFF or any(loop in event.loops and event.mode is Mode.OFF for event in record.forwards)
         evaluation = is_evaluation(record, loop) or (off and not has_backward(record, loop))
         dense = [leaf for leaf in leaves if leaf.size is Size.DENSE and (leaf.storage is not Storage.LOADER or leaf.device is Device.ACCELERATOR)]
-        one_sample = loop.loader is None and any(outer.holds and outer.loader is None and not outer.epochs for outer in loop.around)
+        one_sample = loop.loader is None and any(outer.holds and not outer.epochs for outer in loop.around)
         if one_sample or few_samples(loop, self.runs.evaluator):
             dense = []  # few, or the parts of one sample at a time
         device = any(leaf.device is Device.ACCELERATOR for leaf in dense)

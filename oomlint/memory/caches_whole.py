@@ -77,4 +77,12 @@ def _first_use(keeper: Keeper, project: Project) -> bool:
     if not any(isinstance(target.target, cst.Attribute) for target in statement.targets):
         return False  # one of many, under a key
     path = (this, (("attr", keeper.attribute),))
-    return any(keeper.attribute in module.code(test) and says_first(test, path, module) for test, _ in path_conditions(module.walk, scope, keeper.node))
+    tests = (test for test, _ in path_conditions(module.walk, scope, keeper.node) if keeper.attribute in module.code(test))
+    return any(says_first(test, path, module) and not _asks_for_key(test) for test in tests)
+
+
+def _asks_for_key(test: cst.BaseExpression) -> bool:
+    """Whether a test asks if what is kept is that of this sample: the next sample replaces it."""
+    if not isinstance(test, cst.Comparison) or isinstance(test.left, cst.BaseString):
+        return False
+    return any(isinstance(part.operator, cst.In | cst.NotIn) for part in test.comparisons)

@@ -30,6 +30,8 @@ def calling_loops(project: Project, path: Path, growing: set[cst.CSTNode], modul
         return
     attribute = path[1]
     restarts = {method.name for method in cls.children if method is not scope and _sets(method, attribute)}
+    if any(isinstance(call.func, cst.Attribute) and call.func.attr.value in restarts for call in scope.calls):
+        return  # each call cuts it, or lets go of it, as well
     for site in evaluator_of(project).calls.sites(module, scope):
         owner = path_of(site.call.func.value) if isinstance(site.call.func, cst.Attribute) else None
         if owner is None:

@@ -225,7 +225,7 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         if h.read and (h.content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY} or (h.content.kind is Kind.BLOB and any(n in h.content.words for n in _OWN_CODE)))
     ]
     copied = [h for h in copied if not _may_hold_arrays(h.content) or not has_arrays(_owner(dataset, h), h.name, datasets_of(loader.module.project).evaluator)]
-    light = [h for h in held if h.read and h.content.kind is Kind.PATHS] + [h for h in copied if _is_light(h, dataset, loader)]
+    light = [h for h in held if h.read and h.content.kind is Kind.PATHS] + [h for h in copied if _is_light(h, _owner(dataset, h), loader)]
     heavy = [h for h in copied if h not in light]
     if heavy:
         holding = min(heavy, key=lambda h: h.content.doubt)
@@ -265,7 +265,7 @@ def _is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     record = content.element
     if record is not None and record.dataset is not None:
         return loads_itself(record.dataset, evaluator) or names_files(dataset, holding.name, evaluator, records=True)
-    return record is not None and items_of(record) in {"strings", "numbers"} and names_files(dataset, holding.name, evaluator, records=True)
+    return record is not None and items_of(record) in {"strings", "numbers", ""} and names_files(dataset, holding.name, evaluator, records=True)
 
 
 def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:

@@ -13,6 +13,7 @@ from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record, Reset, Store, Via
+    from oomlint.syntax.walk import Scope, Walk
 
 
 def growing_loops(store: Store, record: Record) -> list[Loop]:
@@ -88,9 +89,11 @@ def has_new_key(store: Store, loop: Loop) -> bool:
             return False
     elif store.before.kind is not Kind.PACK or store.before.moved == "list":
         return False
-    if any(isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) for node in descend(key.value)):
+    parts = [element.value for element in key.value.elements] if isinstance(key.value, cst.Tuple) else [key.value]
+    places = [part for part in parts if not any(map(_wraps, descend(part)))]
+    if not places:
         return False  # a ring of places
-    roots = {node.value for node in descend(key.value) if isinstance(node, cst.Name)}
+    roots = {node.value for part in places for node in descend(part) if isinstance(node, cst.Name)}
     walk, scope = store.module.walk, store.scope
     if scope is not loop.scope:
         return bool(roots)
@@ -102,7 +105,7 @@ def has_new_key(store: Store, loop: Loop) -> bool:
             if loop.node not in walk.ancestors(effect.statement):
                 continue
             if effect.kind == "augment":
-                return True
+                return not _starts_over(name, scope, loop, walk)
             if effect.kind == "for" and effect.value is not None:
                 written = effect.value
                 if not mentions(written, derived):
@@ -115,6 +118,17 @@ def has_new_key(store: Store, loop: Loop) -> bool:
             if effect.kind == "assign" and effect.value is not None and mentions(effect.value, derived):
                 return True
     return False
+
+
+def _wraps(node: cst.CSTNode) -> bool:
+    """Whether a number comes back to where it was: ``step % places``, no text that is filled in."""
+    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) and not isinstance(node.left, cst.BaseString)
+
+
+def _starts_over(name: str, scope: Scope, loop: Loop, walk: Walk) -> bool:
+    """Whether a round may set a counter back to a number."""
+    number = (effect for effect in scope.effects.get(name, ()) if effect.kind == "assign" and not effect.path and isinstance(effect.value, cst.BaseNumber))
+    return any(loop.node in walk.ancestors(effect.statement) for effect in number)
 
 
 def _derived(store: Store, loop: Loop) -> set[str]:

@@ -26,6 +26,7 @@ from oomlint.model.torch_tables import (
     TO_DEVICE,
     VIEWS,
 )
+from oomlint.model.values import ExternalCall
 from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ _OF_TENSORS: Final = frozenset(
     "numpy detach cpu cuda to float long clone argmax softmax squeeze view reshape mean sum size numel unsqueeze permute".split(),
 )
 _WHOLE_NUMBERS: Final = frozenset({"long", "int", "short", "byte", "bool"})  # the same numbers in another type
+# Libraries whose `encode` and `predict` run under `torch.inference_mode()` (read in sentence-transformers 6.2.0 and ultralytics 8.4.190).
+_WITHOUT_GRADIENTS: Final = ("sentence_transformers.", "ultralytics.")
 _FREEZES: Final = ("freeze", "requires_grad", "toggle_grad")
 
 
@@ -304,6 +307,8 @@ class FlowMethods(FlowModules):
             return state.env.get(path) or (args[1] if method == "setdefault" and len(args) > 1 else UNKNOWN).having(home=path)
         if method in {"next", "__next__"}:
             return base.each or batch() if base.kind is Kind.ITERABLE else UNKNOWN
+        if isinstance(base.value, ExternalCall) and base.value.name.startswith(_WITHOUT_GRADIENTS):
+            return Held(Kind.OPAQUE, size=Size.DENSE, storage=Storage.OWN)
         if state.evaluating and self.is_module_name(func.value) and self.is_pass(node, args):
             return self.forward(node, module_of(frozen=FROZEN_NAME.search(word) is not None), state, args, by=word)
         if LOSS_NAME.search(method):

@@ -15,6 +15,8 @@ from oomlint.model.flow_state import State, flag, instance_of, module_of
 from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, mixed, pack, tags_of, tensor
 from oomlint.model.torch_tables import FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS
 from oomlint.model.values import External
+from oomlint.scout.telling import MODES
+from oomlint.syntax.walk import descend
 
 _ALIKE: Final = frozenset({"Linear", "LayerNorm", "GroupNorm"})  # layers that give as many axes as they are given
 _DEEPEST_RESULT: Final = 3  # containers inside containers that `forward` returns
@@ -148,9 +150,20 @@ class FlowModules(FlowLayers):
     # -- methods -------------------------------------------------------------------------------------------------------
 
     def is_pass(self, node: cst.Call, args: list[Held]) -> bool:
-        """Whether a method that nobody knows, of a module, runs it: it is given data that no forward pass has made, and somebody takes what it gives."""
+        """Whether a method that nobody knows, of a module, runs it: it is given data that no forward pass has made, and somebody takes what it gives.
+
+        Where a block of the same round switches gradients off, it prepares what goes in there, or reads what comes out.
+        """
         taken = names.last_name(node.func) != "generate" and not isinstance(self.act.module.walk.parents.get(node), cst.Expr)
-        return taken and any(held.kind in {Kind.TENSOR, Kind.OPAQUE} and not held.all_sources for held in args) and not any(held.all_sources for held in args)
+        if not taken or self._switches_off_beside(node):
+            return False
+        return any(held.kind in {Kind.TENSOR, Kind.OPAQUE} and not held.all_sources for held in args) and not any(held.all_sources for held in args)
+
+    def _switches_off_beside(self, node: cst.Call) -> bool:
+        """Whether the loop around a call has a block without gradients."""
+        loop = next((above for above in self.act.module.walk.ancestors(node) if isinstance(above, cst.For | cst.While)), None)
+        parts = descend(loop.body) if loop is not None else ()
+        return any(names.last_name(part) in MODES for part in parts if isinstance(part, cst.Attribute | cst.Name))
 
     def module_method(self, node: cst.Call, func: cst.Attribute, base: Held, args: list[Held], state: State) -> Held:
         """What a method of a module gives, and what it does."""
