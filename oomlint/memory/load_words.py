@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import libcst as cst
+
 from oomlint.memory.kept import Does
 from oomlint.memory.piecewise import Taken
 from oomlint.memory.reads import LAZY, Reads
 from oomlint.memory.shapes import commented
+from oomlint.syntax.walk import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import libcst as cst
 
     from oomlint.finding import Place
     from oomlint.memory.arrays import Load
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_RELATED: Final = 4
 _MOST_BESIDE: Final = 16
+_MOST_WITHIN: Final = 2  # reads of a function of the project
 
 
 def bytes_of(module: Module, node: cst.CSTNode) -> str:
@@ -42,12 +44,15 @@ def related(load: Load) -> list[Place]:
     """Who keeps the data, and where it is held twice."""
     own = load.module.place(load.node)
     found: list[Place] = []
+    if load.read is not None:
+        found.extend(module.place(node, f"`{load.read.origin}` reads it here") for module, node in load.read.within[:_MOST_WITHIN])
     beside = [load.module.place(node, "read here, too") for node in load.beside[:_MOST_BESIDE]]
     for keeper in (*_each_once(load.keepers), *(one for one in load.joined if one not in load.keepers)):
         if keeper.put is not None:
+            room = _room(*keeper.put)
             into = keeper.put[0].place(keeper.put[1], "put with the others here")
-            if (into.path, into.cell, into.row) != (own.path, own.cell, own.row) and into not in found:
-                found.append(into)
+            made = [keeper.put[0].place(room, "made for all of them here")] if room is not None else []
+            found.extend(one for one in (*made, into) if (one.path, one.cell, one.row) != (own.path, own.cell, own.row) and one not in found)
         keeps = f"it stays in {keeper.words}" if keeper.live else f"{keeper.words} keeps it"
         place = keeper.module.place(keeper.node, f"`{keeper.saver}` writes all of it" if keeper.saver else keeps)
         if keeper not in load.joined and (place.path, place.cell, place.row) != (own.path, own.cell, own.row) and place not in found:
@@ -58,6 +63,15 @@ def related(load: Load) -> list[Place]:
         spots = (done.module.place(done.node, told[done.does]) for done in keeper.passed if done.does in told)
         found.extend(spot for spot in spots if spot not in found and (spot.path, spot.cell, spot.row) != (own.path, own.cell, own.row))
     return [*beside, *found[:_MOST_RELATED]]
+
+
+def _room(module: Module, put: cst.CSTNode) -> cst.BaseExpression | None:
+    """The call that makes the array which a statement fills a row of: ``rows = np.empty((n, 64, 64))``."""
+    target = put.targets[0].target if isinstance(put, cst.Assign) else None
+    if not isinstance(target, cst.Subscript) or (path := path_of(target.value)) is None:
+        return None
+    effects = module.walk.scope_at(put).effects.get(path[0], ())
+    return next((effect.value for effect in effects if effect.kind == "assign" and effect.path == path[1] and isinstance(effect.value, cst.Call)), None)
 
 
 def _each_once(keepers: Iterable[Keeper]) -> list[Keeper]:

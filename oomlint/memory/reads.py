@@ -118,6 +118,7 @@ class Read:
     path: cst.BaseExpression | None
     places: frozenset[int | None] = frozenset({None})  # where it stands in the tuple that is returned; ``None`` for all of it
     by: str = ""  # the library's function, where ``name`` is one of the project that calls it
+    within: tuple[tuple[Module, cst.CSTNode], ...] = ()  # where that one is called
 
     @property
     def origin(self) -> str:
@@ -132,6 +133,7 @@ class Reader:
     kind: Reads
     places: frozenset[int | None]
     by: str  # the library's function that reads
+    where: tuple[tuple[Module, cst.CSTNode], ...]  # where it is called
 
 
 class ReadCalls:
@@ -225,7 +227,7 @@ class ReadCalls:
             if isinstance(mapped, FunctionRef) and not isinstance(mapped.scope.node, cst.Lambda):
                 reader = self.reader(mapped.module, mapped.scope)
                 if reader is not None:
-                    return Read(reader.kind, mapped.scope.name, module, scope, call, None, reader.places, reader.by)
+                    return Read(reader.kind, mapped.scope.name, module, scope, call, None, reader.places, reader.by, reader.where)
         return None
 
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
@@ -238,7 +240,7 @@ class ReadCalls:
             if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda):
                 reader = self.reader(alt.value.module, alt.value.scope)
                 if reader is not None and reader.kind is not Reads.TORCH:
-                    return Read(reader.kind, alt.value.scope.name, module, scope, call, call.args[0].value, reader.places, reader.by)
+                    return Read(reader.kind, alt.value.scope.name, module, scope, call, call.args[0].value, reader.places, reader.by, reader.where)
         return None
 
     def reader(self, module: Module, scope: Scope) -> Reader | None:
@@ -260,6 +262,7 @@ class ReadCalls:
         kept = kept_of(self.project)
         gives: dict[Reads, frozenset[int | None]] = {}
         by: dict[Reads, str] = {}
+        where: dict[Reads, list[tuple[Module, cst.CSTNode]]] = {}
         for one in self.in_scope(module, scope):
             if one.kind is not Reads.TEXT and one.path is not None and self._speaks(one.path, paths) and not _by_loop(module, one):
                 places = frozenset(place for index in one.places for place in kept.returned(module, one.node, index))
@@ -267,15 +270,16 @@ class ReadCalls:
                     gives[one.kind] = gives.get(one.kind, frozenset()) | places
                     read = one.origin in LAZY and any(names.last_name(call.func) in READING for call in scope.calls)
                     by.setdefault(one.kind, f"{one.origin}().read" if read else one.origin)  # what it opens lazily it may read before it gives it back
+                    where.setdefault(one.kind, []).extend(one.within or [(module, one.node)])
         if gives:
             kind = min(gives, key=list(Reads).index)
-            return Reader(kind, gives[kind], by[kind])
+            return Reader(kind, gives[kind], by[kind], tuple(where[kind]))
         # `with open(path) as f:` and a parser of its own.
         opened = [c for c in scope.calls if names.last_name(c.func) == "open" and c.args and self._speaks(c.args[0].value, paths) and not _writes(c)]
         places = frozenset(place for c in opened for place in kept.returned(module, c, collected=True))
         if places:
             parsed = any(names.last_name(c.func) in {"load", "loads", "reader", "DictReader"} for c in scope.calls)
-            return Reader(Reads.RECORDS if parsed else Reads.NUMBERS, places, "open")
+            return Reader(Reads.RECORDS if parsed else Reads.NUMBERS, places, "open", ((module, opened[0]),))
         return None
 
     def _paths(self, scope: Scope, given: set[str]) -> set[str]:
