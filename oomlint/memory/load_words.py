@@ -44,8 +44,6 @@ def related(load: Load) -> list[Place]:
     """Who keeps the data, and where it is held twice."""
     own = load.module.place(load.node)
     found: list[Place] = []
-    if load.read is not None:
-        found.extend(module.place(node, f"`{load.read.origin}` reads it here") for module, node in load.read.within[:_MOST_WITHIN])
     beside = [load.module.place(node, "read here, too") for node in load.beside[:_MOST_BESIDE]]
     for keeper in (*_each_once(load.keepers), *(one for one in load.joined if one not in load.keepers)):
         if keeper.put is not None:
@@ -62,7 +60,10 @@ def related(load: Load) -> list[Place]:
             told[Does.READS] = "what was only opened is read into memory here"
         spots = (done.module.place(done.node, told[done.does]) for done in keeper.passed if done.does in told)
         found.extend(spot for spot in spots if spot not in found and (spot.path, spot.cell, spot.row) != (own.path, own.cell, own.row))
-    return [*beside, *found[:_MOST_RELATED]]
+    if load.read is None:
+        return [*beside, *found[:_MOST_RELATED]]
+    within = (module.place(node, f"`{load.read.origin}` reads it here") for module, node in load.read.within[:_MOST_WITHIN])
+    return [*beside, *found[:_MOST_RELATED], *within]
 
 
 def _room(module: Module, put: cst.CSTNode) -> cst.BaseExpression | None:
