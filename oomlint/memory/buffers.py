@@ -265,7 +265,8 @@ class Buffers:
             and not averaged(store, loop, self.runs.evaluator)
         ):
             return Growth("OOM220", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
-        spared = feeds_metric(store, loop, self.runs.evaluator) or averaged(store, loop, self.runs.evaluator)
+        maps = any(leaf.dims >= MAP for leaf in dense)  # a metric can take these batch by batch: by a histogram of the scores, by counts
+        spared = (not maps and feeds_metric(store, loop, self.runs.evaluator)) or averaged(store, loop, self.runs.evaluator)
         if evaluation and dense and not device and not spared:
             host = all(leaf.device is Device.HOST for leaf in dense)
             return Growth("OOM219", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})

@@ -9,6 +9,8 @@ import libcst as cst
 
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
+from oomlint.model.events import Hooked
+from oomlint.model.readings import Memory
 from oomlint.model.values import Bound, FunctionRef, Partial
 from oomlint.syntax.walk import descend, path_of
 
@@ -30,6 +32,8 @@ _SMALL_NAMES: Final = frozenset("float int bool str len repr type id tuple_size"
 _REDUCTIONS: Final = frozenset("sum mean max min norm prod any all std var median abs_max isnan".split())
 _PASSES_ON: Final = frozenset("detach cpu clone numpy to float double half abs data contiguous cuda square pow sqrt".split())
 _DEEPEST: Final = 6
+_FORWARD: Final = "register_forward_hook"
+_DEEPEST_PLACE: Final = 2  # attributes on the way to a container
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +90,64 @@ def hooks_of(given: cst.BaseExpression, module: Module, scope: Scope, project: P
     return found
 
 
+class Hooks:
+    """The containers that the forward hooks of a file fill. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._filled: Memory[str, tuple[Hooked, ...]] = Memory(project.readings)
+
+    def of(self, module: Module) -> tuple[Hooked, ...]:
+        """What a pass of a module puts aside by the hooks of a file."""
+        known = self._filled.get(module.path)
+        if known is None:
+            known = self._filled[module.path] = tuple(self._find(module)) if _FORWARD in module.source.text else ()
+        return known
+
+    def _find(self, module: Module) -> Iterator[Hooked]:
+        for call, scope, given in registrations(module):
+            for hook in hooks_of(given, module, scope, self.project) if names.last_name(call.func) == _FORWARD else ():
+                for stored in stored_by(hook, keys=True):
+                    home = _home(hook.scope, stored.root)
+                    words = {part.value for part in descend(stored.value) if isinstance(part, cst.Name)}
+                    if hook.module is module and home is not None and home.is_class == bool(stored.path) and len(stored.path) < _DEEPEST_PLACE:
+                        name = stored.attribute or stored.root
+                        yield Hooked(home, name, detached=bool(words & {"detach", "data"}), on_host=bool(words & {"cpu", "numpy"}))
+
+
+def hooks_in(project: Project) -> Hooks:
+    """The hooks of a project."""
+    return project.shared(Hooks)
+
+
+def _home(hook: Scope, root: str) -> Scope | None:
+    """The function, or file, that a name of a hook belongs to; the class, where it is the object."""
+    here: Scope | None = hook
+    while here is not None:
+        if names.self_name(here) == root:
+            return here.parent
+        if here is not hook and here.sets(root):
+            return here
+        here = here.parent
+    return None
+
+
 def _function(value: Value) -> FunctionRef | None:
     if isinstance(value, Partial):
         return _function(value.func)
     return value if isinstance(value, FunctionRef) else None
 
 
-def stored_by(hook: Hook) -> Iterator[Stored]:
-    """What the hook appends to containers that are not its own, where it may be a tensor."""
+def stored_by(hook: Hook, *, keys: bool = False) -> Iterator[Stored]:
+    """What the hook appends to containers that are not its own, or puts there under ``keys``, where it may be a tensor."""
     scope = hook.scope
     for node in descend(scope.suite, into_scopes=False):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _STORES and node.args:
             target, value = node.func.value, node.args[-1].value
         elif isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign) and isinstance(node.value, cst.List) and node.value.elements:
             target, value = node.target, node.value.elements[0].value
+        elif keys and isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Subscript):
+            target, value = node.targets[0].target.value, node.value
         else:
             continue
         path = path_of(target)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.memory.hooks import hooks_in
 from oomlint.memory.iteration import is_epoch_loop, loader_like
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
@@ -45,7 +46,7 @@ class Runs:
         self.project = project
         self.evaluator: Evaluator = evaluator_of(project)
         self.gradients = Gradients(self.evaluator)
-        self._known = Known(project.readings)
+        self._known = Known(project.readings, hooks_in(project).of)
         self._steps: Memory[object, Record] = Memory(project.readings)
         self._records: Memory[Scope, list[Record]] = Memory(project.readings)
         self._roots: Memory[str, list[Scope]] = Memory(project.readings)

@@ -54,6 +54,16 @@ class Via:
     callee: Scope | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Hooked:
+    """A container that a forward hook fills: a name of a function or file, or an attribute of a class."""
+
+    scope: Scope
+    name: str
+    detached: bool  # the hook keeps the output without its graph
+    on_host: bool
+
+
 @dataclass(slots=True, eq=False)
 class Event:
     """Something that happened at a node, inside loops (the outermost first), through calls."""

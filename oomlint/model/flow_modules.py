@@ -12,7 +12,7 @@ from oomlint.model.flow_definitions import is_metric
 from oomlint.model.flow_functions import bound_arguments
 from oomlint.model.flow_layers import FlowLayers
 from oomlint.model.flow_state import State, flag, instance_of, module_of
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, mixed, pack, tags_of, tensor
+from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, mixed, pack, tags_of, tensor
 from oomlint.model.torch_tables import FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS
 from oomlint.model.values import External
 from oomlint.scout.telling import MODES
@@ -31,6 +31,24 @@ class FlowModules(FlowLayers):
     def forward(self, node: cst.Call, module: Held, state: State, args: list[Held] | None = None, *, by: str = "") -> Held:
         """A module's call, or that of a method which is known to run it, ``by`` name: its output carries a graph where the mode records one."""
         given = self.arguments(node, state) if args is None else args
+        found = self._pass(node, module, state, given, by)
+        if found.sources:
+            self._fill_hooked(state, found)
+        return found
+
+    def _fill_hooked(self, state: State, found: Held) -> None:
+        """Put what a pass gives into the containers that hooks of this file fill: what parts of the network give is as large, and hangs on as much."""
+        for hooked in self.known.hooked_of(self.act.module):
+            if hooked.scope.is_class:
+                path = (*self.act.this, hooked.name) if self.act.this and self.act.scope.parent is hooked.scope else ()
+            else:
+                path = self.act.path(hooked.name) if self.act.scope is hooked.scope else ()
+            if path:
+                device = Device.HOST if hooked.on_host else found.device
+                inside = found.having(kind=Kind.TENSOR, device=device, size=Size.DENSE, dims=MAP, home=(), items=(), inside=None, sure=False)
+                state.env[path] = Held(Kind.PACK, home=path, inside=inside.unrecorded() if hooked.detached else inside)
+
+    def _pass(self, node: cst.Call, module: Held, state: State, given: list[Held], by: str) -> Held:
         value = module.value
         if value is None and not given:  # only a name says that it is a module: it may as well be a class that is called
             return UNKNOWN

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oomlint.model.evaluate import Evaluator
+    from oomlint.model.events import Hooked
     from oomlint.model.gradients import Gradients
     from oomlint.model.project import Module
     from oomlint.model.readings import Readings
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     # What memory/ says of an expression that is iterated: a loader, or None.
     LoaderOf = Callable[[cst.BaseExpression, Module, Scope, Frame], object]
+    HookedOf = Callable[[Module], tuple[Hooked, ...]]  # the containers that forward hooks of a file fill
 
 BUDGET: Final = 6_000  # statements and calls of one run
 FORWARD_BUDGET: Final = 3_000  # of one `forward`
@@ -123,7 +125,8 @@ class Activation:
 class Known:
     """What all runs of a project share."""
 
-    def __init__(self, readings: Readings) -> None:
+    def __init__(self, readings: Readings, hooked_of: HookedOf) -> None:
+        self.hooked_of = hooked_of
         self.module_names: dict[str, frozenset[str]] = {}  # file -> expressions that it treats as modules
         self.outputs: Memory[object, Held | None] = Memory(readings)  # what `forward` of a class returns
         self.codes: dict[cst.CSTNode, str] = {}
