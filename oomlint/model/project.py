@@ -20,7 +20,7 @@ from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import libcst as cst
@@ -41,6 +41,7 @@ _PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
+_FEW_QUESTIONS = 48  # for callers, that are answered by looking through the files
 _MAX_BESIDE = 500  # names in a folder that are looked at for the sake of an import
 _Shared = TypeVar("_Shared")
 
@@ -132,6 +133,8 @@ class Project:
         self._laid_out: dict[str, tuple[tuple[str, str], ...]] = {}
         self.steps = Steps()
         self._called: dict[str, frozenset[bytes]] = {}
+        self._callers: dict[bytes, list[str]] | None = None
+        self._asked = 0
         self._mentioned: dict[tuple[bytes, ...], list[str]] = {}
         self._searched: dict[Search, dict[str, str]] = {}
         self.readings = Readings()
@@ -242,6 +245,19 @@ class Project:
             known = self._called[path] = _called(self.text(path))
         return known
 
+    def _calling(self, word: bytes, searched: Sequence[str]) -> list[str]:
+        """The files that call something of that name: each is searched at first, and all are put into an index once that pays."""
+        self._asked += 1
+        if self._asked <= _FEW_QUESTIONS:
+            return [path for path in searched if (path in self._called or word in self.text(path)) and word in self._called_in(path)]
+        if self._callers is None:
+            self._callers = {}
+            for path in self.files():
+                for name in self._called_in(path):
+                    self._callers.setdefault(name, []).append(path)
+        beside = (path for path in searched[len(self.files()) :] if word in self._called_in(path))
+        return [*self._callers.get(word, ()), *beside]
+
     def callers(self, name: str, near: str, owner: str = "") -> Iterator[Module]:
         """Modules that call something of that name, the nearest to ``near`` first.
 
@@ -253,7 +269,7 @@ class Project:
         # What a file calls has to come from somewhere: it is imported by name, with its module or a package of that, or with everything that there is.
         folders, stem = os.path.split(near.removesuffix(".py"))
         ways = sorted({name, stem, *os.path.relpath(folders, self.root).split(os.sep), *([owner] if owner else [])})
-        calling = [path for path in searched if (path in self._called or word in self.text(path)) and word in self._called_in(path)]
+        calling = self._calling(word, searched)
         hits = [path for path in calling if self._reaches(path, owner, ways)]
         self.readings.search(near, search_by(_calls, (name, owner, *ways), self._searched_below), dict.fromkeys(hits, FOUND))
         if near in calling and near not in hits:
