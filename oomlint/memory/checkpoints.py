@@ -209,9 +209,20 @@ def _distributes(module: Module, project: Project) -> bool:
         return known
     text = _COMMENT.sub("", module.source.text)
     answer = False
-    if re.search(r"cuda|nccl", text):
+    if "Trainer" in text and any(_is_spread(call) for call, _ in module.walk.calls):
+        answer = True
+    elif re.search(r"cuda|nccl", text):
         answer = re.search(r"\blocal_rank\b|\bLOCAL_RANK\b", text) is not None or any(
             names.last_name(call.func) in _LAUNCHERS and library_name(project, call.func, module, scope) in _PROCESSES for call, scope in module.walk.calls
         )
     project.memo[key] = answer
     return answer
+
+
+def _is_spread(call: cst.Call) -> bool:
+    """Whether a call makes a trainer of Lightning that is told how to spread over processes."""
+    given = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
+    if names.last_name(call.func) != "Trainer" or not {"strategy", "num_nodes"} & given.keys():
+        return False
+    devices = given.get("devices")
+    return not isinstance(devices, cst.Integer) or devices.evaluated_value != 1

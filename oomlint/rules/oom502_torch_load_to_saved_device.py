@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from oomlint.finding import Confidence, Fix, ReadFact, Safety, Severity
-from oomlint.memory.checkpoints import chosen_by_device, is_one_process, loaded, several_processes
+from oomlint.memory.checkpoints import Loaded, chosen_by_device, is_one_process, loaded, several_processes
 from oomlint.memory.notes_edits import added_argument
 from oomlint.memory.notes_loops import library_name
 from oomlint.memory.suites import holds_tests
@@ -16,13 +18,12 @@ from oomlint.rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import libcst as cst
-
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _LOADS = frozenset({"torch.load", "torch.serialization.load"})
+_OF_LIGHTNING = "load_from_checkpoint"  # reads by `torch.load` with its default (pytorch-lightning 2.6, `core/saving.py`)
 
 
 class TorchLoadToSavedDevice(Rule):
@@ -32,7 +33,8 @@ class TorchLoadToSavedDevice(Rule):
 
     Checks for `torch.load` without `map_location` whose result is a checkpoint: it goes to `load_state_dict`, or an entry such as
     `state_dict` or `model` is taken out of it. It is a warning where the script runs in several processes with CUDA: it makes a
-    `DistributedDataParallel` or a process group, or has a `local_rank`.
+    `DistributedDataParallel` or a process group, or has a `local_rank`. There Lightning's `load_from_checkpoint` counts, too, also beside
+    a `Trainer` that is given a `strategy` or nodes.
 
     ## Why is this bad
 
@@ -87,7 +89,7 @@ class TorchLoadToSavedDevice(Rule):
 
     code = "OOM502"
     slug = "torch-load-to-saved-device"
-    severity = Severity.NOTE  # what it costs shows only on a machine with several processes and GPUs
+    severity = Severity.WARNING
     fixable = Safety.UNSAFE
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
@@ -95,22 +97,28 @@ class TorchLoadToSavedDevice(Rule):
         if holds_tests(module) or not _DEVICES.search(module.source.text):
             return
         for call, scope in module.walk.calls:
-            if not last_name(call.func) or not self._is_open(call) or library_name(project, call.func, module, scope) not in _LOADS:
+            if not last_name(call.func) or not self._is_open(call):
                 continue
-            found = loaded(module, scope, call)
+            whole = isinstance(call.func, cst.Attribute) and call.func.attr.value == _OF_LIGHTNING
+            if not whole and library_name(project, call.func, module, scope) not in _LOADS:
+                continue
+            found = Loaded(checkpoint=True) if whole else loaded(module, scope, call)
             if not found.checkpoint or chosen_by_device(module, call):
                 continue
-            safety = Safety.UNSAFE if found.only_states else Safety.DISPLAY
+            safety = Safety.UNSAFE if found.only_states and not whole else Safety.DISPLAY
             fix = Fix(safety, "load it into host memory", (added_argument(module, call, 'map_location="cpu"'),))
             place = module.place(call)
-            facts = [ReadFact(place, "torch.load")]
+            facts = [ReadFact(place, _OF_LIGHTNING if whole else "torch.load")]
             where = None if is_one_process(module, call) else several_processes(module, project, scope)
+            if where is None and whole:
+                continue  # the model is made where the checkpoint goes
             if where is None:
                 message = "The checkpoint goes to the device it was saved from, beside the model; `map_location` says where to"
-                yield self.finding(place, message, fix=fix, facts=facts)
+                yield self.finding(place, message, severity=Severity.NOTE, fix=fix, facts=facts)
                 continue
             message = "Each process moves the checkpoint to the device it was saved from, usually `cuda:0` for all of them; `map_location` says where to"
-            yield self.finding(place, message, confidence=Confidence.MEDIUM, fix=fix, facts=facts)  # where it was saved is not known
+            # Where it was saved is not known.
+            yield self.finding(place, message, severity=Severity.WARNING, confidence=Confidence.MEDIUM, fix=fix, facts=facts)
 
     @staticmethod
     def _is_open(call: cst.Call) -> bool:

@@ -601,6 +601,8 @@ class _Look:
             return not node.args
         if name == "load":
             return self.devices and self._loads(node)
+        if name == "load_from_checkpoint":
+            return self.devices and all(k.arg not in {None, "map_location"} for k in node.keywords)
         if name == "pin_memory":
             return not node.args
         if name == "setdefault":
