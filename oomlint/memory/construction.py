@@ -52,6 +52,8 @@ class Constructions:
         if b"torch" not in cls.module.project.raw(cls.module.path):
             return False
         this = Instance(cls, None)
+        if collating(cls.scope):
+            return True
         return self.evaluator.method(this, "__getitem__") is not None and self.evaluator.method(this, "__len__") is not None
 
     def datasets(self, cls: ClassRef) -> list[ClassRef]:
@@ -89,7 +91,7 @@ class Constructions:
             every = {one.name: one for base in reversed([b for b in self.evaluator.lineage(cls) if isinstance(b, ClassRef)]) for one in base.scope.children}
             every.update({one.name: one for one in cls.scope.children})
             known = self._built[cls.scope] = _closure(every, ("__init__", "__post_init__", "setup", "prepare_data"))
-            self._items[cls.scope] = _closure(every, tuple(_PER_ITEM | {"__len__"}))
+            self._items[cls.scope] = _closure(every, tuple(_PER_ITEM | {"__len__"} | collating(cls.scope)))
         return known, self._items[cls.scope]
 
     def count(self, module: Module, iterable: cst.BaseExpression) -> int | None:
@@ -134,6 +136,18 @@ def _slices(scope: Scope, node: cst.BaseExpression) -> list[cst.Subscript]:
     if isinstance(node, cst.Name):
         return [e.value for e in scope.effects.get(node.value, ()) if isinstance(e.value, cst.Subscript)]
     return []
+
+
+def collating(cls: Scope) -> frozenset[str]:
+    """Methods that put samples together in workers, with all that their object holds: ``DataLoader(numbers, collate_fn=self.merge)``."""
+    found: set[str] = set()
+    for method in cls.children:
+        this = names.self_name(method)
+        for call in method.calls if this is not None else ():
+            for arg in call.args:
+                if arg.keyword is not None and arg.keyword.value == "collate_fn" and isinstance(arg.value, cst.Attribute):
+                    found.update({arg.value.attr.value} if names.dotted(arg.value.value) == this else ())
+    return frozenset(found)
 
 
 def _closure(every: dict[str, Scope], roots: tuple[str, ...]) -> frozenset[Scope]:

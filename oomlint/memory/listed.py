@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module, Project
 
+_COUNTS: Final = frozenset({"arange", "permutation", "randperm"})
 _LONGEST: Final = 4  # names on the way of a list
 _OF_LISTS: Final = frozenset("array asarray fromiter tensor as_tensor Tensor LongTensor IntTensor concatenate stack cumsum".split()) | TENSORS
 
@@ -32,6 +33,8 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
             content = operand(project, module, scope, what)
             if content is None or (content.kind is Kind.FRAME and names.last_name(call.func) == "list"):
                 continue  # a list of a table has the names of its columns
+            if _counts_samples(content.node):
+                continue
             if isinstance(content.node, cst.BinaryOperation) and content.size.exact is None and content.count is None:
                 continue  # what is computed of something that nobody knows: a shape, a scale
             if "column" not in content.words and may_be_large(project, content):
@@ -40,6 +43,13 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
                 own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
                 facts = (allocation_fact(module, call), *keeper_facts(keeper))
                 yield Inflation(call, message, () if (own.path, own.row) == (there.path, there.row) else (there,), None, facts)
+
+
+def _counts_samples(node: cst.CSTNode | None) -> bool:
+    """Whether an array has the numbers of the samples, and none of their data: ``np.arange(len(paths))``."""
+    if not isinstance(node, cst.Call) or names.last_name(node.func) not in _COUNTS or not node.args:
+        return False
+    return isinstance(node.args[0].value, cst.Call) and names.last_name(node.args[0].value.func) == "len"
 
 
 def _into_array(module: Module, call: cst.Call) -> bool:

@@ -83,9 +83,15 @@ class _Reader:
         holder = module.walk.parents.get(node)
         while holder is not None and self._carries(node, holder, module):
             node, holder = holder, module.walk.parents.get(holder)
+        place: int | None = None
+        if isinstance(holder, cst.Tuple) and isinstance(node, cst.Element):  # `path, text = row[0], row[1]`
+            place, node, holder = holder.elements.index(node), holder, module.walk.parents.get(holder)
         if not isinstance(holder, cst.Assign) or holder.value is not node:
             return []
         target = holder.targets[0].target
+        if place is not None:
+            parts = target.elements if isinstance(target, cst.Tuple) else ()
+            return [part.value for part in (one.value for one in parts[place : place + 1]) if isinstance(part, cst.Name)]
         if isinstance(target, cst.Tuple) and self.records:
             return [one.value.value for one in target.elements if isinstance(one.value, cst.Name)]
         return [target.value] if isinstance(target, cst.Name) else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -14,12 +15,15 @@ from oomlint.model.values import ClassRef, Const, External, ExternalCall, Functi
 from oomlint.syntax.walk import block_of, descend
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module
     from oomlint.model.values import Frame
     from oomlint.syntax.walk import Scope
 
 _DEEPEST: Final = 5
+_MOST_SITES: Final = 6  # calls of a function that are looked at
 _OFF: Final = frozenset({"no_grad", "inference_mode", "eval_no_grad"})
 _SWITCH: Final = frozenset({"set_grad_enabled", "inference_mode", "set_grad"})
 # Context managers that have nothing to do with gradients, by a word of their name.
@@ -199,8 +203,17 @@ class Gradients:
         if scope.parent is not None and scope.parent.is_class:
             above = [base for base in self.evaluator.lineage(ClassRef(module, scope.parent))[1:] if isinstance(base, ClassRef)]
             targets += [(base.module, own) for base in above if (own := base.scope.child(scope.name)) is not None]
-        sites = [site for where, target in targets for site in calls.sites(where, target)[:6]]
-        return [self.at(site.call, calls.plain_frame(site.module, site.scope), depth + 1) for site in sites]
+        sites = [(site.call, site.module, site.scope) for where, target in targets for site in calls.sites(where, target)[:_MOST_SITES]]
+        if not sites and scope.parent is not None and scope.parent.is_class and not scope.name.startswith("__") and scope.name != "forward":
+            sites = list(islice(self._by_name(scope, module), _MOST_SITES))
+        return [self.at(call, calls.plain_frame(where, around), depth + 1) for call, where, around in sites]
+
+    def _by_name(self, method: Scope, module: Module) -> Iterator[tuple[cst.Call, Module, Scope]]:
+        """Calls of a method whose object nobody knows: one of that name is as likely this one."""
+        for where in self.evaluator.project.mentioning((f".{method.name}(".encode(),), module.path):
+            for call, around in where.walk.calls:
+                if isinstance(call.func, cst.Attribute) and call.func.attr.value == method.name:
+                    yield call, where, around
 
     def _hook(self, cls: ClassRef, name: str) -> Mode | None:
         """What a framework does around a method that nobody in the project calls."""
