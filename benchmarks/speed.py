@@ -7,14 +7,12 @@
 `--research` names folders that hold repositories, `--packages` packages as they are installed. Where none are given, the fixtures of oomlint and what is
 installed beside it (torch and others) stand for them, so that anyone can run it. All is copied first; settings and, unless said otherwise, caches have no say.
 
-- corpora: the research code as one run, without and with the closing line that says what fixes would do (`--quiet` leaves it out, and with it the trial of all
-  fixes), and the packages as one run; with the share of the lines that libcst parses: a wrapper around `libcst.parse_module` counts them, each text
-  once (a trial of fixes parses mended texts besides);
+- corpora: the research code and the packages, each as one run; with the share of the lines that libcst parses: a wrapper around `libcst.parse_module` counts
+  them, each text once;
 - apart: each research repository by itself, in sum;
 - warm: the research code with a cache: filled, with nothing changed, and with a row added to one file;
 - start: one file of 300 lines, all of a run included, and an interpreter that imports libcst and typer: the median of several runs;
-- fixes: a check that tries no fixes, one that does, and `--fix --unsafe-fixes --diff`, over the repository with the most findings (`--repository` names
-  another);
+- fixes: a check and `--fix --unsafe-fixes --diff`, over the repository with the most findings (`--repository` names another);
 - growth: more and more of the packages, folder by folder, in an order by chance that is always the same;
 - literals: files with a literal or a nesting of a size that nobody writes by hand.
 
@@ -50,6 +48,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 INSTALLED: Final = ("torch", "libcst", "lightning", "torchmetrics", "networkx", "sympy")
 SUFFIXES: Final = {".py", ".pyi", ".ipynb"}
 KEPT: Final = SUFFIXES | {".sh", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".json", ".gitignore"}  # what a check may open
+PAPERS: Final = ("readme", "license", "licence", "requirements")  # what the names of files begin with that make a folder look like a repository
 LARGEST: Final = 3_000_000  # bytes of a file that is copied
 PARTS: Final = ("fewshot_detector/src/training/trainer.py", "voxel_colab/data/mesh_dataset.py", "nyu_colab/nyu/loaders.py")
 RUNS: Final = 7
@@ -189,7 +188,8 @@ def copy(paths: Sequence[Path], target: Path) -> Path:
         left = set()
         for name in names:
             path = Path(folder, name)
-            unread = path.is_file() and ((path.suffix or path.name) not in KEPT or path.stat().st_size > LARGEST)
+            known = (path.suffix or path.name) in KEPT or name.lower().startswith(PAPERS)
+            unread = path.is_file() and (not known or path.stat().st_size > LARGEST)
             if unread or path.is_symlink() or name in {".git", "__pycache__"}:
                 left.add(name)
         return left
@@ -287,17 +287,17 @@ BOTH: Final = ("oomlint: user CPU", "wall", "peak", "ruff: user CPU", "wall", "p
 def corpora(bench: Bench, folders: Corpora, _: argparse.Namespace) -> None:
     """The corpora, each as one run."""
     heading("Corpora, each as one run", "", "files", "lines", *BOTH, "lines parsed by libcst", "texts parsed")
-    for name, words in (("research", ("--quiet",)), ("packages", ()), ("research", ())):
+    for name in ("research", "packages"):
         files = lines_below(folders.get(name))
         lines = sum(files.values())
         report = bench.folder / "report"
-        ours, parsed = bench.counted(*COLD, "--output-format", "concise", *words, name, out=report)
-        if words:
+        ours, parsed = bench.counted(*COLD, "--output-format", "concise", name, out=report)
+        if name == "research":
             folders.note(report)
         theirs = bench.ruff(name)
         share = f"{parsed.lines:,} ({parsed.lines / max(lines, 1):.0%})" if ours.ended else "?"
         texts = f"{parsed.texts:,} in {parsed.calls:,} calls" if ours.ended else "?"
-        row(" ".join((name, *words)), f"{len(files):,}", f"{lines:,}", ours.cells(), theirs.cells(), ours.times(theirs), share, texts)
+        row(name, f"{len(files):,}", f"{lines:,}", ours.cells(), theirs.cells(), ours.times(theirs), share, texts)
 
 
 def apart(bench: Bench, folders: Corpora, _: argparse.Namespace) -> None:
@@ -359,11 +359,10 @@ def fixes(bench: Bench, folders: Corpora, arguments: argparse.Namespace) -> None
         target = folders.findings.most_common(1)[0][0]
     files = lines_below(target)
     heading(f"Fixing {target.name}: {len(files)} files, {sum(files.values()):,} lines", "", "user CPU", "wall", "peak", "to the check")
-    check = bench.oomlint(*COLD, "--quiet", str(target))
-    row("check --quiet", check.cells(), "")
-    for words in ((), ("--fix", "--unsafe-fixes", "--diff")):
-        cost = bench.oomlint(*COLD, *words, str(target))
-        row(" ".join(("check", *words)), cost.cells(), cost.times(check))
+    check = bench.oomlint(*COLD, str(target))
+    row("check", check.cells(), "")
+    mended = bench.oomlint(*COLD, "--fix", "--unsafe-fixes", "--diff", str(target))
+    row("check --fix --unsafe-fixes --diff", mended.cells(), mended.times(check))
 
 
 def growth(bench: Bench, folders: Corpora, arguments: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from oomlint.discovery import is_paper
 from oomlint.model.readings import Search
 from oomlint.model.search_paths import SPEAKS
 
@@ -157,7 +158,10 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folde
                         linked.add(target)
                     if entry.is_symlink() or folder in behind:
                         behind.add(target)
-                elif entry.name.endswith(READ_BY_RULES):
+                    continue
+                if is_paper(entry.name):
+                    rest.update(f"{entry.path}\0\n".encode(errors="surrogateescape"))  # it says where a repository begins
+                if entry.name.endswith(READ_BY_RULES):
                     status = entry.stat()
                     mark = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
                     if entry.name.endswith(CODE) and folder not in behind:

@@ -45,7 +45,6 @@ class Cache:
         self.verdicts: dict[str, Verdict] = {}  # of the scout, by digest of the content
         self._state: State | None = None
         self._findings: dict[str, Any] = {}
-        self._foreseen: Any = None
         self._kept: Basis | None = None
         self._changed: set[str] = set()
         if folder is not None:
@@ -73,7 +72,7 @@ class Cache:
         with suppress(*WRONG):
             before, entries = typed(known["files"], dict), typed(known["findings"], dict)
             if before == state.files:
-                self._findings, self._foreseen = entries, known.get("foreseen")
+                self._findings = entries
                 return
             basis = self._basis_of(state.key, before)
             sound = basis.reads.keys() - basis.fallen(before, state.files)
@@ -112,20 +111,6 @@ class Cache:
             self._kept = basis
             self._changed.add("basis")
 
-    def foreseen(self, findings: Sequence[Finding]) -> list[str] | None:
-        """What a run has learnt of the fixes of these very findings, a word each."""
-        with suppress(*WRONG):
-            state, said = self._foreseen
-            if state == _state(findings) and len(said) == len(findings):
-                return [typed(word, str) for word in said]
-        return None
-
-    def keep_foreseen(self, findings: Sequence[Finding], said: Sequence[str]) -> None:
-        """Remember what would become of fixes."""
-        if self._state is not None:
-            self._foreseen = [_state(findings), list(said)]
-            self._changed.add("findings")
-
     def save(self) -> None:
         """Write what is new, and remove what killed runs have left."""
         if self._folder is None:
@@ -142,7 +127,7 @@ class Cache:
             if self._state is None:
                 return
             if "findings" in self._changed:
-                content = {"files": self._state.files, "findings": self._findings, "foreseen": self._foreseen}
+                content = {"files": self._state.files, "findings": self._findings}
                 self._store("findings", self._state.key, content)
             if "basis" in self._changed and self._kept is not None:
                 self._store("basis", _basis_key(self._state.key, self._state.files), self._kept.kept(self._findings).plain())
@@ -231,10 +216,6 @@ def _tool() -> str:
                     status = os.stat(os.path.join(folder, name))
                     state.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     return state.hexdigest()
-
-
-def _state(findings: Sequence[Finding]) -> str:
-    return _digest(json.dumps([_plain(item) for item in findings]).encode())
 
 
 def _digest(body: bytes) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SUFFIXES: Final = (".py", ".pyi", ".ipynb")
 ENVIRONMENT_MARKS: Final = frozenset({"pyvenv.cfg", "conda-meta"})  # a folder that holds one is an environment, whatever its name
 
+_PAPERS: Final = ("license", "licence", "requirements", "setup.py", "setup.cfg", "pyproject.toml", "environment.y", ".gitignore")
 _WILD: Final = re.compile(r"[*?\[]")
 _SIMPLE_SET: Final = re.compile(r"\[[A-Za-z0-9_.]+\]")
 _GLOB_PART: Final = re.compile(r"\*+|\?|\[[A-Za-z0-9_.]+\]|[^*?\[]+")
@@ -76,6 +77,17 @@ def tops_of(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
             folder = os.path.dirname(folder)
         found.add(folder)
     return tuple(sorted(found))
+
+
+def is_laid_out(names: Iterable[str]) -> bool:
+    """Whether a folder with these entries looks like the top of a repository: a README, and a license, requirements or the like."""
+    lower = [name.lower() for name in names]
+    return any(name.startswith("readme") for name in lower) and any(name.startswith(_PAPERS) for name in lower)
+
+
+def is_paper(name: str) -> bool:
+    """Whether an entry is one of those that make a folder look like the top of a repository."""
+    return name.lower().startswith(("readme", *_PAPERS))
 
 
 def unreached(folders: Iterable[str], settings: Settings, root: str | os.PathLike[str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import importlib
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint import registry
 from oomlint.basis import Basis
@@ -19,7 +19,6 @@ from oomlint.cache import Cache, project_state, refusal
 from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, Checker, Job, cannot_check, ordered
 from oomlint.discovery import discover, tops_of, unreached
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
-from oomlint.foreseeing import Looks, foresee
 from oomlint.once import copies_once, said_once
 from oomlint.processes import each
 from oomlint.rechecking import Rechecker
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from oomlint.config import Settings
     from oomlint.finding import Finding
     from oomlint.fixing import Change
-    from oomlint.foreseeing import Foreseen
 
 # Work that is worth one more process, whose start costs about as much as a tenth of it.
 _TRIAGE_BYTES: Final = 8_000_000
@@ -55,8 +53,15 @@ class Options:
     overlay: Mapping[str, bytes] = field(default_factory=dict)  # contents that stand in for files, by absolute path
     approve: Callable[[Finding], bool] | None = None  # whether the fix of a finding may be applied, beside what its safety says
     suppress: bool = True  # False: comments silence nothing
-    foresee: bool = False  # find out which fixes could be applied
     once: bool = True  # False: what several findings say of one container is said at each loader
+
+
+class Looks(NamedTuple):
+    """What the first look at all files says."""
+
+    candidates: dict[str, Looked]  # files that the scout lets through, by path
+    digests: dict[str, str]  # of the contents that were checked, by path
+    foreign: frozenset[str] = frozenset()  # links that lead out of the project, and that nobody has named
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,6 @@ class Report:
     changes: tuple[Change, ...] = ()
     notices: tuple[Notice, ...] = ()
     failures: tuple[Failure, ...] = ()
-    foreseen: Foreseen | None = None
     old: tuple[str, ...] = ()  # files of Python 2 that were found in folders: they are not checked
 
 
@@ -91,18 +95,16 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     checker = Checker(job)
     by_file, looks, failures = _check(checker, files, options, cache)
     looks = looks._replace(foreign=_foreign(files, given, root))
-    lint = Rechecker(checker, by_file, looks.candidates, cache.basis)
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     if not options.fix:
-        foreseen = foresee(lint, by_file, looks, options.overlay, cache) if options.foresee else None
         left = ordered([*problems, *(item for items in by_file.values() for item in items)])
-        return _shown(Report(left, len(files), notices=notices, failures=failures, foreseen=foreseen), paths, options)
+        return _shown(Report(left, len(files), notices=notices, failures=failures), paths, options)
     if options.write:
         for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
             sweep(place)
-    report = _mend(lint, by_file, looks, options)
+    report = _mend(Rechecker(checker, by_file, looks.candidates, cache.basis), by_file, looks, options)
     shown = ordered([*problems, *report.findings])
-    return _shown(Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures, report.foreseen), paths, options)
+    return _shown(Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures), paths, options)
 
 
 def _shown(report: Report, paths: Iterable[str], options: Options) -> Report:
@@ -110,11 +112,8 @@ def _shown(report: Report, paths: Iterable[str], options: Options) -> Report:
     report = _told_apart(report, paths)
     if not options.once:
         return report
-    findings, stands_for = said_once(report.findings)
-    foreseen = report.foreseen and report.foreseen.said_by(stands_for)
-    findings, stands_for = copies_once(findings, options.overlay)
-    foreseen = foreseen and foreseen.said_by(stands_for)
-    return replace(report, findings=ordered(findings), fixed=tuple(said_once(report.fixed).findings), foreseen=foreseen)
+    findings = copies_once(said_once(report.findings), options.overlay)
+    return replace(report, findings=ordered(findings), fixed=tuple(said_once(report.fixed)))
 
 
 def _told_apart(report: Report, paths: Iterable[str]) -> Report:
@@ -230,8 +229,4 @@ def _mend(lint: Rechecker, by_file: dict[str, tuple[Finding, ...]], looks: Looks
         left[change.path] = by_file[change.path]
     written = {change.path for change in changes}
     fixed = tuple(item for item in outcome.fixed if item.fix and all(edit.place.path in written for edit in item.fix.edits))
-    foreseen = None
-    if options.foresee and not options.unsafe_fixes:
-        applied = {**options.overlay, **{change.path: change.after for change in changes}}
-        foreseen = foresee(lint, left, looks, applied, Cache(None))
-    return Report(tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices), foreseen=foreseen)
+    return Report(tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices))

@@ -7,7 +7,7 @@ import hashlib
 import io
 import tokenize
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from oomlint.finding import AttributeFact, LoaderFact, Safety
 
@@ -23,27 +23,18 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-class Once(NamedTuple):
-    """Findings that each say something of their own."""
-
-    findings: list[Finding]
-    stands_for: Mapping[Finding, Finding]  # by one that is given, the one that says it now
-
-
-def said_once(findings: Iterable[Finding]) -> Once:
+def said_once(findings: Iterable[Finding]) -> list[Finding]:
     """Findings on the loaders of one container become one: the gravest of them, with the calls of the other loaders as related places."""
     groups: dict[object, list[Finding]] = {}
     for item in findings:
         groups.setdefault(_subject(item) or item, []).append(item)
     kept: list[Finding] = []
-    stands_for: dict[Finding, Finding] = {}
     for group in groups.values():
         first = min(group, key=_weight)
         if len(group) > 1:
             first = _with_others(first, [item for item in group if item is not first])
-            stands_for.update(dict.fromkeys(group, first))
         kept.append(first)
-    return Once(kept, stands_for)
+    return kept
 
 
 def _subject(finding: Finding) -> object:
@@ -79,7 +70,7 @@ def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
 # -- copies of the same code in several files ----------------------------------------------------------------------------------
 
 
-def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> Once:
+def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> list[Finding]:
     """Findings that say the same of copies of one block, in many files, become one, with the places of the others as related places.
 
     A few are told one by one: each has to be mended, and has related places of its own.
@@ -91,7 +82,6 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> On
         alike.setdefault((item.code, item.message) if item.code and not item.place.cell else item, []).append(item)
     blocks: dict[str, _Blocks] = {}
     kept: list[Finding] = []
-    stands_for: dict[Finding, Finding] = {}
     for group in alike.values():
         files = {item.place.path for item in group}
         if len(files) < _MANY:
@@ -107,10 +97,8 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> On
                 kept.extend(copies)
                 continue
             first, *others = sorted(copies, key=_weight)
-            first = _with_copies(first, others)
-            stands_for.update(dict.fromkeys(copies, first))
-            kept.append(first)
-    return Once(kept, stands_for)
+            kept.append(_with_copies(first, others))
+    return kept
 
 
 def _with_copies(first: Finding, others: list[Finding]) -> Finding:

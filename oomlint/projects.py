@@ -6,19 +6,25 @@ import gc
 import os
 from typing import TYPE_CHECKING, Final
 
+from oomlint.discovery import is_laid_out
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from oomlint.config import Settings
     from oomlint.model.project import Project
 
-_MOST_PARSED: Final = 4_000_000  # characters whose trees are kept; each takes about 100 bytes. What is let go of may have to be parsed again
+# Characters whose trees are kept; each takes about 100 bytes. What is let go of may have to be parsed again, in the middle of a project more likely than
+# behind its end: files come in the order of their paths.
+_MOST_PARSED: Final = 4_000_000
+_MOST_PARSED_BEHIND: Final = 1_500_000
 
 
 class Projects:
     """The projects below a root, each made when one of its files is checked.
 
-    A file belongs with those of its repository, the outermost one where they lie in each other; where it lies in none, with all below the root.
+    A file belongs with those of its repository, the outermost one where they lie in each other; where it lies in none, with all below the root. Below a root
+    that holds no code itself, a folder that is laid out like a repository (a README beside a license or requirements) is one, also where ``.git`` is missing.
     """
 
     def __init__(self, root: str, settings: Settings, overlay: Mapping[str, bytes], folders: Sequence[str]) -> None:
@@ -28,15 +34,18 @@ class Projects:
         self._overlay = overlay
         self._folders = folders
         self._tops: dict[str, str] = {}
+        self._collects: bool | None = None  # whether the root is a collection of repositories
         self._known: dict[str, Project] = {}
+        self._last = ""
 
     def of(self, path: str) -> Project:
         """The project of a file. Trees of all projects are let go of where they are many: ask for it while no question is open."""
-        if sum(project.parsed for project in self._known.values()) > _MOST_PARSED:
+        top = self._top(os.path.dirname(path))
+        if sum(project.parsed for project in self._known.values()) > (_MOST_PARSED if top == self._last else _MOST_PARSED_BEHIND):
             for project in self._known.values():
                 project.let_go()
             gc.collect()
-        top = self._top(os.path.dirname(path))
+        self._last = top
         known = self._known.get(top)
         if known is None:
             known = self._known[top] = self.new(path)
@@ -68,11 +77,29 @@ class Projects:
             known = self._root
             if folder != self._root and folder.startswith(os.path.join(self._root, "")):
                 known = self._top(os.path.dirname(folder))
-                if known == self._root and not _is_repository(self._root) and _is_repository(folder):
+                if (
+                    known == self._root
+                    and not _is_repository(self._root)
+                    and (_is_repository(folder) or (self._is_collection() and is_laid_out(_names_in(folder))))
+                ):
                     known = folder
             self._tops[folder] = known
         return known
 
+    def _is_collection(self) -> bool:
+        """Whether the root holds no code and no repository's papers itself."""
+        if self._collects is None:
+            names = _names_in(self._root)
+            self._collects = not is_laid_out(names) and not any(name.endswith((".py", ".ipynb")) for name in names)
+        return self._collects
+
 
 def _is_repository(folder: str) -> bool:
     return os.path.lexists(os.path.join(folder, ".git"))
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

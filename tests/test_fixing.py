@@ -474,19 +474,6 @@ def test_a_comment_in_the_midst_of_what_is_replaced_stays(tmp_path: Path) -> Non
     assert "# for speed" in path.read_text()
 
 
-def test_fixes_that_reach_another_file_are_foreseen(tmp_path: Path) -> None:
-    (tmp_path / "data.py").write_text(
-        "from torch.utils.data import DataLoader\n\n\ndef loader(workers):\n    return DataLoader(range(8), num_workers=workers, persistent_workers=True)\n"
-    )
-    (tmp_path / "train.py").write_text("from data import loader\n\nloader(0)\n")
-    (tmp_path / "other.py").symlink_to("data.py")
-    foreseen = engine.run([str(tmp_path)], Settings(), tmp_path, engine.Options(cache=False, foresee=True, processes=1)).foreseen
-    fixed = engine.run([str(tmp_path)], Settings(), tmp_path, engine.Options(cache=False, fix=True, processes=1)).fixed
-    assert foreseen is not None
-    assert (len(foreseen.safe), foreseen.left_out) == (len(fixed), {})
-    assert fixed
-
-
 def test_a_link_that_leads_out_of_the_project_is_fixed_only_where_it_is_named(tmp_path: Path) -> None:
     text = "from torch.utils.data import DataLoader\nloader = DataLoader(range(8), num_workers=0, persistent_workers=True)\n"
     project, other = tmp_path / "project", tmp_path / "other.py"

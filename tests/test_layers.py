@@ -28,7 +28,6 @@ ROOMS: Final = (
     "verify",
     "budget",
     "engine",
-    "foreseeing",
     "rechecking",
     "processes",
     "checking",

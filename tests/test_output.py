@@ -36,14 +36,13 @@ from oomlint.finding import (
     WorkerCount,
 )
 from oomlint.fixing import Change
-from oomlint.foreseeing import Foreseen
 from oomlint.output import concise, diff, full, github, json_array, statistics, summary
 from oomlint.output.json_schema import schema
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from oomlint.output.view import Line
@@ -330,6 +329,7 @@ def test_json_holds_everything(finding: Finding, view: View) -> None:
                 },
                 "facts": [],
                 "url": "docs/rules/OOM101.md",
+                "fixed_by": "--fix",
             }
         ]
     )
@@ -351,7 +351,7 @@ def test_json_is_what_its_schema_says(finding: Finding, view: View, folder: Path
     )
     assert {fact.noun for fact in told} == set(facts.NOUNS)
     for one in (finding, replace(finding, facts=told), replace(finding, fix=None), unreadable(folder)):
-        written = json.loads(json_array.text([one], view, lambda item: json_array.foreseen_entry(item, None)))
+        written = json.loads(json_array.text([one], view))
         validator.validate(written)
         assert [item["noun"] for item in written[0]["facts"]] == [fact.noun for fact in one.facts]
         assert not validator.is_valid([{**written[0], "colour": "red"}])
@@ -441,56 +441,30 @@ def graded(folder: Path, severity: Severity, safety: Safety | None = None) -> Fi
     return Finding("OOM901", "made-up", "", severity, Confidence.HIGH, place, (), fix)
 
 
-def foreseen(found: list[Finding], causes: Sequence[str] = (), *, certain: bool = True) -> Foreseen:
-    """The fixes of all findings are applied, but for the last ones, which are left out for ``causes``."""
-    good, bad = found[: len(found) - len(causes)], found[len(found) - len(causes) :]
-    safe, unsafe = (frozenset(item for item in good if item.fix and item.fix.safety is safety) for safety in (Safety.SAFE, Safety.UNSAFE))
-    return Foreseen(safe, unsafe, dict(zip(bad, causes, strict=True)), certain)
-
-
 @pytest.mark.parametrize(
-    ("what", "causes", "options", "text"),
+    ("what", "options", "text"),
     [
-        ([], (), {"files": 12}, "No findings in 12 files."),
-        ([(Severity.ERROR, None)], (), {}, "Found 1 error in 3 files."),
-        ([(Severity.ERROR, Safety.SAFE), (Severity.ERROR, None), (Severity.NOTE, None)], (), {}, "Found 2 errors and 1 note in 3 files; 1 fixable with --fix."),
+        ([], {"files": 12}, "No findings in 12 files."),
+        ([(Severity.ERROR, None)], {}, "Found 1 error in 3 files."),
+        ([(Severity.ERROR, Safety.SAFE), (Severity.ERROR, None), (Severity.NOTE, None)], {}, "Found 2 errors and 1 note in 3 files; 1 fixable with --fix."),
         (
             [(Severity.ERROR, Safety.SAFE), (Severity.WARNING, Safety.UNSAFE), (Severity.NOTE, Safety.DISPLAY)],
-            (),
             {},
             "Found 1 error, 1 warning and 1 note in 3 files; 1 fixable with --fix, 1 more with --unsafe-fixes.",
         ),
-        ([(Severity.WARNING, Safety.UNSAFE)], (), {}, "Found 1 warning in 3 files; 1 fixable with --fix --unsafe-fixes."),
+        ([(Severity.WARNING, Safety.UNSAFE)], {}, "Found 1 warning in 3 files; 1 fixable with --fix --unsafe-fixes."),
         (
             [(Severity.WARNING, Safety.SAFE), (Severity.WARNING, Safety.UNSAFE)],
-            (),
             {"mending": True},
             "Found 2 warnings in 3 files; 1 fixable with --fix --unsafe-fixes.",
         ),
-        (
-            [(Severity.ERROR, Safety.SAFE), (Severity.WARNING, Safety.SAFE)],
-            ["it would add OOM305"],
-            {},
-            "Found 1 error and 1 warning in 3 files; 1 fixable with --fix (1 fix is left out: it would add OOM305).",
-        ),
-        (
-            [(Severity.ERROR, Safety.SAFE), (Severity.WARNING, Safety.SAFE)],
-            ["it would add OOM305", "OOM101 would stay"],
-            {},
-            "Found 1 error and 1 warning in 3 files; 2 fixes are left out: it would add OOM305; OOM101 would stay.",
-        ),
-        (None, (), {}, "1 file could not be checked."),
+        (None, {}, "1 file could not be checked."),
     ],
 )
-def test_the_summary_counts(folder: Path, what: list[tuple[Severity, Safety | None]] | None, causes: Sequence[str], options: dict[str, Any], text: str) -> None:
+def test_the_summary_counts(folder: Path, what: list[tuple[Severity, Safety | None]] | None, options: dict[str, Any], text: str) -> None:
     found = [unreadable(folder)] if what is None else [graded(folder, *each) for each in what]
-    given: dict[str, Any] = {"files": 3, "foreseen": foreseen(found, causes), **options}
+    given: dict[str, Any] = {"files": 3, **options}
     assert plain(summary.lines(found, **given)) == text + "\n"
-
-
-def test_the_summary_says_where_fixes_were_only_counted(folder: Path) -> None:
-    found = [graded(folder, Severity.ERROR, Safety.SAFE)]
-    assert plain(summary.lines(found, 3, foreseen=foreseen(found, certain=False))) == "Found 1 error in 3 files; up to 1 fixable with --fix.\n"
 
 
 def test_the_summary_of_a_mended_run(folder: Path, view: View) -> None:

@@ -259,6 +259,19 @@ def test_repositories_side_by_side_are_projects_of_their_own(tmp_path: Path, mon
     assert found(tmp_path) == ["data.py"]
 
 
+def test_a_folder_of_repositories_without_git_is_a_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = "from data import get_loaders\nget_loaders(range(8), 0)\n"
+    papers = {f"{name}/{paper}": "" for name in ("one", "two") for paper in ("README.md", "LICENSE")}
+    write(tmp_path, {**papers, "one/data.py": FACTORY.replace("=4", ""), "one/train.py": call, "two/other.py": call})
+    assert parsed(tmp_path, monkeypatch) == {"data.py", "train.py"}
+    assert found(tmp_path) == ["data.py"]
+
+
+def test_a_library_beside_code_is_part_of_its_project(tmp_path: Path) -> None:
+    write(tmp_path, {"lib/README.md": "", "lib/setup.py": "", "lib/data.py": FACTORY, "train.py": f"from lib.data import get_loaders\n{CALL}"})
+    assert found(tmp_path) == ["train.py"]
+
+
 def test_the_project_is_whole_where_its_root_is_a_repository(tmp_path: Path) -> None:
     for name in (".git", "library/.git"):
         (tmp_path / name).mkdir(parents=True)

@@ -24,7 +24,7 @@ def test_the_benchmark_fills_its_tables(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = {cells[1].strip(): [cell.strip() for cell in cells[2:-1]] for line in done.stdout.splitlines() if len(cells := line.split("|")) > 2}
-    assert rows["research --quiet"][:2] == ["1", "2"]
-    assert rows["research --quiet"][-2:] == ["2 (100%)", "1 in 1 calls"]
+    assert rows["research"][:2] == ["1", "2"]
+    assert rows["research"][-2:] == ["2 (100%)", "1 in 1 calls"]
     assert all(float(rows[name][number].split()[0]) > 0 for name in ("research", "packages") for number in (2, 3, 4, 7))
     assert all(float(rows[name][number].split()[0]) >= 0 for name in ("research", "packages") for number in (5, 6))  # ruff needs less than is shown

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from oomlint import checking, engine, fixing
+from oomlint import checking, engine
 from oomlint.checking import Checker, Linted, Looked
 from oomlint.config import Settings
 from oomlint.finding import Severity
@@ -155,20 +155,3 @@ def test_fixes_after_a_warm_run_are_those_after_a_cold_one(tree: Tree) -> None:
     warm, cold = (tree.check(cache=cache, fix=True, write=False, unsafe_fixes=True) for cache in (True, False))
     assert warm == cold
     assert warm.changes
-
-
-def test_that_foreseeing_takes_too_long_is_found_out_once(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oomlint.foreseeing._FORESEEN_CHECKS", 0)
-    tries: list[int] = []
-    mend = fixing.mend
-
-    def counted(*given: object, **more: object) -> object:
-        tries.append(1)
-        return mend(*given, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("oomlint.foreseeing.mend", counted)
-    options = engine.Options(processes=1, foresee=True)
-    first, again = (engine.run([str(tree.folder)], Settings(), tree.folder, options).foreseen for _ in range(2))
-    assert first is not None
-    assert (first.certain, bool(first.safe), len(tries)) == (False, True, 1)
-    assert again == first

@@ -128,7 +128,6 @@ def _perform(arguments: Arguments) -> int:
         force_exclude=arguments.force_exclude,
         cache=not arguments.no_cache,
         overlay=overlay,
-        foresee=not arguments.diff and _tells_of_fixes(arguments),
     )
     settings = overridden(settings, arguments)
     refuse_unwritable("--output-file", arguments.output_file, paths, settings, root, force_exclude=arguments.force_exclude)
@@ -152,13 +151,6 @@ def _perform(arguments: Arguments) -> int:
         _write(report, arguments, view, written, approved)
         write_report(arguments.output_file, kept.getvalue())
     return _status(report, arguments, approved)
-
-
-def _tells_of_fixes(arguments: Arguments) -> bool:
-    """Whether the report says which findings could be fixed: in its closing line, or finding by finding."""
-    if arguments.output_format is Format.JSON:
-        return not arguments.statistics
-    return not arguments.quiet and arguments.output_format is not Format.GITHUB
 
 
 # -- what goes in ------------------------------------------------------------------------------------------------
@@ -267,7 +259,7 @@ def _write(report: Report, arguments: Arguments, view: View, stream: TextIO, app
     if approved and not arguments.quiet and approved.summary():
         printer.line((approved.summary(), ""))
     if not arguments.quiet and (report.files or report.findings):
-        printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=arguments.fix, foreseen=report.foreseen))
+        printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=arguments.fix))
 
 
 def _machine(report: Report, arguments: Arguments, view: View, approved: Approval | None) -> str | None:
@@ -280,8 +272,7 @@ def _machine(report: Report, arguments: Arguments, view: View, approved: Approva
         from oomlint.output import json_array  # noqa: PLC0415
 
         def more(finding: Finding) -> dict[str, object]:
-            verdict = approved.entry(finding) if approved else {}
-            return {**json_array.foreseen_entry(finding, report.foreseen), **verdict}
+            return approved.entry(finding) if approved else {}
 
         return json_array.text(report.findings, view, more)
     if arguments.output_format is Format.GITHUB and not arguments.statistics:

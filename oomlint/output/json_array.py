@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from oomlint import facts
-from oomlint.foreseeing import Foreseen
+from oomlint.finding import Safety
 from oomlint.output.urls import page_of
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding, Fix, Place
     from oomlint.output.view import View
+
+_FIXED_BY: Final = {Safety.SAFE: "--fix", Safety.UNSAFE: "--fix --unsafe-fixes"}
 
 
 def text(findings: Iterable[Finding], view: View, more: Callable[[Finding], dict[str, object]] = lambda _: {}) -> str:
@@ -34,14 +36,8 @@ def entry(finding: Finding, view: View) -> dict[str, object]:
         "fix": _fix(finding.fix, view) if finding.fix else None,
         "facts": [facts.entry(fact, lambda place: _place(place, view)) for fact in finding.facts],
         "url": page_of(finding.code) if finding.code else None,
+        "fixed_by": _FIXED_BY.get(finding.fix.safety) if finding.fix and finding.fix.edits else None,
     }
-
-
-def foreseen_entry(finding: Finding, foreseen: Foreseen | None) -> dict[str, object]:
-    """Which options would mend a finding, or why its fix would be left out; both None where there is no fix to apply, and where that was not asked."""
-    known = foreseen or Foreseen()
-    by = "--fix" if finding in known.safe else "--fix --unsafe-fixes" if finding in known.unsafe else None
-    return {"fixed_by": by, "left_out": known.left_out.get(finding)}
 
 
 def _place(place: Place, view: View) -> dict[str, object]:

@@ -41,7 +41,6 @@ def schema() -> dict[str, Any]:
     }
     some = {
         "fixed_by": {"enum": ["--fix", "--fix --unsafe-fixes", None]},
-        "left_out": {"type": ["string", "null"]},
         "verdict": {"anyOf": [{"$ref": "#/$defs/verdict"}, {"type": "null"}]},
     }
     return {

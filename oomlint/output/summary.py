@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from oomlint.finding import Severity
+from oomlint.finding import Safety, Severity
 from oomlint.output.view import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oomlint.finding import Finding
-    from oomlint.foreseeing import Foreseen
     from oomlint.output.view import Line, View
 
-_CAUSES: Final = 2  # that are told
 
-
-def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] = (), mending: bool = False, foreseen: Foreseen | None = None) -> Iterator[Line]:
-    """The closing line. ``mending`` says that this run has applied fixes; ``foreseen`` what further ones would do."""
+def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] = (), mending: bool = False) -> Iterator[Line]:
+    """The closing line. ``mending`` says that this run has applied fixes."""
     if fixed:
         yield ((f"Fixed {count(len(fixed), 'finding')} in {count(len({item.place.path for item in fixed}), 'file')}.", "green"),)
     if not findings:
@@ -32,7 +29,7 @@ def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] =
     unreadable = sum(item.code is None for item in findings)
     if unreadable:
         text += f"{'; ' if text else ''}{count(unreadable, 'file')} could not be checked"
-    yield ((f"{text}{_fixable(foreseen, mending=mending) if foreseen else ''}.", "bold"),)
+    yield ((f"{text}{_fixable(findings, mending=mending)}.", "bold"),)
 
 
 def fixed_lines(fixed: Sequence[Finding], view: View) -> Iterator[Line]:
@@ -55,16 +52,11 @@ def _listed(parts: Sequence[str]) -> str:
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
 
 
-def _fixable(foreseen: Foreseen, *, mending: bool) -> str:
-    """The hint at the options that would fix what is left, and at fixes that would not be applied."""
-    safe, more = 0 if mending else len(foreseen.safe), len(foreseen.unsafe)
+def _fixable(findings: Sequence[Finding], *, mending: bool) -> str:
+    """The hint at the options that would fix what is left. Which fixes do harm, and are left out, shows only when they are tried."""
+    tally = Counter(item.fix.safety for item in findings if item.fix and item.fix.edits)
+    safe, more = 0 if mending else tally[Safety.SAFE], tally[Safety.UNSAFE]
     parts = [f"{safe} fixable with --fix"] if safe else []
     if more:
         parts.append(f"{more} more with --unsafe-fixes" if safe else f"{more} fixable with --fix --unsafe-fixes")
-    text = f"; {'' if foreseen.certain else 'up to '}{', '.join(parts)}" if parts else ""
-    if not foreseen.left_out or mending:
-        return text  # a run that mends has said it of each
-    causes = list(dict.fromkeys(foreseen.left_out.values()))
-    number = len(foreseen.left_out)
-    why = f": {'; '.join(causes[:_CAUSES])}{'; ...' if len(causes) > _CAUSES else ''}"
-    return f"{text}{' (' if text else '; '}{count(number, 'fix', 'fixes')} {'is' if number == 1 else 'are'} left out{why}{')' if text else ''}"
+    return f"; {', '.join(parts)}" if parts else ""

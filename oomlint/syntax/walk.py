@@ -21,7 +21,7 @@ _SKIPPED: Final = frozenset(
     "comma semicolon lpar rpar lbracket rbracket lbrace rbrace equal dot colon first_colon second_colon header footer leading_lines "
     "lines_after_decorators asynchronous star operator operators indent trailing_whitespace encoding default_indent default_newline "
     "has_trailing_newline newline annotation returns type_parameters relative "
-    "star_etc_whitespace".split(),
+    "star_etc_whitespace leading_whitespace".split(),
 )
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
