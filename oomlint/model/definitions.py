@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.displays import appended
-from oomlint.model.questions import BUDGET, DEEPEST, MOST, UNKNOWN, Questions, short, trim
+from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, Questions, short, trim
 from oomlint.model.reach import Reach
 from oomlint.model.values import (
     ABSENT,
@@ -49,7 +49,7 @@ class Definitions(Questions):
                 return bound
         key = (root, accessors, frame, at)
         if key in self.active:
-            return [Alternative(UNKNOWN)]
+            return NO_ANSWER
         known = self.resolved.get(key)
         if known is not None:
             return known
@@ -60,7 +60,7 @@ class Definitions(Questions):
         try:
             # What an object makes of another of its kind leads into that one, with one more accessor each time.
             if self.spent > BUDGET or self.depth > 4 * DEEPEST or len(accessors) > _LONGEST:
-                return [Alternative(UNKNOWN)]
+                return NO_ANSWER
             found = self.search(root, accessors, frame, at, start=lambda: self.outside(root, accessors, frame))
         finally:
             self.depth -= 1

@@ -14,13 +14,12 @@ from oomlint.model.displays import Displays, display_truth, is_grown
 from oomlint.model.expressions import Expressions
 from oomlint.model.outside import Outside
 from oomlint.model.parameters import Parameters
-from oomlint.model.questions import BUDGET, CPU_COUNTS, DEEPEST, MOST, UNKNOWN, trim
+from oomlint.model.questions import BUDGET, CPU_COUNTS, DEEPEST, MOST, NO_ANSWER, trim
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory
 from oomlint.model.results import Results
 from oomlint.model.values import (
     FREE,
-    Alternative,
     Alternatives,
     Display,
     Frame,
@@ -65,7 +64,7 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
             self.spent = 0  # an outermost question: what earlier ones cost is over
         if key in self.active or self.depth > DEEPEST or self.spent > BUDGET:
             self._memo.give_up()
-            return [Alternative(UNKNOWN)]
+            return NO_ANSWER
         self.project.steps.take()
         self.active.add(key)
         self.depth += 1
@@ -73,7 +72,7 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
         try:
             found = trim(self.expression(node, frame))
         except RecursionError:
-            found = [Alternative(UNKNOWN)]
+            found = NO_ANSWER
         finally:
             self.depth -= 1
             self.active.discard(key)

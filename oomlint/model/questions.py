@@ -29,6 +29,8 @@ MOST = 32  # alternatives that are kept for one expression
 DEEPEST = 40  # nested questions
 BUDGET = 30_000  # questions for one outermost question
 UNKNOWN = Unknown()
+# What is said where a question is given up: always the same object, so that what follows from it is remembered, too.
+NO_ANSWER: Alternatives = [Alternative(UNKNOWN)]
 CPU_COUNTS = frozenset({"os.cpu_count", "multiprocessing.cpu_count", "psutil.cpu_count", "os.process_cpu_count"})
 
 
