@@ -243,11 +243,11 @@ def meter_fix(growth: Growth, module: Module, message: str) -> Fix | None:
     """What a meter is given, without its graph."""
     edits: list[Edit] = []
     for store in growth.stores:
-        call = next((via.call for via in store.via if via.module is module), None)
-        given = growth.facts.get("given")
-        if call is None or not isinstance(given, dict):
+        via = next((via for via in store.via if via.module is module), None)
+        if via is None or "given" not in growth.facts:
             return None
-        for arg in call.args:
+        given = dict(via.given)
+        for arg in via.call.args:
             held = given.get(arg)
             if held is None or held.carries is not Graph.YES:
                 continue

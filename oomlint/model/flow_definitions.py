@@ -23,6 +23,13 @@ _NO_MODULES: Final = ("Config", "Processor", "FeatureExtractor", "Arguments", "T
 _DEEPEST_STATIC: Final = 4
 _MOST_ELEMENTS: Final = 6  # of a display that are looked at
 _METRICS: Final = ("torchmetrics.", "torcheval.")
+# Meters whose sums take a tensor with its graph, and the method that adds (run: timm 1.0.31, torchnet 0.0.4).
+_SUMS: Final = {
+    "timm.utils.AverageMeter": "update",
+    "timm.utils.metrics.AverageMeter": "update",
+    "torchnet.meter.MovingAverageValueMeter": "add",
+    "torchnet.meter.MSEMeter": "add",
+}
 _KEEPS_MODULE: Final = frozenset("to cuda cpu eval train half float double requires_grad_ apply compile bfloat16 type share_memory".split())
 _WRAPS_MODULE: Final = frozenset(
     "torch.nn.DataParallel torch.nn.parallel.DistributedDataParallel torch.nn.parallel.DataParallel torch.nn.SyncBatchNorm.convert_sync_batchnorm "
@@ -231,6 +238,11 @@ def is_bounded(call: cst.Call) -> bool:
 def is_metric(held: Held) -> bool:
     """Whether a value is a metric of a library."""
     return held.kind is Kind.OBJECT and isinstance(held.value, ExternalCall) and held.value.name.startswith(_METRICS)
+
+
+def adds_up(held: Held, method: str) -> bool:
+    """Whether a method of a library's meter adds what it is given to a sum."""
+    return held.kind is Kind.OBJECT and isinstance(held.value, ExternalCall) and _SUMS.get(names.canonical(held.value.name)) == method
 
 
 def batch() -> Held:

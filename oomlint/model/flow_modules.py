@@ -8,7 +8,8 @@ from typing import Final
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.flow_definitions import is_metric
+from oomlint.model.events import Via
+from oomlint.model.flow_definitions import adds_up, is_metric
 from oomlint.model.flow_functions import bound_arguments
 from oomlint.model.flow_layers import FlowLayers
 from oomlint.model.flow_state import State, flag, instance_of, module_of
@@ -242,6 +243,12 @@ class FlowModules(FlowLayers):
         """A metric of a library: `update` and the call itself hand it a batch."""
         held = base
         method = names.last_name(func)
+        if isinstance(func, cst.Attribute) and adds_up(base, method) and args:
+            via = Via(self.act.module, node, base.home, tuple(zip(node.args, args, strict=True)))
+            outer, self.act.via = self.act.via, (*self.act.via, via)
+            self.stored(node, state, "augment", base.home, mixed(args), node.args[0].value, base)
+            self.act.via = outer
+            return PLAIN
         if isinstance(func, cst.Name):
             held, method = self.value(func, state), "__call__"
         elif isinstance(func, cst.Attribute) and not is_metric(base):

@@ -206,7 +206,9 @@ class Gradients:
         sites = [(site.call, site.module, site.scope) for where, target in targets for site in calls.sites(where, target)[:_MOST_SITES]]
         if not sites and scope.parent is not None and scope.parent.is_class and not scope.name.startswith("__") and scope.name != "forward":
             sites = list(islice(self._by_name(scope, module), _MOST_SITES))
-        return [self.at(call, calls.plain_frame(where, around), depth + 1) for call, where, around in sites]
+        # A function that calls itself, or another of its name, begins in the mode that it was called in.
+        outside = [site for site in sites if site[2] is not scope] or sites
+        return [self.at(call, calls.plain_frame(where, around), depth + 1) for call, where, around in outside]
 
     def _by_name(self, method: Scope, module: Module) -> Iterator[tuple[cst.Call, Module, Scope]]:
         """Calls of a method whose object nobody knows: one of that name is as likely this one."""

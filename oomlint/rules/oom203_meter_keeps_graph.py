@@ -135,7 +135,7 @@ class MeterKeepsGraph(Rule):
             name = module.code(call.func).strip() if isinstance(call, cst.Call) else "the meter"
             message = f"`{name}` is given a tensor with its graph in {loop_of(growth)}, and the meter keeps it: {kept(growth)}"
             store = growth.store
-            places = [store.module.place(store.node, "kept here")]
+            places = [store.module.place(store.node, "kept here")] if store.node is not call else []
             places += [module.place(other, "here, too") for other in growth.others]
             mend = None if not stays_detached(growth, project) else meter_fix(growth, module, "hand it over without its graph")
             facts = growth_facts(growth)
