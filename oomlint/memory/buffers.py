@@ -247,7 +247,7 @@ class Buffers:
             found = self._loader_owned(store, record, node, owned)
             if found is not None:
                 return found
-        if not loop.batches and not any(other.batches for other in store.loops):
+        if _goes_on(store, record, loop) or (not loop.batches and not any(other.batches for other in store.loops)):
             return None
         off = store.mode is Mode.OFF or any(loop in event.loops and event.mode is Mode.OFF for event in record.forwards)
         evaluation = is_evaluation(record, loop) or (off and not has_backward(record, loop))
@@ -294,6 +294,11 @@ class Buffers:
         known = like.known and bool(like.workers) and all(isinstance(alt.value, Const) and alt.value.value not in {0, None} for alt in like.workers)
         severity = Severity.ERROR if known else Severity.WARNING
         return Growth("OOM207", severity, Confidence.HIGH if known else Confidence.MEDIUM, node, loop, (store,), record)
+
+
+def _goes_on(store: Store, record: Record, loop: Loop) -> bool:
+    """Whether a loop around runs a module on all that was kept: the parts of one sample, which another part of the network joins."""
+    return any(id(store.node) in event.tags and loop not in event.loops and event.loops and event.loops[-1] in loop.around for event in record.forwards)
 
 
 def _is_self(via: Via) -> bool:

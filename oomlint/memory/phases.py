@@ -67,7 +67,8 @@ def _only_looked_at(record: Record, loop: Loop) -> bool:
     sources = {id(event.node) for event in record.forwards if loop in event.loops and event.network}
     if record.backwards and not loop.named:
         return False  # beside a training, steps of one sample may look like batches
-    if any(not event.sources or event.sources & sources for event in record.backwards):
+    presumed = {id(event.node) for event in record.forwards if event.presumed}
+    if any(event.sources <= presumed or event.sources & sources for event in record.backwards):
         return False
     kept = [record.returned, *(store.value for store in record.stores), *(use.value for use in record.uses)]
     return bool(sources) and not any(held.carries and held.all_sources & sources for held in kept)

@@ -131,6 +131,8 @@ class Forward(Event):
     trainable: bool = True
     plain: bool = False  # whether its numbers are the same bit for bit without gradients
     evaluating: bool | None = None  # `.eval()` was called before, `.train()` was, or nobody knows
+    tags: Ids = frozenset()  # of what it was given
+    presumed: bool = False  # nobody knows what was called, only that what it gave went backward
 
 
 @dataclass(slots=True, eq=False)

@@ -185,6 +185,8 @@ class Flow(FlowBindings):
         named = iterable.loader is not None or (iterable.kind is not Kind.PLAIN and LOADER_NAME.search(name) is not None)
         if named and iterable.kind in {Kind.UNKNOWN, Kind.OBJECT} and each.kind is Kind.UNKNOWN:
             each = batch()
+        elif each.kind is Kind.UNKNOWN and self.holds_modules(inner):
+            each = Held(Kind.MODULE)
         self._freezes(node, state)
         loop = Loop(node, self.act.module, self.act.scope, name, loader, named or loader is not None, state.evaluating, self.act.loops, self.act.via)
         loop.short = self._is_short(node.iter, iterable)

@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.flow_calls import FlowCalls
 from oomlint.model.flow_values import named_size
-from oomlint.model.held import PLAIN, UNKNOWN, Held, Kind, meet, mixed
+from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, Size, meet, mixed
 from oomlint.model.values import Instance
 from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, descend
 
@@ -105,6 +105,8 @@ class FlowBindings(FlowCalls):
                 part = known[number] if held.exact and len(known) == count else held.item(number) or held.inside
             elif held.tensorlike:
                 part = held.having(home=())
+                if number and held.size is Size.SCALAR and held.graph is Graph.YES:
+                    part = part.having(kind=Kind.UNKNOWN, graph=Graph.MAYBE, sure=False)  # behind the loss: its parts, scores, numbers, with a graph or not
             elif held.kind is Kind.PLAIN:
                 part = PLAIN
             elif held.kind is Kind.UNKNOWN:

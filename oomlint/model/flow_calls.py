@@ -197,6 +197,5 @@ class FlowCalls(FlowMethods):
             return UNKNOWN
         if written.endswith("Meter") or written in {"AverageMeter", "SmoothedValue", "MetricLogger"}:
             return Held(Kind.OBJECT)
-        found = mixed([held for held in args if held.kind not in {Kind.UNKNOWN, Kind.OBJECT, Kind.MODULE}])
         graph = Graph.MAYBE if any(held.carries for held in args) else Graph.NO
-        return UNKNOWN.having(graph=graph, sources=found.sources, tags=tags_of(args))
+        return UNKNOWN.having(graph=graph, sources=self.presume(node, state, written, args), tags=tags_of(args))

@@ -10,7 +10,7 @@ from oomlint.model import names
 from oomlint.model.flow_state import flag
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, meet_all, mixed, pack, smaller, tags_of, tensor
-from oomlint.model.tensor_shapes import axes_of, reduced_by, viewed
+from oomlint.model.tensor_shapes import axes_of, reduced_by, resized, viewed
 from oomlint.model.torch_tables import COMPARES, HOST_LIBRARIES, PAIRS, PICKS, REDUCTIONS, SMALL_FUNCTIONS, VIEWS
 from oomlint.model.values import Const, ExternalCall, Partial
 from oomlint.syntax.walk import constant_key
@@ -77,7 +77,7 @@ class FlowLibraries(FlowValues):
             live = [held for held in args if held.carries]
             if live:
                 self.used(node, state, f"given to {last}", live[0])
-            return made.having(tags=tags_of(args))
+            return made.having(tags=tags_of(args), sources=self.presume(node, state, last, args))
         return self.unknown_call(node, last, args, state)
 
     def _builtin(self, last: str, node: cst.Call, args: list[Held]) -> Held:
@@ -141,6 +141,7 @@ class FlowLibraries(FlowValues):
                 size=inner.size,
                 device=device,
                 sources=frozenset({id(node)}) if graph else frozenset(),
+                tags=inner.all_tags,
             )
         if last == "load":
             return UNKNOWN
@@ -179,6 +180,8 @@ class FlowLibraries(FlowValues):
             return args[0].having(kind=Kind.TENSOR, sure=True, view=args[0].view, home=(), dims=viewed(last, node, 1, args[0].dims))
         if last in {"sigmoid", "softmax"}:
             return found.having(kind=Kind.TENSOR, sure=True, moved="unit")
+        if functional and last in {"interpolate", "upsample"}:
+            return found.having(kind=Kind.TENSOR, sure=True, dims=max(found.dims, resized(node)))
         return found.having(kind=Kind.OPAQUE if last[:1].isupper() and not functional else Kind.TENSOR, sure=True)
 
     def _to_accelerator(self, node: cst.Call) -> bool:

@@ -242,6 +242,8 @@ class FlowMethods(FlowModules):
     def _differentiated(self, node: cst.Call, base: Held, state: State) -> Held:
         """What is known of a value once it went backward: only a tensor with a graph does. It is one number, whose graph this pass frees."""
         found = tensor(graph=Graph.YES, size=Size.SCALAR, sources=base.sources or frozenset({id(node)}), tags=base.tags, home=base.home)
+        for path in [path for path, held in state.env.items() if held.home == base.home and held.kind is base.kind]:
+            state.env[path] = found  # other names of the same
         state.env[base.home] = found
         # A container that nobody knows holds a graph then, too.
         part = found
@@ -263,7 +265,8 @@ class FlowMethods(FlowModules):
         if method in {"backward", "manual_backward"}:
             value = args[0] if args and not (base.graph or base.sources) else mixed([base, *args])
             told = args[0] if args else base
-            if told.kind is Kind.UNKNOWN and told.home and told.graph is not Graph.YES and not (args and value.sources):
+            unknown = told.kind is Kind.UNKNOWN or (told.kind is Kind.OBJECT and told is base and isinstance(told.value, ExternalCall))
+            if unknown and told.home and told.graph is not Graph.YES and not (args and self.passed(value)):
                 value = self._differentiated(node, told, state)
             self.went_backward(node, state, value, retain=flag(node, "retain_graph"))
             return PLAIN

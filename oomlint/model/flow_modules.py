@@ -14,6 +14,7 @@ from oomlint.model.flow_functions import bound_arguments
 from oomlint.model.flow_layers import FlowLayers
 from oomlint.model.flow_state import State, flag, instance_of, module_of
 from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, mixed, pack, tags_of, tensor
+from oomlint.model.questions import short
 from oomlint.model.torch_tables import FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS
 from oomlint.model.values import External
 from oomlint.scout.telling import MODES
@@ -53,7 +54,7 @@ class FlowModules(FlowLayers):
         value = module.value
         if value is None and not given:  # only a name says that it is a module: it may as well be a class that is called
             return UNKNOWN
-        name = names.last_name(node.func) if not isinstance(node.func, cst.Call) else "module"
+        name = "module" if isinstance(node.func, cst.Call) else names.last_name(node.func) or short(self.code(node.func))
         if name in {"forward", "__call__"} and isinstance(node.func, cst.Attribute):
             name = names.last_name(node.func.value)
         last = value.name.rpartition(".")[2] if isinstance(value, External) else ""
@@ -86,6 +87,7 @@ class FlowModules(FlowLayers):
                     network=True,
                     trainable=not module.frozen and self.trainable(this.cls),
                     plain=self.is_plain(this.cls),
+                    tags=tags_of(given),
                 )
             if method is not None:
                 inner = self.output_of(method, bound_arguments(method.scope, node, given), mode)
@@ -105,6 +107,7 @@ class FlowModules(FlowLayers):
                 network=not (isinstance(value, External) and value.name.startswith("torch.nn.")),
                 trainable=not module.frozen,
                 plain=module.value is not None and module.moved != "fast",
+                tags=tags_of(given),
             )
         records = mode.records
         if this is not None and not self.trainable(this.cls):
@@ -176,7 +179,7 @@ class FlowModules(FlowLayers):
         taken = names.last_name(node.func) != "generate" and not isinstance(self.act.module.walk.parents.get(node), cst.Expr)
         if not taken or self._switches_off_beside(node):
             return False
-        return any(held.kind in {Kind.TENSOR, Kind.OPAQUE} and not held.all_sources for held in args) and not any(held.all_sources for held in args)
+        return any(held.kind in {Kind.TENSOR, Kind.OPAQUE} for held in args) and not any(self.passed(held) for held in args)
 
     def _switches_off_beside(self, node: cst.Call) -> bool:
         """Whether the loop around a call has a block without gradients."""
@@ -193,12 +196,11 @@ class FlowModules(FlowLayers):
         if method in {"forward", "__call__"}:
             return self.forward(node, base, state, args)
         if method in {"eval", "train"}:
-            off = method == "train" and bool(node.args) and names.dotted(node.args[0].value) == "False"
-            told = not node.args or names.dotted(node.args[0].value) in {"True", "False"}
-            if told and not base.frozen:
-                state.put(base.home, evaluating=method == "eval" or off)
-            elif not told:
+            verdicts = self.verdicts(node.args[0].value) if node.args else frozenset({True})
+            if len(verdicts) > 1:
                 state.put(base.home, evaluating=None)
+            elif not base.frozen:
+                state.put(base.home, evaluating=method == "eval" or False in verdicts)
             return base
         if method == "requires_grad_":
             frozen = bool(node.args) and names.dotted(node.args[0].value) == "False"

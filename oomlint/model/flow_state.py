@@ -11,7 +11,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
-from oomlint.model.held import UNKNOWN, Device, Held, Kind, Mode, Path, meet
+from oomlint.model.held import NONE, UNKNOWN, Device, Held, Ids, Kind, Mode, Path, meet
 from oomlint.model.readings import Memory
 from oomlint.model.values import Instance
 
@@ -154,6 +154,7 @@ class Flowing(ABC):
         self.spent = 0
         self.limit = BUDGET
         self.wrapping: list[cst.Call] = []  # those whose arguments are being asked for
+        self.presumed: dict[int, Forward] = {}  # calls of what nobody knows, given data in a loop: passes of a module, should the result go backward
         self.numbers = 0
         self.act: Activation
         self.stack: list[Scope] = []
@@ -210,13 +211,39 @@ class Flowing(ABC):
     def went_backward(self, node: cst.CSTNode, state: State, held: Held, *, retain: bool = False, known: bool = True) -> None:
         """Note a backward pass."""
         self.asks = True
+        if known:
+            self._was_a_pass(held)
         if self.recording:
             self.record.backwards.append(Backward(node, *self._around(state), held.all_sources, held.all_tags, retain, known))
 
-    def went_forward(self, node: cst.CSTNode, state: State, name: str, *, known: bool, network: bool, trainable: bool, plain: bool = False) -> None:
+    def presume(self, node: cst.Call, state: State, name: str, args: list[Held]) -> frozenset[int]:
+        """Note that a call which nobody can follow may run a module on data of a round; the answer goes to what it gives, which may go backward.
+
+        Whoever is given what such a call made is a loss, or a later part: the first one stands for all.
+        """
+        given = frozenset[int]().union(*(held.all_sources for held in args))
+        data = any(held.kind in {Kind.TENSOR, Kind.OPAQUE, Kind.PACK, Kind.UNKNOWN} for held in args) and not any(held.kind is Kind.MODULE for held in args)
+        if not data or not self.act.loops or state.mode is Mode.OFF or given - {id(node)}:
+            return given
+        if self.recording:
+            self.presumed[id(node)] = Forward(node, *self._around(state), name, evaluating=state.evaluating, presumed=True)
+        return frozenset({id(node)})
+
+    def _was_a_pass(self, held: Held) -> None:
+        """Only what a module has made goes backward."""
+        for source in sorted(held.all_sources & self.presumed.keys(), key=list(self.presumed).index):
+            self.record.forwards.append(self.presumed.pop(source))
+
+    def passed(self, held: Held) -> bool:
+        """Whether a forward pass that is known as one made a value."""
+        return not held.all_sources <= self.presumed.keys()
+
+    def went_forward(
+        self, node: cst.CSTNode, state: State, name: str, *, known: bool, network: bool, trainable: bool, plain: bool = False, tags: Ids = NONE
+    ) -> None:
         """Note a module's call."""
         if self.recording:
-            self.record.forwards.append(Forward(node, *self._around(state), name, known, network, trainable, plain, state.evaluating))
+            self.record.forwards.append(Forward(node, *self._around(state), name, known, network, trainable, plain, state.evaluating, tags))
 
     def used(self, node: cst.CSTNode, state: State, what: str, held: Held = UNKNOWN) -> None:
         """Note something else that matters."""
@@ -228,12 +255,20 @@ class Flowing(ABC):
 
     def is_module_name(self, node: cst.BaseExpression) -> bool:
         """Whether the file treats the expression as a module: asks for its parameters, puts it into evaluation."""
+        code = _written(node)
+        return bool(code) and code in self._module_names()
+
+    def holds_modules(self, node: cst.BaseExpression) -> bool:
+        """Whether the file treats the elements of what is gone through as modules."""
+        code = _written(_container(node))
+        return bool(code) and f"{code}[]" in self._module_names()
+
+    def _module_names(self) -> frozenset[str]:
         module = self.act.module
         known = self.known.module_names.get(module.path)
         if known is None:
             known = self.known.module_names[module.path] = _used_as_module(module)
-        code = names.dotted(node)
-        return bool(code) and code in known
+        return known
 
     def code(self, node: cst.CSTNode) -> str:
         """The text of a node, kept."""
@@ -243,12 +278,27 @@ class Flowing(ABC):
         return known
 
 
+def _written(node: cst.BaseExpression) -> str:
+    """How a name or attribute is written; elements of a container are all alike, and what is moved stays what it was."""
+    if isinstance(node, cst.Subscript):
+        code = _written(node.value)
+        return f"{code}[]" if code else ""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in {"cuda", "cpu", "to", "half", "float", "double"}:
+        return _written(node.func.value)
+    return names.dotted(node)
+
+
+def _container(node: cst.BaseExpression) -> cst.BaseExpression:
+    """What a loop goes through: that whose ``values()`` are asked for."""
+    return node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "values" else node
+
+
 def _used_as_module(module: Module) -> frozenset[str]:
     found: set[str] = set()
     for call, _ in module.walk.calls:
         func = call.func
         if isinstance(func, cst.Attribute) and func.attr.value in _MODULE_CALLS and not (func.attr.value == "train" and len(call.args) > 1):
-            code = names.dotted(func.value)
+            code = _written(func.value)
             if code and code not in {"self", "torch"}:
                 found.add(code)
                 found.add(code.removesuffix(".module"))
@@ -260,6 +310,9 @@ def _used_as_module(module: Module) -> frozenset[str]:
     steppers = {names.dotted(func.value) for func in called if func.attr.value in _OTHERS_CALLS}
     found = {code for code in found if code not in steppers and not _NO_MODULE.search(code.rpartition(".")[2])}
     for scope in module.walk.scopes:
+        for loop in scope.loops:
+            if isinstance(loop, cst.For) and isinstance(loop.target, cst.Name) and loop.target.value in found:
+                found |= {f"{code}[]" for code in (_written(_container(loop.iter)),) if code}
         for effect in scope.effects.get("self", ()):
             if effect.kind == "assign" and len(effect.path) == 1 and effect.value is not None and names.dotted(effect.value) in found:
                 found.add(f"self.{effect.path[0][1]}")

@@ -233,6 +233,8 @@ class FlowValues(FlowDefinitions):
             if getter is not None and names.is_property(getter.scope):
                 return self.run_function(getter, cst.Call(node), [], {}, base.home, state)
         found = self.member(base, word)
+        if base.kind is Kind.UNKNOWN and base.sources and found is UNKNOWN:
+            found = UNKNOWN.having(graph=base.graph, sources=base.sources, tags=base.tags)
         if base.kind is Kind.MODULE and found.kind is Kind.UNKNOWN and instance_of(base) is None and word in {"training", "device", "dtype"}:
             return PLAIN
         return self._by_name(found, node, path)
@@ -254,6 +256,8 @@ class FlowValues(FlowDefinitions):
                 key = len(base.items) + key
             item = base.item(key) if key is not UNKNOWN_KEY else None
             found = item if item is not None else base.inside if key is not UNKNOWN_KEY and base.inside is not None and not base.exact else base.any()
+            if found.kind in {Kind.UNKNOWN, Kind.OBJECT} and self.is_module_name(node) and instance_of(found) is None:
+                found = module_of(home=path)
             return found if found.home or not path else found.having(home=path)
         if base.kind is Kind.OPAQUE and (len(indices) > 1 or any(held.kind in {Kind.TENSOR, Kind.ARRAY} for held in index)):
             return _part(node, base.having(kind=Kind.TENSOR, sure=True), indices, index)
@@ -268,7 +272,11 @@ class FlowValues(FlowDefinitions):
             return base.each or UNKNOWN
         if base.kind is Kind.MODULE:
             return module_of(home=path, frozen=base.frozen)
+        if base.kind in {Kind.UNKNOWN, Kind.OBJECT} and self.is_module_name(node):
+            return module_of(home=path)
         found = _by_key(key) if isinstance(key, str) and base.kind is Kind.UNKNOWN else UNKNOWN
+        if found.kind is Kind.UNKNOWN and base.kind is Kind.UNKNOWN and base.sources:
+            found = found.having(graph=base.graph, sources=base.sources, tags=base.tags)
         return found if found.home or not path else found.having(home=path)
 
     # -- operators and displays ----------------------------------------------------------------------------------------

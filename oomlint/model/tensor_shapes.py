@@ -8,11 +8,13 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.held import MAP, Size
+from oomlint.syntax.walk import constant_key
 
 if TYPE_CHECKING:
     from oomlint.model.held import Held
 
 _DIMS: Final = frozenset({"dim", "axis"})
+_MODES: Final[dict[object, int]] = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}  # of `interpolate`, with the axes that each takes
 
 
 def axes_of(node: cst.Call, before: int) -> int | None:
@@ -50,7 +52,8 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
                 return len(only.elements)
             return len(given) if not isinstance(only, cst.Name | cst.Attribute | cst.Call | cst.BinaryOperation) else 0
         case "permute":
-            return dims
+            only = given[0].value if len(given) == 1 else None
+            return max(dims, len(only.elements) if isinstance(only, cst.Tuple | cst.List) else len(given))
         case "unsqueeze":
             return dims + 1 if dims else 0
         case "squeeze" | "select" | "unbind" | "diagonal":
@@ -60,6 +63,15 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
         case "unflatten" | "unfold" | "view_as" | "expand_as":
             return 0
     return dims
+
+
+def resized(node: cst.Call) -> int:
+    """How many axes ``interpolate`` proves what it is given to have; 0 where its call does not tell."""
+    for arg in node.args:
+        if arg.keyword is not None and arg.keyword.value == "mode":
+            return _MODES.get(constant_key(arg.value), 0)
+    size = next((arg.value for arg in node.args[1:] if arg.keyword is None or arg.keyword.value in {"size", "scale_factor"}), None)
+    return len(size.elements) + 2 if isinstance(size, cst.Tuple | cst.List) else 0
 
 
 def _is_rest(node: cst.BaseExpression) -> bool:
