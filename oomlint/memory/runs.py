@@ -36,7 +36,8 @@ _LIBRARIES: Final = frozenset(
     {"torch", "pytorch_lightning", "lightning", "transformers", "torchvision", "accelerate", "torch_geometric", "timm", "monai", "fairseq", "dgl"}
 )
 _MOST_FRAMES: Final = 4
-_TRAINING: Final = re.compile(r"^(on_)?train")
+_TRAINING: Final = re.compile(r"^(on_)?train|^compute_loss$")
+_DIFFERENTIATED: Final = frozenset({"training_step", "compute_loss"})  # what a framework goes backward from
 
 
 class Runs:
@@ -113,7 +114,7 @@ class Runs:
             batch = params[position] if len(params) > position else ""
             training = _TRAINING.search(scope.name) is not None
             known = self._steps[key] = self._flow().run(frame, self.gradients.entry(frame), not training, batch_of=batch or "batch")
-            if differentiated and scope.name == "training_step":
+            if differentiated and scope.name in _DIFFERENTIATED:
                 _differentiate(known)
         return known
 

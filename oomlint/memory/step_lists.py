@@ -89,7 +89,9 @@ def step_records(project: Project, module: Module) -> Iterator[Record]:
         handed = _handed_outputs(project, cls, step, record)
         if handed is not None:
             yield replace(record, stores=[handed])
-    for step in _trainer_steps(project, module):
+    for loss in _trainer_steps(project, module, "compute_loss"):
+        yield runs.step(module, loss, position=2)
+    for step in _trainer_steps(project, module, "training_step"):
         record = runs.step(module, step, position=2, differentiated=False)
         returned = next((statement for statement in step.returns if statement.value is not None), None)
         told = any(id(store.node) in record.returned.all_tags for store in record.stores)  # where the step itself adds up what it returns
@@ -100,10 +102,10 @@ def step_records(project: Project, module: Module) -> Iterator[Record]:
             yield replace(record, stores=[added])
 
 
-def _trainer_steps(project: Project, module: Module) -> Iterator[Scope]:
-    """Training steps of a class that derives from the trainer of transformers, which take over what its own does."""
+def _trainer_steps(project: Project, module: Module, name: str) -> Iterator[Scope]:
+    """Methods of a class that derives from the trainer of transformers, which take over what its own does for each batch of the training."""
     for scope in module.walk.scopes:
-        step = scope.child("training_step") if scope.is_class else None
+        step = scope.child(name) if scope.is_class else None
         if step is not None and isinstance(step.node, cst.FunctionDef):
             cls = ClassRef(module, scope)
             if any(isinstance(base, External) and base.name in TRAINERS for base in runs_of(project).evaluator.lineage(cls)):

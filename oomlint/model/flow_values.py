@@ -272,7 +272,7 @@ class FlowValues(FlowDefinitions):
             return base.each or UNKNOWN
         if base.kind is Kind.MODULE:
             return module_of(home=path, frozen=base.frozen)
-        if base.kind in {Kind.UNKNOWN, Kind.OBJECT} and self.is_module_name(node):
+        if self.is_module_name(node):
             return module_of(home=path)
         found = _by_key(key) if isinstance(key, str) and base.kind is Kind.UNKNOWN else UNKNOWN
         if found.kind is Kind.UNKNOWN and base.kind is Kind.UNKNOWN and base.sources:

@@ -225,7 +225,7 @@ class Gradients:
             return Mode.OFF if _LIGHTNING_OFF.search(name) else Mode.ON
         own = [self._known(base) for base in line if isinstance(base, ClassRef)]
         if any(not base for base in own) or any(not _PLAIN_BASES.search(base) for base in outside):
-            return Mode.UNKNOWN if not name.startswith("training_step") else Mode.ON
+            return Mode.ON if name.startswith(("training_step", "compute_loss")) else Mode.UNKNOWN
         return None
 
     def _known(self, cls: ClassRef) -> bool:

@@ -43,14 +43,13 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
     given = [arg for arg in node.args if arg.keyword is None][before:]
     match method:
         case "view" | "reshape" | "expand":
-            if any(arg.star for arg in given):
-                return 0
-            if method != "expand" and given and _is_rest(given[0].value):
-                return max(dims, len(given))  # what was one sample is many rows now: all of it is still there
             only = given[0].value if len(given) == 1 else None
-            if isinstance(only, cst.Tuple | cst.List):
-                return len(only.elements)
-            return len(given) if not isinstance(only, cst.Name | cst.Attribute | cst.Call | cst.BinaryOperation) else 0
+            sizes = [part.value for part in (only.elements if isinstance(only, cst.Tuple | cst.List) else given)]
+            if any(arg.star for arg in given) or any(isinstance(part, cst.StarredElement) for part in getattr(only, "elements", ())):
+                return 0
+            if method != "expand" and sizes and _is_rest(sizes[0]):
+                return max(dims, len(sizes))  # what was one sample is many rows now: all of it is still there
+            return len(sizes) if not isinstance(only, cst.Name | cst.Attribute | cst.Call | cst.BinaryOperation) else 0
         case "permute":
             only = given[0].value if len(given) == 1 else None
             return max(dims, len(only.elements) if isinstance(only, cst.Tuple | cst.List) else len(given))

@@ -85,7 +85,7 @@ _SAVES = re.compile(r"\b(save\w*|dump)\s*\(")
 _ROOM_WORD = re.compile(r"\b(zeros|ones|empty|full|toarray|todense|to_dense)\s*\(")
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _STEP_METHOD = re.compile(
-    r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$"
+    r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$|^compute_loss$"
 )
 _LOADER_KEYWORDS = frozenset({"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn", "multiprocessing_context", "collate_fn"})
 _REPEATS = frozenset({"cycle", "tee"})
