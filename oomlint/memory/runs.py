@@ -18,7 +18,7 @@ from oomlint.model.gradients import Gradients
 from oomlint.model.held import Graph, Kind, Mode
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External
-from oomlint.scout.telling import ADDS, MODES, MOVES, READY, is_no_root, is_table, words_of
+from oomlint.scout.telling import ADDS, DRIVES, MODES, MOVES, READY, is_no_root, is_table, words_of
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -156,7 +156,8 @@ class Runs:
         if not steps and not _may_run_a_model(scope) and not _runs_what_it_is_given(scope, module):
             return False
         method = scope.parent is not None and scope.parent.is_class
-        return self._speaks_of_torch(module) and not (method and scope.parent is not None and self._is_module(module, scope.parent))
+        drives = any(isinstance(call.func, cst.Attribute) and call.func.attr.value in DRIVES for call in scope.calls)
+        return self._speaks_of_torch(module) and (drives or not (method and scope.parent is not None and self._is_module(module, scope.parent)))
 
     def _speaks_of_torch(self, module: Module) -> bool:
         known = self._speaking.get(module.path)

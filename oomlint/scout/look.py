@@ -45,6 +45,7 @@ from oomlint.scout.telling import (
     ADDS,
     BUILDERS,
     DENSE,
+    DRIVES,
     FEEDS_ITSELF,
     LARGE_NUMBER,
     MAPS,
@@ -164,6 +165,7 @@ class _Place:
     runs: bool = False  # gradients are switched off somewhere
     keeps: bool = False  # a round may keep something
     evaluates: bool = False  # a model is made ready for an evaluation, or tensors are moved in a loop
+    drives: bool = False  # it puts a model into evaluation, or goes backward
     often: bool = False  # a loop counts epochs or makes steps
     copies: bool = False  # a model's parameters may be copied
     emptied: set[str] | None = None  # attributes out of which methods of the class take something, once somebody has asked
@@ -251,7 +253,7 @@ class _Look:
             raise _Found
         if is_no_root(getattr(here.node, "name", ""), method=here.above is not None and isinstance(here.above.node, ast.ClassDef)):
             return
-        if here.loader or ((here.steps or here.evaluates or (here.runs and here.keeps)) and not here.in_module):
+        if here.loader or ((here.steps or here.evaluates or (here.runs and here.keeps)) and (here.drives or not here.in_module)):
             raise _Found
 
     # -- what opens a scope --------------------------------------------------------------------------------------------
@@ -520,6 +522,8 @@ class _Look:
             self.here.runs = True
         if node.attr in READY or (self.here.loops and node.attr in MOVES):
             self.here.evaluates = True
+        if node.attr in DRIVES:
+            self.here.drives = True
         self._one(node.value)
 
     def _constant(self, node: ast.Constant) -> None:

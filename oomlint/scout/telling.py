@@ -48,6 +48,7 @@ _TABLE = re.compile(
 MODES: Final = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})
 MOVES: Final = frozenset({"cuda", "cpu", "to", "detach"})  # what a round does that runs a model: its data goes to the device, or what comes is brought back
 READY: Final = frozenset({"eval", "load_state_dict"})  # what makes a model ready for an evaluation
+DRIVES: Final = frozenset({"eval", "backward"})  # what a method does that goes through batches itself, also one of a module: `forward` does neither
 ADDS: Final = frozenset({"append", "extend"})
 # Methods that are run by others, or for each sample: not looked at by themselves.
 NO_ROOTS: Final = frozenset({"forward", "__getitem__", "__init__", "__len__"})
