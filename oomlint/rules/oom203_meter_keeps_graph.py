@@ -28,6 +28,7 @@ class MeterKeepsGraph(Rule):
 
     Checks for `meter.update(loss)`, `meter.add(loss)` and their like in a loop over batches, where `loss` still carries its graph and the class
     of the meter keeps what it is given: it adds it to an attribute or appends it to a list, without `.item()`, `float(...)` or `.detach()`.
+    Of libraries, `AverageMeter` of timm and `MSEMeter` and `MovingAverageValueMeter` of torchnet do (timm 1.0.31, torchnet 0.0.4).
 
     Meters that take the number out themselves say nothing. Neither do torchmetrics that only keep sums, and sinks such as TensorBoard's
     `add_scalar` or `wandb.log`: they kept 0 KB a step (measured with torch 2.13.0).
