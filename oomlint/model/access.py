@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Accessor
 
 
+_COPIES = frozenset({"copy.copy", "copy.deepcopy"})  # a copy holds what the original does
 _LITERALS: dict[str, object] = {"True": True, "False": False, "None": None}
 
 
@@ -82,6 +83,8 @@ class Access(Questions):
                 found: Alternatives
                 if isinstance(callee.value, FunctionRef):
                     found = self.returned(callee.value, (Bound(tuple(node.args), frame, node),), accessors)
+                elif isinstance(callee.value, External) and callee.value.name in _COPIES and node.args:
+                    found = self.access(node.args[0].value, accessors, frame)
                 else:
                     found = [b for a in self.result(callee.value, node, frame) for b in self.reach_into(a, accessors)]
                 out.extend(m for alt in found if (m := alt.under(callee.picks)) is not None)

@@ -55,8 +55,8 @@ class Attributes(Questions):
                 out = [*out, *there]
                 if not absent:
                     return out
-            if name in {"hparams", "_hparams"} and rest and not out and rest[0][0] in {"attr", "item"} and self._saves_hyperparameters(init):
-                return self._hyperparameter(init, str(rest[0][1]), rest[1:])
+            if name in {"hparams", "_hparams"} and rest and rest[0][0] in {"attr", "item"} and self._saves_hyperparameters(init):
+                return [*out, *self._hyperparameter(init, str(rest[0][1]), rest[1:])]
         field = self._field(instance, name, rest)
         if field is not None:
             return field

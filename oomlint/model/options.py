@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.launches import Launches
-from oomlint.model.values import Alternative, Const, Frame, Options, Step, Unknown, picked
+from oomlint.model.values import Alternative, Const, ExternalCall, Frame, Options, Step, Unknown, picked
 from oomlint.syntax.walk import constant_key, descend
 
 if TYPE_CHECKING:
@@ -71,10 +71,18 @@ class OptionSource:
         if not seen:
             return []
         found = [a for one in seen[:6] for a in self._values(one, name, one.module)]
-        constants = {a.value for a in found if isinstance(a.value, Const) and not a.reach}
-        if len(constants) != 1:
+        defaults = {a.value if isinstance(a.value, Const) else a.value.name for a in found if isinstance(a.value, Const | ExternalCall) and not a.reach}
+        if len(defaults) != 1:
             return []
         return [a.doubting() for a in self._values(seen[0], name, seen[0].module)]
+
+    def of_class(self, frame: Frame, name: str) -> list[Alternative]:
+        """The option of that name that another method of the class declares, for whoever builds its objects: ``add_model_specific_args`` by any name."""
+        owner = frame.scope.parent
+        if owner is None or not owner.is_class:
+            return []
+        mine = [one for one in self._declared_in(frame.module, name, "argparse") if one.frame.scope.parent is owner]
+        return [a.doubting() for a in self._values(mine[0], name, frame.module)] if mine else []
 
     def _declarations(self, options: Options, name: str) -> list[Declared]:
         if options.style == "absl":

@@ -58,8 +58,9 @@ class Parameters(Questions):
             return configured
         if bound is not None:
             return [*out, *self._default(name, accessors, frame, doubt=0)]
-        if name in _NAMESPACES and accessors and accessors[0][0] == "attr":
-            guessed = self.options.by_convention(frame.module, str(accessors[0][1]))
+        if accessors and accessors[0][0] == "attr":
+            option = str(accessors[0][1])
+            guessed = self.options.of_class(frame, option) or (self.options.by_convention(frame.module, option) if name in _NAMESPACES else [])
             if guessed:
                 return [b for a in guessed for b in self.reach_into(a, accessors[1:])]
         return self._default(name, accessors, frame, doubt=1)
