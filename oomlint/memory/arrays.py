@@ -19,6 +19,7 @@ from oomlint.memory.openings import openings_of
 from oomlint.memory.piecewise import Piecewise, piecewise
 from oomlint.memory.reads import LAZY, WHOLE, Reads, of_small_file, read_calls_of
 from oomlint.memory.shapes import few_a_sample
+from oomlint.memory.serving import is_target, picks_some
 from oomlint.memory.suites import holds_tests
 from oomlint.memory.whole_reads import Store, whole_reads_of
 from oomlint.model import names
@@ -66,6 +67,11 @@ class Load:
         """The one to speak of."""
         return self.keepers[0]
 
+    @property
+    def of_object(self) -> bool:
+        """Whether an object keeps it that is no data set."""
+        return self.keeper.live and self.keeper.owner is None and bool(self.keeper.attribute)
+
 
 class Arrays:
     """The loads of a project. One for a run; it remembers."""
@@ -105,8 +111,24 @@ class Arrays:
                         continue
                 # Rows that a script picks from it, or what it makes of them, are not what it read.
                 keepers = self._large(tuple(k for k in self.kept.of(module, one.node) if not (k.saver and (k.hazy or k.collected))))
+                if not keepers:
+                    keepers = self._large(tuple(k for k in self.kept.objects(module, one.node) if not k.hazy and self._serves_parts(k)))
                 if keepers and not self._optional(module, scope, one.node) and not self._optional_keeper(keepers[0]):
                     yield Load(module, scope, one.node, one.what.words, keepers, keepers[0].many, whole=one)
+
+    def _serves_parts(self, keeper: Keeper) -> bool:
+        """Whether another method of the object takes parts of what it keeps: it is there for as long as the object serves them."""
+        keeps = keeper.module.walk.scope_at(keeper.node)
+        for method in keeps.parent.children if keeps.parent is not None and keeps.parent.is_class else ():
+            this = names.self_name(method)
+            if this is None or method is keeps or method.name == "__init__":
+                continue
+            for node in descend(method.suite):
+                if isinstance(node, cst.Subscript) and picks_some(node) and not is_target(keeper.module, node):
+                    path = path_of(node.value)
+                    if path is not None and path[0] == this and path[1][:1] == (("attr", keeper.attribute),):
+                        return True
+        return False
 
     def _optional(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
         """Whether the read is one that the user has to ask for (``if in_memory:``), and it is not so by default; or one that asks for its size first."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
 
 _CORPUS: Final = re.compile(r"corpus|corpora|sentences|documents|raw_text|text_file|dialog", re.IGNORECASE)
 _THROUGH: Final = frozenset({"tqdm", "enumerate", "readlines", "splitlines", "iter", "list", "islice", "trange"})
@@ -52,8 +53,18 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
 
 
 def eager_h5_loads(module: Module, project: Project) -> Iterator[Load]:
-    """Whole reads of HDF5 datasets; columns that become one array are told beside what else the data set reads, or once."""
+    """Whole reads of HDF5 datasets; columns that become one array are told beside what else the data set reads, or once.
+
+    What one function reads for an object that is no data set comes as one, too.
+    """
     loads = [load for load in arrays_of(project).h5(module) if not proven_small(module, load.node)]
+    served: dict[Scope, list[Load]] = {}
+    for load in loads:
+        if load.of_object:
+            served.setdefault(load.scope, []).append(load)
+    for first, *others in served.values():
+        yield replace(first, beside=tuple(other.node for other in others))
+    loads = [load for load in loads if not load.of_object]
     columns: dict[object, list[Load]] = {}
     whole: dict[object, Load] = {}
     for load in loads:

@@ -54,7 +54,7 @@ class Kept(KeptCalls):
         return self._ends(module, node, index)[0]
 
     def objects(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
-        """Objects of the project, of classes that derive from no library, that the value stays in, in a project that trains."""
+        """Objects of the project, of classes that are no modules, that the value stays in, in a project that trains."""
         return self._ends(module, node, index)[1] if self.serving.project_trains(module) else ()
 
     def joined(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:

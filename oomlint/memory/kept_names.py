@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _MOST_SITES: Final = 6
+_MODULES: Final = ("torch.nn.", "lightning", "pytorch_lightning")  # what their objects keep is parameters and settings more often than data
 _DEEPEST_CALLS: Final = 5  # functions between a script and what it calls
 _DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module|backward|batch|\bsave\w*\s*\(|\bdump\s*\(", re.IGNORECASE)
 
@@ -120,7 +121,7 @@ class KeptNames(Keeping):
             for use in self._attributes(module, scope, names.self_name(scope) or "", name):
                 self.climb(search, module, use, replace(going, index=None))
             return
-        if not any(isinstance(base, External) and base.name != "builtins.object" for base in self.evaluator.lineage(cls)):
+        if not any(isinstance(base, External) and base.name.startswith(_MODULES) for base in self.evaluator.lineage(cls)):
             words = f"`{name}` of `{owner.name}`"
             search.objects.append(going.kept_by(module, statement, words, name, live=True))
         if known or going.depth >= DEEPEST:

@@ -12,10 +12,11 @@ import libcst as cst
 from oomlint.memory.attribute_names import small_name
 from oomlint.memory.kept import READING, kept_of
 from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.serving import is_target
 from oomlint.model import names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory, finder
-from oomlint.model.values import External, ExternalCall, FunctionRef, Partial
+from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
 from oomlint.scout.telling import MAPS
 from oomlint.syntax.walk import descend
 
@@ -114,7 +115,7 @@ class Read:
     name: str  # what is called, for a message
     module: Module
     scope: Scope
-    node: cst.Call
+    node: cst.Call | cst.Subscript
     path: cst.BaseExpression | None
     places: frozenset[int | None] = frozenset({None})  # where it stands in the tuple that is returned; ``None`` for all of it
     by: str = ""  # the library's function, where ``name`` is one of the project that calls it
@@ -144,6 +145,7 @@ class ReadCalls:
         self.evaluator = evaluator_of(project)
         self._scopes: Memory[Scope, tuple[Read, ...]] = Memory(project.readings)
         self._readers: Memory[Scope, Reader | None] = Memory(project.readings)
+        self._items: Memory[Scope, Reader | None] = Memory(project.readings)
 
     def of(self, module: Module) -> Iterator[Read]:
         """All reading calls of a module, library's and project's."""
@@ -156,8 +158,40 @@ class ReadCalls:
         if known is None:
             self._scopes.assume(scope, ())  # a function that calls itself
             found = [one for call in scope.calls if (one := self._library(module, scope, call) or self._own(module, scope, call)) is not None]
-            known = self._scopes[scope] = tuple(found)
+            known = self._scopes[scope] = (*found, *self._taken(module, scope))
         return known
+
+    def _taken(self, module: Module, scope: Scope) -> Iterator[Read]:
+        """Samples that a loop takes from a data set of the same module, which reads a file for each: ``[scans[k] for k in range(len(scans))]``."""
+        if scope.is_class or not (scope.loops or scope.rows) or not any(other.name == "__getitem__" for other in module.walk.scopes):
+            return
+        kept, frame = kept_of(self.project), self.evaluator.calls.plain_frame(module, scope)
+        for node in descend(scope.suite, into_scopes=False):
+            index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.value, cst.Name) else None
+            if not isinstance(node, cst.Subscript) or not isinstance(index, cst.Index) or not isinstance(index.value, cst.Name) or is_target(module, node):
+                continue
+            if not kept.repeats(module, node):
+                continue
+            for alt in self.evaluator.values(node.value, frame)[:2]:
+                reader = self._item(alt.value) if isinstance(alt.value, Instance) and alt.value.cls.module is module else None
+                if reader is not None and isinstance(alt.value, Instance):
+                    yield Read(reader.kind, alt.value.cls.scope.name, module, scope, node, None, reader.places, reader.by, reader.where)
+                    break
+
+    def _item(self, value: Instance) -> Reader | None:
+        """What an object gives for an index, where it decodes that from a file."""
+        method = self.evaluator.method(value, "__getitem__")
+        if method is None:
+            return None
+        if method.scope not in self._items:
+            self._items.assume(method.scope, None)
+            kept = kept_of(self.project)
+            read = [one for one in self.in_scope(method.module, method.scope) if one.kind is Reads.SAMPLE]
+            gives = [(one, frozenset(place for index in one.places for place in kept.returned(method.module, one.node, index))) for one in read]
+            places = frozenset(place for _, found in gives for place in found)
+            where = tuple(spot for one, found in gives if found for spot in (one.within or ((method.module, one.node),)))
+            self._items[method.scope] = Reader(Reads.SAMPLE, places, next(one.origin for one, found in gives if found), where) if places else None
+        return self._items[method.scope]
 
     def _library(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
         last = names.last_name(call.func)

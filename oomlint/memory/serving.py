@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Loop = cst.For | cst.While
 Leaves = Callable[["Module", cst.BaseExpression], bool]
 _BACKWARDS: Final = frozenset({"backward", "manual_backward"})
+_TRAINS: Final = re.compile(rb"backward\(|\boptim\b|Trainer\b")
 _MOST_SITES: Final = 6
 _DEEPEST: Final = 3  # functions between a loop and the backward of its rounds
 
@@ -123,7 +125,7 @@ class Serving:
         return bool(self.project.search(_goes_back_in, (name,), module.path)) or bool(_goes_back_in(module.path, self.project.raw(module.path), name))
 
     def project_trains(self, module: Module) -> bool:
-        """Whether any code of the project goes backward."""
+        """Whether any code of the project goes backward, itself or in a library."""
         return bool(_trains(module.path, self.project.raw(module.path)) or self.project.search(_trains, (), module.path))
 
 
@@ -161,9 +163,9 @@ def serving_of(project: Project) -> Serving:
 
 @finder
 def _trains(path: str, data: bytes) -> str:
-    """Whether a file goes backward."""
+    """Whether a file goes backward, or has an optimizer or a trainer of a library do it."""
     del path
-    return FOUND if b"backward(" in data else ""
+    return FOUND if _TRAINS.search(data) else ""
 
 
 @finder

@@ -127,6 +127,6 @@ class FullReadInInit(Rule):
         for load in eager_h5_loads(module, project):
             size = bytes_of(module, load.node) or ""
             each = " in each round of a loop" if load.many else ""
-            first = "" if load.keeper.saver else " before the first sample"
+            first = "" if load.keeper.saver or load.of_object else " before the first sample"
             message = f"All of {load.words} is read{each}{first}{size}, and {kept_where(load)}: {workers(load)}"
             yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), facts=load_facts(load))
