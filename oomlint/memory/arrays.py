@@ -18,8 +18,8 @@ from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.openings import openings_of
 from oomlint.memory.piecewise import Piecewise, piecewise
 from oomlint.memory.reads import LAZY, WHOLE, Reads, of_small_file, read_calls_of
-from oomlint.memory.shapes import few_a_sample
 from oomlint.memory.serving import is_target, picks_some
+from oomlint.memory.shapes import few_a_sample
 from oomlint.memory.suites import holds_tests
 from oomlint.memory.whole_reads import Store, whole_reads_of
 from oomlint.model import names
