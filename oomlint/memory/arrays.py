@@ -225,7 +225,7 @@ class Arrays:
 
     def _stays_open(self, module: Module, read: Read) -> bool:
         """Whether the call opens a file that is read later: a lazy image, an archive."""
-        opening = openings_of(self.project).at(module, read.node)
+        opening = openings_of(self.project).at(module, read.node) if isinstance(read.node, cst.Call) else None
         return opening is not None and keeps_many(opening, self.project)
 
     def _handed_on(self, read: Read) -> bool:

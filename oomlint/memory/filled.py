@@ -78,6 +78,21 @@ def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
     yield from _of_lists(module, project)
 
 
+def rows_of_loaders(module: Module, project: Project) -> Iterator[cst.Call]:
+    """Calls that make an array with some numbers for every sample, which a loop over a loader fills."""
+    evaluator = evaluator_of(project)
+    for scope in module.walk.scopes:
+        rooms = [call for call in scope.calls if names.last_name(call.func) in ROOMS] if scope.loops and not scope.is_class else []
+        every = _fills(project, module, scope) if rooms else {}
+        for call in rooms if every else ():
+            if any(isinstance(loop, cst.For) and _over_loader(project, module, scope, loop) for _, loop in every.get(_name_of(module, call), ())):
+                plain = evaluator.calls.plain_frame(module, scope)
+                made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
+                size = allocation(made, call, evaluator, plain)
+                if size is not None and len(size.dimensions) > 1 and isinstance(size.dimensions[0], str):
+                    yield call
+
+
 def _of_lists(module: Module, project: Project) -> Iterator[Filled]:
     """The same by a list of windows, which one call then joins; what the reads of files are joined by is told by another rule."""
     found: dict[Scope, list[tuple[cst.Call, cst.Subscript, Keeper]]] = {}

@@ -13,7 +13,7 @@ import libcst as cst
 
 from oomlint.memory.attribute_names import may_be_data
 from oomlint.memory.kept_calls import INTO, KEEPS, KeptCalls, keeps_axes
-from oomlint.memory.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Search, across, names_of
+from oomlint.memory.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, names_of
 from oomlint.memory.serving import is_target, picks_some
 from oomlint.model import names
 from oomlint.model.calls import JOBS
@@ -100,6 +100,18 @@ class Kept(KeptCalls):
         self.run(search)
         return tuple(search.found)
 
+    def met(self, module: Module, node: cst.BaseExpression) -> tuple[Met, ...]:
+        """Operations that take all of the value of an expression."""
+        search = Search(meets=[])
+        self.climb(search, module, node, Going(since=node))
+        self.run(search)
+        return tuple(search.meets or ())
+
+    @staticmethod
+    def _met(search: Search, module: Module, node: cst.Call | cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> None:
+        if search.meets is not None and not (going.part or going.inside or going.hazy):
+            search.meets.append(Met(module, node, operand, going))
+
     def returned(
         self, module: Module, node: cst.BaseExpression, index: int | None = None, *, collected: bool = False, sure: bool = False
     ) -> frozenset[int | None]:
@@ -137,6 +149,7 @@ class Kept(KeptCalls):
                         return
                     going = onto.doing(Does.READS, module, parent) if parent.attr.value == "values" else onto
                 case cst.Call():  # a method of the value, or what an argument gives
+                    self._met(search, module, parent, node, going)
                     if isinstance(node, cst.Attribute) and node.attr.value in {"tolist", "to_dict"}:
                         going = going.doing(Does.LISTS, module, parent)
                     if isinstance(node, cst.Attribute) and node.attr.value in READING:
@@ -154,6 +167,7 @@ class Kept(KeptCalls):
                     call = walk.parents[parent]
                     if not isinstance(call, cst.Call):
                         return
+                    self._met(search, module, call, parent, going)
                     onward = self.follow_argument(search, module, call, parent, going)
                     if onward is None:
                         return
@@ -187,6 +201,7 @@ class Kept(KeptCalls):
                     node = holder
                     continue
                 case cst.BinaryOperation():
+                    self._met(search, module, parent, node, going)
                     if isinstance(parent.operator, cst.Divide) and node is parent.left and byte_range(parent.right) and not going.retyped:
                         going = going.doing(Does.SCALES, module, parent)
                 case cst.Comparison() | cst.FormattedStringExpression() | cst.Assert() | cst.Del() | cst.Index() | cst.Slice() | cst.While():

@@ -116,6 +116,16 @@ class Going:
         return replace(self, names=(*self.names, name)) if name not in self.names[-1:] else self
 
 
+@dataclass(frozen=True, slots=True)
+class Met:
+    """An operation that takes all of a value."""
+
+    module: Module
+    node: cst.Call | cst.BinaryOperation
+    operand: cst.CSTNode  # an argument, or the side of an operator, or ``x.mm`` of ``x.mm(y)``
+    going: Going
+
+
 @dataclass(slots=True)
 class Search:
     """One search: what it has found and what it has seen."""
@@ -132,6 +142,7 @@ class Search:
     sure: bool = False  # what a function that nobody knows makes of it does not count
     late: bool = False  # an object that takes it once it is built keeps it, too
     returns: set[int | None] = field(default_factory=set)  # where it gives back the value
+    meets: list[Met] | None = None  # the operations that take all of it, where they are asked for
     picks: dict[tuple[Scope, str], list[tuple[Module, cst.Subscript, Going]]] = field(default_factory=dict)  # parts of a parameter
 
 

@@ -1,0 +1,94 @@
+"""OOM410 all-pairs-at-once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.measurement import CommandSign, FunctionSign, Measurement, Trait
+from oomlint.memory.facts import allocation_fact
+from oomlint.memory.pairs import all_pairs
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+_ADVICE = Fix(Safety.DISPLAY, "go through one side in blocks of rows, and keep of each block what is needed: `(block @ gallery.t()).topk(k)`")
+
+
+class AllPairsAtOnce(Rule):
+    """A matrix has a number for every pair of samples.
+
+    ## What it does
+
+    Checks for products and distances of what an evaluation has gathered of all samples with what it, or another one, has gathered: `x @ y.t()`, `torch.mm`,
+    `np.dot`, `torch.cdist`, `scipy.spatial.distance.cdist`, and the functions of `sklearn.metrics.pairwise`. What was gathered is a list that a loop
+    over a loader has filled and that was then joined, or an array with a row for every sample.
+
+    It is silent for a product within one batch, for what a loop computes block by block, for the product of all samples with weights or with a few
+    centres, and for the small matrix `x.t() @ x` of features by features.
+
+    ## Why is this bad
+
+    The memory grows with the square of the data: N x M x 4 bytes for `float32`, and twice that where NumPy makes `float64` of it. 10,000 samples against
+    themselves are 400 MB, 100,000 are 40 GB, and what sorts or masks such a matrix makes another one: `argsort` gives `int64`, twice the size again.
+    The features themselves, 100,000 x 512, are 205 MB.
+
+    ## Example
+
+    ```python
+    import torch
+
+
+    @torch.no_grad()
+    def nearest(model, loader, k):
+        model.eval()
+        rows = []
+        for images, _ in loader:
+            rows.append(model(images.cuda()).cpu())
+        features = torch.cat(rows)
+        return (features @ features.t()).topk(k).indices
+    ```
+
+    ## Use instead
+
+    ```python
+    import torch
+
+
+    @torch.no_grad()
+    def nearest(model, loader, k):
+        model.eval()
+        rows = []
+        for images, _ in loader:
+            rows.append(model(images.cuda()).cpu())
+        features = torch.cat(rows)
+        return torch.cat([(block @ features.t()).topk(k).indices for block in features.split(1024)])
+    ```
+
+    ## Fix safety
+
+    Advice only: what is needed of each row, the nearest few, a rank, or whether it is under a threshold, is for the author to say.
+
+    ## References
+
+    - [torch.cdist](https://docs.pytorch.org/docs/stable/generated/torch.cdist.html)
+    - [sklearn.metrics.pairwise_distances_chunked](https://scikit-learn.org/stable/modules/generated/sklearn.metrics.pairwise_distances_chunked.html)
+    """
+
+    code = "OOM410"
+    slug = "all-pairs-at-once"
+    severity = Severity.WARNING
+    fixable = Safety.DISPLAY
+    measured_as = Measurement(function=FunctionSign.MEMORY, command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA}))
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the operations that make a number for every pair of samples."""
+        for one in all_pairs(module, project):
+            rows = "N x N" if len(one.gathered) == 1 else "N x M"
+            message = f"{one.name} makes a number for every pair of samples at once ({rows} x 4 bytes for `float32`): it grows with the square of the data"
+            facts = tuple(allocation_fact(module, call) for call in one.gathered)
+            yield self.finding(module.place(one.node), message, confidence=Confidence.MEDIUM, related=one.related, fix=_ADVICE, facts=facts)
