@@ -41,32 +41,36 @@ class AllPairsAtOnce(Rule):
 
     ```python
     import torch
+    from torch.utils.data import DataLoader, TensorDataset
 
 
     @torch.no_grad()
-    def nearest(model, loader, k):
+    def nearest():
+        model = torch.nn.Linear(32, 16)
         model.eval()
-        rows = []
-        for images, _ in loader:
-            rows.append(model(images.cuda()).cpu())
-        features = torch.cat(rows)
-        return (features @ features.t()).topk(k).indices
+        dataset = TensorDataset(torch.rand(5_000, 32), torch.arange(5_000))
+        features = torch.empty(len(dataset), 16)
+        for images, rows in DataLoader(dataset, batch_size=100):
+            features[rows] = model(images)
+        return (features @ features.t()).topk(5).indices
     ```
 
     ## Use instead
 
     ```python
     import torch
+    from torch.utils.data import DataLoader, TensorDataset
 
 
     @torch.no_grad()
-    def nearest(model, loader, k):
+    def nearest():
+        model = torch.nn.Linear(32, 16)
         model.eval()
-        rows = []
-        for images, _ in loader:
-            rows.append(model(images.cuda()).cpu())
-        features = torch.cat(rows)
-        return torch.cat([(block @ features.t()).topk(k).indices for block in features.split(1024)])
+        dataset = TensorDataset(torch.rand(5_000, 32), torch.arange(5_000))
+        features = torch.empty(len(dataset), 16)
+        for images, rows in DataLoader(dataset, batch_size=100):
+            features[rows] = model(images)
+        return torch.cat([(block @ features.t()).topk(5).indices for block in features.split(1024)])
     ```
 
     ## Fix safety
@@ -83,7 +87,7 @@ class AllPairsAtOnce(Rule):
     slug = "all-pairs-at-once"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
-    measured_as = Measurement(function=FunctionSign.MEMORY, command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA}))
+    measured_as = Measurement(function=FunctionSign.COPIES, command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the operations that make a number for every pair of samples."""
