@@ -78,8 +78,8 @@ def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
     yield from _of_lists(module, project)
 
 
-def rows_of_loaders(module: Module, project: Project) -> Iterator[cst.Call]:
-    """Calls that make an array with some numbers for every sample, which a loop over a loader fills."""
+def rows_of_loaders(module: Module, project: Project) -> Iterator[tuple[cst.Call, Bytes]]:
+    """Calls that make an array with some numbers for every sample, which a loop over a loader fills, and its size."""
     evaluator = evaluator_of(project)
     for scope in module.walk.scopes:
         rooms = [call for call in scope.calls if names.last_name(call.func) in ROOMS] if scope.loops and not scope.is_class else []
@@ -90,7 +90,7 @@ def rows_of_loaders(module: Module, project: Project) -> Iterator[cst.Call]:
                 made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
                 size = allocation(made, call, evaluator, plain)
                 if size is not None and len(size.dimensions) > 1 and isinstance(size.dimensions[0], str):
-                    yield call
+                    yield call, size
 
 
 def _of_lists(module: Module, project: Project) -> Iterator[Filled]:

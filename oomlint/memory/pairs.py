@@ -98,7 +98,7 @@ def _gathered(module: Module, project: Project) -> Iterator[cst.Call]:
             if growing and growing[-1].batches and not bounded(store, growing[-1]) and not is_flushed(store, record, growing):
                 stores.setdefault(growing[-1], []).append(store)
     joined = (call for loop, found in stores.items() for call in joins_of(found, loop))
-    yield from (call for call in dict.fromkeys((*joined, *rows_of_loaders(module, project))) if not _each_round(module, call, project))
+    yield from (call for call in dict.fromkeys((*joined, *(call for call, _ in rows_of_loaders(module, project)))) if not _each_round(module, call, project))
 
 
 def _each_round(module: Module, call: cst.Call, project: Project) -> bool:

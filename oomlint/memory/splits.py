@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.facts import keeper_facts, loader_fact
+from oomlint.memory.facts import allocation_fact, keeper_facts, loader_fact
+from oomlint.memory.filled import rows_of_loaders
 from oomlint.memory.inflation import passed
 from oomlint.memory.kept import Does, kept_of
 from oomlint.memory.loaders import loaders_of
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Fact, Place
     from oomlint.memory.kept import Keeper
+    from oomlint.memory.shapes import Bytes
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
@@ -46,6 +49,21 @@ def moved(module: Module, project: Project) -> Iterator[Split]:
         message = f"All of the data goes to the accelerator at once for {keeper.words}, and stays there beside the model; move each batch"
         related = [module.place(other, "so does this") for other, _ in others[:_MOST_RELATED]]
         yield Split(node, message, tuple(related), keeper_facts(keeper))
+
+
+def rooms(module: Module, project: Project) -> Iterator[Split]:
+    """Arrays on the accelerator with a row for what a model gives of every sample, which a loop over a loader fills: one for a function."""
+    kept = kept_of(project)
+    groups: dict[Scope, list[tuple[cst.Call, Bytes]]] = {}
+    for call, size in rows_of_loaders(module, project):
+        around = (here for here in module.walk.ancestors(call) if isinstance(here, cst.Call | cst.BaseStatement | cst.BaseSmallStatement))
+        wrapping = itertools.takewhile(lambda here: isinstance(here, cst.Call), around)
+        if any(kept.moves(module, one) for one in (call, *wrapping) if isinstance(one, cst.Call)):
+            groups.setdefault(module.walk.scope_at(call), []).append((call, size))
+    for (first, size), *others in groups.values():
+        room = f"`{names.dotted(first.func)}` makes room on the accelerator for what the model gives of every sample ({size.words()})"
+        related = tuple(module.place(one, "so does this") for one, _ in others[:_MOST_RELATED])
+        yield Split(first, f"{room}: it is there beside the model; keep it on the host", related, (allocation_fact(module, first, size),))
 
 
 def in_one_batch(module: Module, project: Project) -> Iterator[Split]:
