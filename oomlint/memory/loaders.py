@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from oomlint.model.values import Picks, Value
     from oomlint.syntax.walk import Scope
 
-LOADER_CLASSES = frozenset({"torch.utils.data.DataLoader", "torchdata.stateful_dataloader.StatefulDataLoader"})
+# `webdataset.WebLoader` makes a DataLoader of what it is given.
+LOADER_CLASSES = frozenset({"torch.utils.data.DataLoader", "torchdata.stateful_dataloader.StatefulDataLoader", "webdataset.WebLoader"})
 # Positions of torch 2.13's DataLoader.__init__; what comes after `generator` is keyword-only.
 PARAMETERS = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout",

