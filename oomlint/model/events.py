@@ -148,6 +148,7 @@ class Record:
     """All that happened in one run of a root function."""
 
     stores: list[Store] = field(default_factory=list)
+    writes: list[Store] = field(default_factory=list)  # into tensors that are there already: `x[:] = y`, `x.copy_(y)`
     resets: list[Reset] = field(default_factory=list)
     backwards: list[Backward] = field(default_factory=list)
     forwards: list[Forward] = field(default_factory=list)

@@ -67,6 +67,8 @@ class FlowBindings(FlowCalls):
     def _assign_element(
         self, target: cst.Subscript, base: Held, held: Held, state: State, expression: cst.BaseExpression | None, statement: cst.CSTNode
     ) -> None:
+        if base.tensorlike or base.kind is Kind.UNKNOWN:
+            self.wrote(statement, state, base.home, held, base)
         if base.tensorlike:
             # Writing into a tensor that was there before.
             state.env[base.home] = mixed([base, held]).having(kind=base.kind, home=base.home, tags=base.tags | held.tags)

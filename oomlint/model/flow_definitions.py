@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.flow_state import Flowing, module_of
 from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, tensor
-from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, TRAINABLE_FACTORIES
+from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, TRAINABLE_FACTORIES, WEIGHTED, WEIGHTS
 from oomlint.model.values import Alternative, ClassRef, Const, Display, Each, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial, Written
 
 if TYPE_CHECKING:
@@ -65,8 +65,14 @@ class FlowDefinitions(Flowing):
             return known
         self.known.statics.assume(key, UNKNOWN)
         found = _likeliest(self._classified(alt.value, None, self.act.frame, 0) for alt in self.members(value, name)[:4])
+        if found.kind is Kind.UNKNOWN and isinstance(value, Instance) and name in WEIGHTS and self._is_layer(value):
+            found = tensor(graph=Graph.YES, sources=frozenset({id(value.cls.scope)}), size=Size.UNKNOWN)
         self.known.statics[key] = found
         return found
+
+    def _is_layer(self, value: Instance) -> bool:
+        """Whether the class of an object derives from a layer of torch that has weights."""
+        return any(isinstance(base, External) and WEIGHTED.search(base.name) for base in self.evaluator.lineage(value.cls))
 
     def members(self, value: Value, name: str) -> Alternatives:
         """What an attribute of a resolved thing can be."""

@@ -48,7 +48,7 @@ class FlowLibraries(FlowValues):
         if name.startswith(aside) and not name.endswith("Tensor"):
             return tensor(size=Size.SCALAR, device=Device.UNKNOWN) if "clip_grad" in name else PLAIN
         if name.startswith("builtins."):
-            return self._builtin(last, node, args)
+            return self._builtin(last, node, args, state)
         if name.startswith(("tqdm.", "itertools.cycle", "itertools.chain")) or name in _HANDS_ON:
             return args[0] if args else UNKNOWN
         if name == "functools.partial":
@@ -80,7 +80,7 @@ class FlowLibraries(FlowValues):
             return made.having(tags=tags_of(args), sources=self.presume(node, state, last, args))
         return self.unknown_call(node, last, args, state)
 
-    def _builtin(self, last: str, node: cst.Call, args: list[Held]) -> Held:
+    def _builtin(self, last: str, node: cst.Call, args: list[Held], state: State) -> Held:
         if last == "enumerate" and args:
             return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, self.element_of(args[0]))]), loader=args[0].loader, tags=args[0].tags)
         if last == "zip" and args:
@@ -111,10 +111,18 @@ class FlowLibraries(FlowValues):
         if last == "range":
             return Held(Kind.ITERABLE, each=PLAIN)
         if last == "getattr":
-            return UNKNOWN
+            return self._by_computed_name(node, args, state)
         if last == "super":
             return Held(Kind.OBJECT, home=self.act.this)
         return PLAIN
+
+    def _by_computed_name(self, node: cst.Call, args: list[Held], state: State) -> Held:
+        """``getattr(x, "name")``: an attribute, of which only the object is known where the name is computed."""
+        if len(args) < 2 or not args[0].home:  # noqa: PLR2004 - an object and a name
+            return UNKNOWN
+        key = constant_key(node.args[1].value)
+        path = (*args[0].home, key if isinstance(key, str) else "*")
+        return state.env.get(path) or UNKNOWN.having(home=path)
 
     def _torch(self, name: str, last: str, node: cst.Call, args: list[Held]) -> Held:
         if last in {"no_grad", "enable_grad", "inference_mode"}:

@@ -27,6 +27,7 @@ from oomlint.model.torch_tables import (
     VIEWS,
 )
 from oomlint.model.values import ExternalCall
+from oomlint.scout.telling import IN_PLACE
 from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class FlowMethods(FlowModules):
     # -- tensors and batches -------------------------------------------------------------------------------------------
 
     def _tensor_method(self, node: cst.Call, method: str, base: Held, args: list[Held], state: State) -> Held:
+        self._note_write(node, method, base, args, state)
         if method == "backward":
             if base.home and base.graph is not Graph.YES:
                 base = self._differentiated(node, base, state)
@@ -160,6 +162,11 @@ class FlowMethods(FlowModules):
             return PLAIN
         found = mixed([proven, *args])
         return found.having(kind=proven.kind, home=(), sure=proven.sure)
+
+    def _note_write(self, node: cst.Call, method: str, base: Held, args: list[Held], state: State) -> None:
+        """Note a method that changes a tensor in place: ``x.copy_(y)``."""
+        if args and method in IN_PLACE:
+            self.wrote(node, state, base.home, mixed(args), base)
 
     def _to(self, node: cst.Call, base: Held, proven: Held) -> Held:
         device = Device.UNKNOWN
@@ -262,6 +269,9 @@ class FlowMethods(FlowModules):
         """A method of something that nobody knows: what its name says."""
         method = func.attr.value
         word = names.last_name(func.value)
+        self._note_write(node, method, base, args, state)
+        if method in IN_PLACE and base.home:
+            return mixed([base, *args]).having(kind=base.kind, home=base.home)
         if method in {"backward", "manual_backward"}:
             value = args[0] if args and not (base.graph or base.sources) else mixed([base, *args])
             told = args[0] if args else base

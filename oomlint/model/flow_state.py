@@ -194,6 +194,11 @@ class Flowing(ABC):
         if self.recording and path and self.act.loops:
             self.record.stores.append(Store(node, *self._around(state), kind, path, value, expression, before))
 
+    def wrote(self, node: cst.CSTNode, state: State, path: Path, value: Held, before: Held) -> None:
+        """Note that a value was written into a tensor that lives at a path."""
+        if self.recording and path and self.act.loops:
+            self.record.writes.append(Store(node, *self._around(state), "write", path, value, None, before))
+
     def was_reset(self, node: cst.CSTNode, state: State, path: Path, *, bound: bool = False, network: bool = False) -> None:
         """Note that a path was made anew."""
         if self.recording and path and self.act.loops:

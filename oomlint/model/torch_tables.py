@@ -37,6 +37,9 @@ CASTS: Final = frozenset({"float", "double", "half", "bfloat16", "type", "astype
 AXES: Final = re.compile(
     r"^(?:Lazy)?(?:Conv|ConvTranspose|BatchNorm|InstanceNorm|MaxPool|AvgPool|MaxUnpool|ReflectionPad|ReplicationPad|Dropout|ZeroPad)([23])d$|^(?:PixelShuffle|Upsampling\w+)()$"
 )
+# Layers of torch that keep their parameters as attributes of these names.
+WEIGHTED: Final = re.compile(r"^torch\.nn\.(?:Lazy)?(?:Conv(?:Transpose)?[123]d|Linear|Bilinear|Embedding(?:Bag)?|(?:Batch|Instance|Layer|Group|RMS)Norm\w*)$")
+WEIGHTS: Final = frozenset({"weight", "bias"})
 # Libraries whose modules give a map for each image.
 MAPS: Final = ("torchvision.models.segmentation.", "segmentation_models_pytorch.")
 # Loss functions and other modules without parameters, by the end or the whole of their class name.

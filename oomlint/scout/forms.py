@@ -6,7 +6,7 @@ import ast
 from math import prod
 from typing import TYPE_CHECKING
 
-from oomlint.scout.telling import LARGE_NUMBER, MAKERS, ROOMS, is_table
+from oomlint.scout.telling import IN_PLACE, LARGE_NUMBER, MAKERS, ROOMS, STATES, is_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,6 +83,35 @@ def fills_itself(node: ast.FunctionDef) -> bool:
         and part.func.value.value.id == own
         for part in ast.walk(node)
     )
+
+
+def keeps_state(node: ast.ClassDef) -> bool:
+    """Whether a class makes a tensor when it is built, and a method of it writes into one."""
+    makes = writes = False
+    for method in node.body:
+        if not isinstance(method, FUNCTIONS):
+            continue
+        own, built = first_parameter(method), method.name in FILLERS
+        for part in ast.walk(method):
+            if isinstance(part, ast.Call):
+                makes = makes or name_of(part.func) == "register_buffer"
+                writes = writes or (name_of(part.func) in IN_PLACE and _root_of(part.func) == own)
+            elif built and isinstance(part, ast.Assign) and isinstance(part.value, ast.Call):
+                makes = makes or name_of(part.value.func) in STATES
+            elif isinstance(part, ast.AugAssign) and not built:
+                writes = writes or (not isinstance(part.target, ast.Name) and _root_of(part.target) == own)
+            elif isinstance(part, ast.Assign) and not built:
+                writes = writes or any(
+                    _root_of(target) == own and (isinstance(target, ast.Subscript) or name_of(target) in names_in(part.value)) for target in part.targets
+                )
+    return makes and writes
+
+
+def _root_of(node: ast.expr) -> str:
+    """The name that a chain of attributes, elements and calls starts at."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def caches(node: ast.ClassDef) -> bool:

@@ -27,6 +27,7 @@ from oomlint.scout.forms import (
     is_fixed,
     joins,
     keeps_exception,
+    keeps_state,
     makes_array,
     makes_room,
     may_keep_much,
@@ -291,6 +292,8 @@ class _Look:
             raise _Found
         functions = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"}]
         if node.bases and any(sets_on_first(item) or fills_itself(item) for item in functions):
+            raise _Found
+        if keeps_state(node):
             raise _Found
         self._many(node.decorator_list)
         self._many(node.bases)
