@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -18,7 +19,7 @@ from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
-from oomlint.model.values import Bound, ClassRef, Display, ExternalCall, FunctionRef
+from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.walk import UNKNOWN_KEY, descend
 
 if TYPE_CHECKING:
@@ -292,8 +293,37 @@ def _emptying(owner: ClassRef, attribute: str, evaluator: Evaluator) -> Iterator
         building = _building(cls)
         for method in cls.scope.children:
             this = names.self_name(method)
-            if this is not None and _empties(cls.module, method, (("attr", attribute),), this, building=method.name in building):
+            if (
+                this is not None
+                and _empties(cls.module, method, (("attr", attribute),), this, building=method.name in building)
+                and _called(cls, method, evaluator)
+            ):
                 yield method
+
+
+def _called(cls: ClassRef, method: Scope, evaluator: Evaluator) -> bool:
+    """Whether somebody may call a method. A class that derives from nothing, whose method nobody of the project names, has it for others."""
+    if method.name.startswith("_") or any(isinstance(base, External) and base.name != "builtins.object" for base in evaluator.lineage(cls)):
+        return True  # a framework may
+    stem = PurePath(cls.module.path).stem
+    for module in evaluator.project.callers(method.name, cls.module.path, cls.scope.name):
+        speaks = module is cls.module or cls.scope.name in module.source.text or stem in module.source.text
+        for node in descend(module.root.node) if speaks else ():
+            if isinstance(node, cst.Attribute) and node.attr.value == method.name and not _is_within(node, method, module):
+                frame = evaluator.calls.plain_frame(module, module.walk.scope_at(node))
+                found = evaluator.values(node.value, frame)
+                if not found or any(not isinstance(alt.value, Display | ExternalCall | Const) and not _is_another(alt.value, cls) for alt in found):
+                    return True
+    return False
+
+
+def _is_within(node: cst.CSTNode, method: Scope, module: Module) -> bool:
+    return any(here is method.node for here in module.walk.ancestors(node))
+
+
+def _is_another(value: Value, cls: ClassRef) -> bool:
+    """Whether it is an object of a class that has nothing to do with the one."""
+    return isinstance(value, Instance) and value.cls.scope is not cls.scope
 
 
 def _building(cls: ClassRef) -> set[str]:

@@ -8,6 +8,7 @@ from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.measurement import HELD, DatasetSign, Measurement, Trait
 from oomlint.memory.caches import caches, facts_of
 from oomlint.memory.caches_functools import cached_functions
+from oomlint.memory.caches_records import written_records
 from oomlint.memory.caches_whole import whole_caches
 from oomlint.memory.loaders import story_places
 from oomlint.memory.suites import holds_tests
@@ -36,6 +37,9 @@ class UnboundedCache(Rule):
 
     So it is with one file that holds all samples, where `__getitem__` reads it whole and keeps it as an attribute: `if self.data is None:
     self.data = np.load(path)`. A handle or a map that is opened there is no such thing, and neither is the file that was asked for last.
+
+    So it is with what is written into the records that the data set holds itself: `row = self.rows[i]; row["image"] = cv2.imread(...)` keeps the
+    image, `self.paths[i] = np.load(...)` the array, and `self.boxes[i].append(...)` makes a list longer each time that the sample is read.
 
     It is silent where something bounds the cache (a size that is tested, `pop`, `maxsize=64`, `cachetools`), starts it anew or fills it before
     the workers start; where it is shared (`Manager().dict()`, a cache on disk); where its values are small (paths, lengths, numbers, strings);
@@ -132,7 +136,7 @@ class UnboundedCache(Rule):
         """Yield the caches that reading samples fills without an end."""
         if holds_tests(module):
             return
-        for cache in (*caches(module, project), *cached_functions(module, project), *whole_caches(module, project)):
+        for cache in (*caches(module, project), *cached_functions(module, project), *whole_caches(module, project), *written_records(module, project)):
             place = module.place(cache.place)
             yield self.finding(place, _message(cache), confidence=_confidence(cache), related=_related(cache, place), fix=_ADVICE, facts=facts_of(cache))
 
