@@ -12,9 +12,10 @@ from oomlint.finding import Confidence, Severity
 from oomlint.memory.bounds import bounded, few_samples, stops
 from oomlint.memory.buffer_readers import averaged, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
 from oomlint.memory.escapes import escapes
-from oomlint.memory.growing_loops import growing_loops, handing_call, has_new_key, is_flushed
+from oomlint.memory.growing_loops import growing_loops, handing_call, has_new_key, is_flushed, unrenewed_epochs
 from oomlint.memory.iteration import LoaderLike
-from oomlint.memory.metric_states import list_metric
+from oomlint.memory.metric_resets import never_reset
+from oomlint.memory.metric_states import grows, list_metric
 from oomlint.memory.phases import has_backward, is_evaluation
 from oomlint.memory.runs import runs_of
 from oomlint.memory.step_lists import step_lists, step_records
@@ -195,10 +196,12 @@ class Buffers:
         facts: dict[str, object] = {"given": dict(meter.given)} if meter is not None else {}
         return Growth(code, severity, confidence, node, loop, (store,), record, freed, facts=facts)
 
-    @staticmethod
-    def _metric(store: Store, record: Record, loop: Loop) -> Growth | None:
+    def _metric(self, store: Store, record: Record, loop: Loop) -> Growth | None:
         if not list_metric(store) or store.value.carries is not Graph.YES or store.mode is Mode.OFF:
-            return None
+            epochs = unrenewed_epochs(store, record) if grows(store.before.value) else None
+            if epochs is None and isinstance(loop.node, cst.FunctionDef) and grows(store.before.value) and never_reset(store, self.project):
+                epochs = loop
+            return Growth("OOM223", Severity.ERROR, Confidence.MEDIUM, store.node, epochs, (store,), record) if epochs is not None else None
         if any(id(store.node) in event.tags for event in record.backwards):
             return None
         freed = any(event.sources & store.value.all_sources and loop in event.loops for event in record.backwards)

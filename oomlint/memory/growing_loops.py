@@ -32,6 +32,17 @@ def growing_loops(store: Store, record: Record) -> list[Loop]:
     return found
 
 
+def unrenewed_epochs(store: Store, record: Record) -> Loop | None:
+    """The innermost loop whose rounds each go over all of the batches, and of which none makes the target anew; ``None`` where there is none."""
+    root = store.path[0]
+    made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
+    outer = [loop for loop in store.loops if (loop.epochs or loop.trains) and not loop.short]
+    if not outer or store.loops[-1] is outer[-1]:
+        return None
+    renewed = any(loop in made or any(_renews(reset, store, loop) for reset in record.resets) for loop in store.loops)
+    return None if renewed or is_flushed(store, record, list(store.loops)) else outer[-1]
+
+
 def handing_call(store: Store) -> Via | None:
     """The call of a function that adds to what it is given: ``add_to(results, key, value)``."""
     via = store.via[-1] if store.via else None

@@ -20,6 +20,14 @@ _LIST_METRICS: Final = re.compile(r"^(CatMetric|SpearmanCorrCoef|CosineSimilarit
 _CURVES: Final = re.compile(
     r"^(Binary)?(AUROC|AveragePrecision|ROC|PrecisionRecallCurve|PrecisionAtFixedRecall|RecallAtFixedPrecision|SpecificityAtSensitivity)$"
 )
+# What has a list for its state whatever it makes of its input first (torchmetrics 1.9, the states of all metrics looked at); curves without thresholds.
+_LISTS: Final = re.compile(
+    r"^(CatMetric|SpearmanCorrCoef|KendallRankCorrCoef|CosineSimilarity|(Binary|Multiclass)?CalibrationError|MeanAveragePrecision|Retrieval\w+"
+    r"|ErrorRelativeGlobalDimensionlessSynthesis|Sp(ectral|atial)DistortionIndex)$"
+)
+_LIST_CURVES: Final = re.compile(
+    r"^(Binary|Multiclass|Multilabel)?(AUROC|AveragePrecision|EER|LogAUC|ROC|PrecisionRecallCurve|(Precision|Sensitivity)At\w+|(Recall|Specificity)At\w+)$"
+)
 _UNIT_NAME: Final = re.compile(r"prob|score|sigmoid|softmax|confiden", re.IGNORECASE)
 
 
@@ -57,3 +65,20 @@ def _keeps_all(name: str, call: cst.Call, *, unit: bool) -> bool:
     elif positional and curve.group(2) in {"AveragePrecision", "ROC", "PrecisionRecallCurve"}:
         return False  # thresholds come first
     return unit
+
+
+def grows(value: object) -> bool:
+    """Whether a value is a metric of torchmetrics whose state gets longer with each update, until it is reset."""
+    return isinstance(value, ExternalCall) and _has_lists(value.name, value.call)
+
+
+def _has_lists(name: str, call: cst.Call) -> bool:
+    last = name.rpartition(".")[2]
+    if last == "MetricCollection":
+        inner = [node for arg in call.args for node in descend(arg.value) if isinstance(node, cst.Call)]
+        return any(_has_lists(names.last_name(node.func), node) for node in inner)
+    if _LISTS.match(last):
+        return True
+    if not _LIST_CURVES.match(last) or any(arg.star for arg in call.args) or sum(arg.keyword is None for arg in call.args) > 1:
+        return False
+    return all(names.dotted(arg.value) == "None" for arg in call.args if arg.keyword is not None and arg.keyword.value == "thresholds")
