@@ -9,10 +9,12 @@ import libcst as cst
 
 from oomlint.finding import Confidence, Fix, ReadFact, Safety, Severity
 from oomlint.memory.checkpoints import Loaded, chosen_by_device, is_one_process, loaded, several_processes
+from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.notes_edits import added_argument
 from oomlint.memory.notes_loops import library_name
 from oomlint.memory.suites import holds_tests
 from oomlint.model.names import last_name
+from oomlint.model.values import Absent
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
 
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _LOADS = frozenset({"torch.load", "torch.serialization.load"})
@@ -97,7 +100,7 @@ class TorchLoadToSavedDevice(Rule):
         if holds_tests(module) or not _DEVICES.search(module.source.text):
             return
         for call, scope in module.walk.calls:
-            if not last_name(call.func) or not self._is_open(call):
+            if not last_name(call.func) or not self._is_open(call, module, project, scope):
                 continue
             whole = isinstance(call.func, cst.Attribute) and call.func.attr.value == _OF_LIGHTNING
             if not whole and library_name(project, call.func, module, scope) not in _LOADS:
@@ -121,8 +124,14 @@ class TorchLoadToSavedDevice(Rule):
             yield self.finding(place, message, severity=Severity.WARNING, confidence=Confidence.MEDIUM, fix=fix, facts=facts)
 
     @staticmethod
-    def _is_open(call: cst.Call) -> bool:
-        """Whether the call leaves the device to the checkpoint."""
-        if not call.args or any(a.star or (a.keyword is not None and a.keyword.value == "map_location") for a in call.args):
+    def _is_open(call: cst.Call, module: Module, project: Project, scope: Scope) -> bool:
+        """Whether the call leaves the device to the checkpoint; a mapping of arguments may say it, unless all that is in it is known."""
+        if not call.args or any(a.star == "*" or (a.keyword is not None and a.keyword.value == "map_location") for a in call.args):
             return False
-        return len([a for a in call.args if a.keyword is None]) <= 1
+        evaluator = evaluator_of(project)
+        for arg in call.args:
+            if arg.star:
+                found = evaluator.access(arg.value, (("item", "map_location"),), evaluator.calls.plain_frame(module, scope))
+                if not found or not all(isinstance(alt.value, Absent) for alt in found):
+                    return False
+        return len([a for a in call.args if a.keyword is None and not a.star]) <= 1

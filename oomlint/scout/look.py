@@ -609,7 +609,7 @@ class _Look:
         if name == "load":
             return self.devices and self._loads(node)
         if name == "load_from_checkpoint":
-            return self.devices and all(k.arg not in {None, "map_location"} for k in node.keywords)
+            return self.devices and all(k.arg != "map_location" for k in node.keywords)
         if name == "pin_memory":
             return not node.args
         if name == "setdefault":
