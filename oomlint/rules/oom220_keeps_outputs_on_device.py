@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Confidence, Fix, Safety, Severity, StoreFact
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffer_readers import thrown_away
 from oomlint.memory.buffers import buffers_of
-from oomlint.memory.growth_fixes import fix, on_host
+from oomlint.memory.growth_fixes import fix, on_host, suffixed
 from oomlint.memory.growth_words import loop_of, target_of, told, what_of
+from oomlint.memory.metric_lists import kept_by_metrics
+from oomlint.memory.suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ class KeepsOutputsOnDevice(Rule):
     Checks for a loop over a loader that stores dense outputs of a model on an accelerator beyond the step, without their graph: under
     `torch.no_grad()`, or by `.detach()`. The steps of Lightning are rounds of such a loop: what they keep on the module until the end of the
     epoch, or return for a hook that reads the outputs of the epoch. What the device goes on to compute with (a bank of features) says nothing.
+
+    So do the states of a class that derives from `torchmetrics.Metric`, where `update` appends the maps that it is given and `compute` moves them to
+    the host one by one.
 
     Scalars, labels, the class of each sample (`argmax`), what is moved to the host first and what is flushed every few batches say nothing.
 
@@ -113,3 +118,11 @@ class KeepsOutputsOnDevice(Rule):
             # In an evaluation the host would be what grows.
             mend = None if growth.facts.get("evaluation") else fix(growth, module, "keep it on the host", on_host(module), lambda _: Safety.UNSAFE)
             yield self.finding(message=message, fix=mend, **told(growth, module))
+        for kept in kept_by_metrics(module, project) if not holds_tests(module) else ():
+            place = module.place(kept.node)
+            message = f"`self.{kept.state}` keeps `{module.code(kept.given).strip()}` of every update on the device, and `compute` reads it on the host"
+            related = [module.place(kept.read, "here it is brought to the host"), *(module.place(call, "beside it") for call in kept.others)]
+            edits = [edit for call in (kept.node, *kept.others) for edit in suffixed(module, call.args[0].value, ".cpu()")]
+            mend = Fix(Safety.UNSAFE, "keep it on the host", tuple(edits))
+            facts = [StoreFact(place, f"self.{kept.state}")]
+            yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=mend, facts=facts)

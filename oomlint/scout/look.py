@@ -610,6 +610,8 @@ class _Look:
             return self.devices and self._loads(node)
         if name == "load_from_checkpoint":
             return self.devices and all(k.arg != "map_location" for k in node.keywords)
+        if name == "add_state":
+            return any(isinstance(part, ast.List) and not part.elts for part in (*node.args, *(k.value for k in node.keywords)))
         if name == "pin_memory":
             return not node.args
         if name == "setdefault":
