@@ -62,7 +62,7 @@ def _list_states(cls: Scope) -> set[str]:
         given = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
         plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
         name, default = given.get("name", plain[0] if plain else None), given.get("default", plain[1] if len(plain) > 1 else None)
-        if isinstance(name, cst.SimpleString) and isinstance(name.raw_value, str) and isinstance(default, cst.List) and not default.elements:
+        if isinstance(name, cst.SimpleString) and isinstance(default, cst.List) and not default.elements:
             found.add(name.raw_value)
     return found
 
