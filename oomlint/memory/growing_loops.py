@@ -33,10 +33,10 @@ def growing_loops(store: Store, record: Record) -> list[Loop]:
 
 
 def unrenewed_epochs(store: Store, record: Record) -> Loop | None:
-    """The innermost loop whose rounds each go over all of the batches, and of which none makes the target anew; ``None`` where there is none."""
+    """The innermost loop over epochs around a store, where no loop makes the target anew or empties it; ``None`` where there is none."""
     root = store.path[0]
     made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
-    outer = [loop for loop in store.loops if (loop.epochs or loop.trains) and not loop.short]
+    outer = [loop for loop in store.loops if loop.epochs and not loop.short]
     if not outer or store.loops[-1] is outer[-1]:
         return None
     renewed = any(loop in made or any(_renews(reset, store, loop) for reset in record.resets) for loop in store.loops)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Effect, Scope
 
 _ONCE: Final = frozenset({"__init__", "__setstate__"})
+_LEARNS: Final = (b".backward(", b"manual_backward(", b"def training_step(")  # somewhere in the project
 _ANY: Final = "*"  # an attribute whose name is computed
 _CUTS: Final = frozenset({"detach_", "set_"})
 
@@ -107,8 +108,19 @@ def _stores(cls: ClassRef, forward: Scope, project: Project) -> Iterator[tuple[s
         if store.mode is Mode.OFF or store.value.carries is not Graph.YES or store.before.kind is Kind.PACK or store.path[:1] != (own,):
             continue
         name = store.path[1] if len(store.path) > 1 else None
-        if isinstance(name, str) and not _spared(store) and _is_state(store, name, project) and not _cut(cls, name, project):
+        if (
+            isinstance(name, str)
+            and not _spared(store)
+            and (store.tests or _trains(project, cls.module))
+            and _is_state(store, name, project)
+            and not _cut(cls, name, project)
+        ):
             yield name, store
+
+
+def _trains(project: Project, module: Module) -> bool:
+    """Whether anything is trained in the project. Else whoever runs the module may well do so without gradients, as where it caches keys and values."""
+    return any(next(iter(project.mentioning((word,), module.path)), None) is not None for word in _LEARNS)
 
 
 def _spared(store: Store) -> bool:

@@ -26,7 +26,7 @@ class StateKeepsGraph(Rule):
     `self.x = m * self.x + y`, where `y` comes from a layer or a parameter.
 
     It is silent under `torch.no_grad()`, for `self.x.data` and `y.detach()`, where somebody makes the tensor anew or cuts it off, where a test
-    lets it happen the first time only, and for `self.x = y`, which lets go of the graph before.
+    lets it happen the first time only, for `self.x = y`, which lets go of the graph before, and where nothing in the project trains anything.
 
     ## Why is this bad
 
