@@ -44,6 +44,7 @@ FAMILIES: Final = {
     "OOM3": "HDF5 and other handles",
     "OOM4": "Arrays built up front",
     "OOM5": "Device memory",
+    "OOM6": "Ranks",
 }
 
 

@@ -238,9 +238,18 @@ class HandleFact:
     in_core: bool = False  # whether the whole file is read into memory when it is opened
 
 
-Fact = LoaderFact | DatasetFact | AttributeFact | LoopFact | StoreFact | ReadFact | AllocationFact | HandleFact
+@dataclass(frozen=True, slots=True)
+class RanksFact:
+    """The processes of a training that run the code, each for itself."""
 
-_Noun = TypeVar("_Noun", LoaderFact, DatasetFact, AttributeFact, LoopFact, StoreFact, ReadFact, AllocationFact, HandleFact)
+    noun: ClassVar[str] = "ranks"
+    count: int | None = None  # on one machine; None where nobody says how many
+    place: Place | None = None  # where that is known from
+
+
+Fact = LoaderFact | DatasetFact | AttributeFact | LoopFact | StoreFact | ReadFact | AllocationFact | HandleFact | RanksFact
+
+_Noun = TypeVar("_Noun", LoaderFact, DatasetFact, AttributeFact, LoopFact, StoreFact, ReadFact, AllocationFact, HandleFact, RanksFact)
 
 
 @dataclass(frozen=True, slots=True)

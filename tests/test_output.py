@@ -28,6 +28,7 @@ from oomlint.finding import (
     LoopFact,
     LoopKind,
     Place,
+    RanksFact,
     ReadFact,
     Safety,
     Severity,
@@ -348,6 +349,7 @@ def test_json_is_what_its_schema_says(finding: Finding, view: View, folder: Path
         ReadFact(place, "np.load", ByteSize(12), place),
         AllocationFact(place, ByteSize(12)),
         HandleFact(place, "h5", ByteSize(1), in_core=False),
+        RanksFact(8, place),
     )
     assert {fact.noun for fact in told} == set(facts.NOUNS)
     for one in (finding, replace(finding, facts=told), replace(finding, fix=None), unreadable(folder)):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oomlint.rule import Rule
 
 FIXTURES: Final = Path(__file__).parent.parent / "fixtures" / "rules"
-FAMILIES: Final = ("OOM1", "OOM2", "OOM3", "OOM4", "OOM5")  # a family to come is added here
+FAMILIES: Final = ("OOM1", "OOM2", "OOM3", "OOM4", "OOM5", "OOM6")  # a family to come is added here
 ON_COMMENTS: Final = "OOM0"  # speaks of oomlint's own comments, not of training code: tests/test_engine.py
 LEAST_BAD, LEAST_GOOD = 4, 6
 

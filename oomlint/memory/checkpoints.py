@@ -1,4 +1,4 @@
-"""Checkpoints: what becomes of the result of ``torch.load``, and whether several processes read it."""
+"""Checkpoints: what becomes of the result of ``torch.load``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.memory.loaders import evaluator_of
-from oomlint.memory.notes_loops import library_name
 from oomlint.model import names
 from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.model.project import Module, Project
+    from oomlint.model.project import Module
     from oomlint.syntax.walk import Scope
 
 _SECTIONS = re.compile(r"(^|_)(state_?dict|model|net|network|generator|discriminator|optim(izer)?|opt|ema|weights|params|encoder|decoder|backbone)(_|\d|$)")
@@ -24,19 +22,6 @@ _WITHOUT_TENSORS = re.compile(r"sched|scaler|sampler|early_stop", re.IGNORECASE)
 _NUMBERS = re.compile(
     r"^(\w+_)?(epochs?|steps?|iter(ation)?s?|global_step|args|config|cfg|hparams|hyper_parameters|options|best_epoch|lr_?sched\w*|scheduler\w*|scaler)$",
 )
-_PROCESSES = frozenset(
-    {
-        "torch.nn.parallel.DistributedDataParallel",
-        "torch.nn.parallel.distributed.DistributedDataParallel",
-        "torch.distributed.init_process_group",
-        "torch.distributed.fsdp.FullyShardedDataParallel",
-        "apex.parallel.DistributedDataParallel",
-        "deepspeed.initialize",
-    },
-)
-_LAUNCHERS = frozenset({"DistributedDataParallel", "DDP", "init_process_group", "FullyShardedDataParallel", "FSDP", "initialize"})
-_RANK = re.compile(r"rank|main_process|is_main|is_master|is_chief|primary", re.IGNORECASE)
-_COMMENT = re.compile(r"#.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +30,11 @@ class Loaded:
 
     checkpoint: bool = False  # a part of it goes to ``load_state_dict``, or is taken by a name that checkpoints have
     only_states: bool = True  # all tensors of it go to ``load_state_dict`` and nowhere else
+
+
+def is_section(key: object) -> bool:
+    """Whether an entry of a checkpoint holds the state of a model or an optimizer, by its key."""
+    return isinstance(key, str) and _SECTIONS.search(key.lower()) is not None and not (_NUMBERS.match(key) and not re.search(r"optim", key))
 
 
 def loaded(module: Module, scope: Scope, call: cst.Call) -> Loaded:
@@ -169,19 +159,6 @@ def _uses(module: Module, scope: Scope, holder: cst.CSTNode, path: tuple[str, tu
         yield node
 
 
-# -- processes -----------------------------------------------------------------------------------------------------------
-
-
-def is_one_process(module: Module, node: cst.CSTNode) -> bool:
-    """Whether a test for the rank lets one process alone come here."""
-    child = node
-    for here in module.walk.ancestors(node):
-        if isinstance(here, cst.If | cst.IfExp) and child is not here.test and _RANK.search(module.code(here.test)):
-            return True
-        child = here
-    return False
-
-
 def chosen_by_device(module: Module, node: cst.CSTNode) -> bool:
     """Whether a test for the accelerator stands around the call, and the other way loads with ``map_location``."""
     child = node
@@ -190,39 +167,3 @@ def chosen_by_device(module: Module, node: cst.CSTNode) -> bool:
             return "map_location" in module.code(here)
         child = here
     return False
-
-
-def several_processes(module: Module, project: Project, scope: Scope) -> Module | None:
-    """The file that runs the code in several processes with CUDA: this one, or one that calls the function."""
-    if _distributes(module, project):
-        return module
-    for site in evaluator_of(project).calls.sites(module, scope):
-        if _distributes(site.module, project):
-            return site.module
-    return None
-
-
-def _distributes(module: Module, project: Project) -> bool:
-    key = ("distributes", module.path)
-    known = project.memo.get(key)
-    if isinstance(known, bool):
-        return known
-    text = _COMMENT.sub("", module.source.text)
-    answer = False
-    if "Trainer" in text and any(_is_spread(call) for call, _ in module.walk.calls):
-        answer = True
-    elif re.search(r"cuda|nccl", text):
-        answer = re.search(r"\blocal_rank\b|\bLOCAL_RANK\b", text) is not None or any(
-            names.last_name(call.func) in _LAUNCHERS and library_name(project, call.func, module, scope) in _PROCESSES for call, scope in module.walk.calls
-        )
-    project.memo[key] = answer
-    return answer
-
-
-def _is_spread(call: cst.Call) -> bool:
-    """Whether a call makes a trainer of Lightning that is told how to spread over processes."""
-    given = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
-    if names.last_name(call.func) != "Trainer" or not {"strategy", "num_nodes"} & given.keys():
-        return False
-    devices = given.get("devices")
-    return not isinstance(devices, cst.Integer) or devices.evaluated_value != 1

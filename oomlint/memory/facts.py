@@ -18,6 +18,7 @@ from oomlint.finding import (
     LoaderFact,
     LoopFact,
     LoopKind,
+    RanksFact,
     ReadFact,
     StoreFact,
     StoreKind,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from oomlint.memory.kept_state import Keeper
     from oomlint.memory.loaders import Loader
     from oomlint.memory.openings import Opening
+    from oomlint.memory.ranks import Ranks
     from oomlint.memory.reads import Read
     from oomlint.memory.rejoined import Rejoin
     from oomlint.memory.start_methods import StartMethods
@@ -80,6 +82,11 @@ def worker_count(alt: Alternative) -> WorkerCount:
     last = next((place for step in reversed(alt.story) if step.kind != "missing" and (place := step.place()) is not None), None)
     per_processor = "cpu_count" in getattr(value, "name", "") if isinstance(value, External | ExternalCall) else False
     return WorkerCount(count, per_processor, not alt.reach, _bare(last))
+
+
+def ranks_fact(ranks: Ranks) -> RanksFact:
+    """The processes that run a piece of code, each for itself."""
+    return RanksFact(ranks.count, _bare(ranks.place))
 
 
 # -- datasets ----------------------------------------------------------------------------------------------------------

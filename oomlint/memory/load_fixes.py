@@ -40,40 +40,45 @@ def per_sample(load: Load) -> Fix | None:
 
 
 def torch_mapped(load: Load, project: Project) -> Fix | None:
-    """``torch.load(path)`` → ``torch.load(path, mmap=True)``.
+    """``torch.load(path)`` → ``torch.load(path, mmap=True)``, for a file that a dataset keeps."""
+    call = load.node
+    return mapped(load.module, call, project) if isinstance(call, cst.Call) and load.read is not None and load.read.name == "torch.load" else None
+
+
+def mapped(module: Module, call: cst.Call, project: Project) -> Fix | None:
+    """The fix that gives a ``torch.load`` the argument ``mmap=True``.
 
     ``None`` where a file is already open, where the program writes the same file, and where the arguments are not plain.
     """
-    call = load.node
-    if not isinstance(call, cst.Call) or load.read is None or load.read.name != "torch.load" or any(a.star for a in call.args):
+    if any(a.star for a in call.args):
         return None
     given = {a.keyword.value for a in call.args if a.keyword is not None}
     if given & {"mmap", "f"} or not call.args or call.args[0].keyword is not None:
         return None
     path = call.args[0].value
-    if _may_be_open(path, load, project):
+    if _may_be_open(path, module, call, project):
         return None
-    if isinstance(path, cst.Call) and not load.module.code(path.func).endswith(("join", "Path", "str", "format", "abspath", "expanduser")):
+    if isinstance(path, cst.Call) and not module.code(path.func).endswith(("join", "Path", "str", "format", "abspath", "expanduser")):
         return None
-    if _written(path, load, project):
+    if _written(path, module, call, project):
         return None
-    text = Text(load.module.tree)
+    text = Text(module.tree)
     last = text.span(call.args[-1].value)[1]
     return Fix(Safety.UNSAFE, "map the file: what is indexed is read", (text.replaced(last, last, ", mmap=True"),))
 
 
-def _written(path: cst.BaseExpression, load: Load, project: Project) -> bool:
+def _written(path: cst.BaseExpression, module: Module, call: cst.Call, project: Project) -> bool:
     """Whether the program also saves to the file. To write a file that is mapped ends the process with a bus error, and the file is lost (torch 2.13)."""
-    scope = load.module.walk.scope_at(load.node)
-    read = _names(path, load.module, scope, project)
-    modules = {load.module, *(frame.module for frame in evaluator_of(project).calls.frames(load.module, scope)[:_MOST])}
-    for module in modules:
-        for call, there in module.walk.calls:
-            if names.dotted(call.func) != "torch.save":
+    scope = module.walk.scope_at(call)
+    read = _names(path, module, scope, project)
+    modules = {module, *(frame.module for frame in evaluator_of(project).calls.frames(module, scope)[:_MOST])}
+    for one in modules:
+        for other, there in one.walk.calls:
+            if names.dotted(other.func) != "torch.save":
                 continue
-            given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "f"), None)
-            target = given or (call.args[1].value if len(call.args) > 1 else None)
-            if target is not None and read & _names(target, module, there, project):
+            given = next((a.value for a in other.args if a.keyword is not None and a.keyword.value == "f"), None)
+            target = given or (other.args[1].value if len(other.args) > 1 else None)
+            if target is not None and read & _names(target, one, there, project):
                 return True
     return False
 
@@ -86,18 +91,18 @@ def _names(path: cst.BaseExpression, module: Module, scope: Scope, project: Proj
     return {module.code(path), *(value for value in known if isinstance(value, str))}
 
 
-def _may_be_open(path: cst.BaseExpression, load: Load, project: Project) -> bool:
+def _may_be_open(path: cst.BaseExpression, module: Module, call: cst.Call, project: Project) -> bool:
     """Whether an argument is, or may be, an open file or a buffer, which cannot be mapped."""
     if not isinstance(path, _PLAIN):
         return True
     if not isinstance(path, cst.Name | cst.Attribute):
         return False
-    scope = load.module.walk.scope_at(load.node)
+    scope = module.walk.scope_at(call)
     if _OPEN.search(names.last_name(path)) or any(e.kind == "with" and not e.path for e in scope.effects.get(names.dotted(path), ())):
         return True
     evaluator = evaluator_of(project)
     calls = evaluator.calls
-    for frame in (calls.plain_frame(load.module, scope), *calls.frames(load.module, scope)[:_MOST]):
+    for frame in (calls.plain_frame(module, scope), *calls.frames(module, scope)[:_MOST]):
         for alt in evaluator.values(path, frame)[:_MOST]:
             if isinstance(alt.value, ExternalCall) and alt.value.name.rpartition(".")[2] in _OPENS:
                 return True

@@ -13,7 +13,7 @@ from oomlint.memory.construction import constructions_of
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
 from oomlint.model.readings import FOUND, Memory, finder
-from oomlint.model.values import ClassRef, FunctionRef
+from oomlint.model.values import ClassRef, ExternalCall, FunctionRef
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ Loop = cst.For | cst.While
 Leaves = Callable[["Module", cst.BaseExpression], bool]
 _BACKWARDS: Final = frozenset({"backward", "manual_backward"})
 _TRAINS: Final = re.compile(rb"backward\(|\boptim\b|Trainer\b")
+_FITS: Final = frozenset({"fit", "train"})  # of a trainer of a library
 _MOST_SITES: Final = 6
 _DEEPEST: Final = 3  # functions between a loop and the backward of its rounds
 
@@ -101,6 +102,14 @@ class Serving:
             calls = (node for node in descend(loop.body, into_scopes=False) if isinstance(node, cst.Call))
             known = self._loops[loop] = self.project_trains(module) and any(self._goes_back(module, scope, call, 0) for call in calls)
         return known
+
+    def call_trains(self, module: Module, scope: Scope, call: cst.Call) -> bool:
+        """Whether what a call runs goes backward: a function of the project, or a trainer of a library."""
+        if names.last_name(call.func) in _FITS and isinstance(call.func, cst.Attribute):
+            given = self.evaluator.values(call.func.value, self.evaluator.calls.plain_frame(module, scope))
+            if any(isinstance(alt.value, ExternalCall) and alt.value.name.endswith("Trainer") for alt in given):
+                return True
+        return self.project_trains(module) and self._goes_back(module, scope, call, 0)
 
     def _goes_back(self, module: Module, scope: Scope, call: cst.Call, depth: int) -> bool:
         if names.last_name(call.func) in _BACKWARDS and isinstance(call.func, cst.Attribute):

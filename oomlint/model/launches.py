@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import libcst as cst
 
@@ -26,6 +26,12 @@ _MOST_ENTRIES = 50_000  # files and folders that are looked at
 _MOST_SHELL_FILES = 400  # more scripts than anyone reads
 _MOST_LAUNCHES = 8
 _WHOLE_NUMBER = re.compile(r"-?\d+")
+
+
+# What starts a script in several processes, and the options that say in how many.
+_LAUNCHERS = frozenset({"torchrun", "torch.distributed.launch", "torch.distributed.run", "accelerate", "deepspeed"})
+_COUNTS = re.compile(r"--(nproc[_-]per[_-]node|num[_-]processes|num[_-]gpus|ntasks[_-]per[_-]node)")
+_DEFAULT = re.compile(r"\$\{\w+:-(\d+)\}")
 
 
 class Launches:
@@ -87,6 +93,45 @@ class Launches:
                 found.append(picked(Alternative(Const(int(text)), (at, *alt.story, step), reach=True), *picks))
         return found
 
+    def processes(self, script: Module) -> list[tuple[int | None, Place]]:
+        """How many processes on a machine the command lines of the project start the script in; ``None`` where they leave that open."""
+        base = os.path.basename(script.path)
+        found = []
+        for place, words in (*self.shell_lines(script), *self._told(script)):
+            named = next((w for w in words if w == base or w.endswith("/" + base)), "")
+            if (named and self._means(named, script, place)) or _runs_module(words, script, self.project):
+                count = _processes(words, base)
+                if count is not False:
+                    found.append((count, place))
+        return found
+
+    def _means(self, word: str, script: Module, place: Place) -> bool:
+        """Whether a path in a command line is that of the script, which may not be the only one of its name."""
+        tail = "/" + "/".join(part for part in word.split("/") if part not in {"", ".", ".."} and "$" not in part)
+        if not script.path.endswith(tail):
+            return False
+        alike = [path for path in self.project.files() if path.endswith(tail)]
+        return len(alike) < 2 or os.path.dirname(script.path) == os.path.dirname(place.path)  # noqa: PLR2004 - itself
+
+    def _told(self, script: Module) -> list[tuple[Place, list[str]]]:
+        """Command lines with a launcher that the project's own pages show."""
+        known = self._lines.get("pages")
+        if known is None:
+            known = []
+            for path in sorted(self._pages()):
+                self.project.readings.read(path)
+                text = self.project.raw(path).decode("utf-8", "replace")
+                known.extend((place, words) for place, words in _commands(path, text) if any(word in _LAUNCHERS for word in words))
+            self._lines["pages"] = known
+        del script
+        return known
+
+    def _pages(self) -> list[str]:
+        try:
+            return [os.path.join(self.project.top, name) for name in os.listdir(self.project.top) if name.endswith(".md")]
+        except OSError:
+            return []
+
     def shell_lines(self, script: Module) -> list[tuple[Place, list[str]]]:
         """Command lines of shell scripts and notebooks, as words, with their places."""
         notebooks = self.project.search(_notebooks, (), script.path)
@@ -145,6 +190,24 @@ def _commands(path: str, text: str) -> Iterator[tuple[Place, list[str]]]:
         if ".py" in line or " -m " in line:
             end = rows[number - 1]
             yield Place(path, 0, first + 1, 1, number, len(end) + 1), _words(line)
+
+
+def _processes(words: list[str], base: str) -> int | Literal[False] | None:
+    """How many processes a command line starts a script in. ``False`` where no launcher stands before it, or nothing says that there are several."""
+    end = next((n for n, word in enumerate(words) if word == base or word.endswith("/" + base)), len(words))
+    before = words[:end]
+    launcher = next((os.path.basename(word) for word in before if os.path.basename(word) in _LAUNCHERS or os.path.basename(word) == "srun"), "")
+    if not launcher:
+        return False
+    for number, word in enumerate(before):
+        flag, equals, given = word.partition("=")
+        if _COUNTS.fullmatch(flag):
+            text = given if equals else (before[number + 1] if number + 1 < len(before) else "")
+            default = _DEFAULT.fullmatch(text)
+            text = default.group(1) if default else text
+            return int(text) if text.isdecimal() and int(text) > 0 else None
+    several = launcher == "deepspeed" or (launcher == "accelerate" and "--multi_gpu" in before)
+    return None if several else False
 
 
 def _runs_module(words: list[str], script: Module, project: Project) -> bool:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Fix, ReadFact, Safety, Severity
-from oomlint.memory.checkpoints import Loaded, chosen_by_device, is_one_process, loaded, several_processes
+from oomlint.memory.checkpoints import Loaded, chosen_by_device, loaded
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.notes_edits import added_argument
 from oomlint.memory.notes_loops import library_name
+from oomlint.memory.ranks import ranks_of
 from oomlint.memory.suites import holds_tests
 from oomlint.model.names import last_name
 from oomlint.model.values import Absent
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
+_CUDA = re.compile(r"cuda|nccl")
 _LOADS = frozenset({"torch.load", "torch.serialization.load"})
 _OF_LIGHTNING = "load_from_checkpoint"  # reads by `torch.load` with its default (pytorch-lightning 2.6, `core/saving.py`)
 
@@ -112,10 +114,11 @@ class TorchLoadToSavedDevice(Rule):
             fix = Fix(safety, "load it into host memory", (added_argument(module, call, 'map_location="cpu"'),))
             place = module.place(call)
             facts = [ReadFact(place, _OF_LIGHTNING if whole else "torch.load")]
-            where = None if is_one_process(module, call) else several_processes(module, project, scope)
-            if where is None and whole:
+            ranks = ranks_of(project).at(module, scope, call)
+            several = ranks is not None and _CUDA.search(ranks.module.source.text) is not None
+            if not several and whole:
                 continue  # the model is made where the checkpoint goes
-            if where is None:
+            if not several:
                 message = "The checkpoint goes to the device it was saved from, beside the model; `map_location` says where to"
                 yield self.finding(place, message, severity=Severity.NOTE, fix=fix, facts=facts)
                 continue
