@@ -26,7 +26,7 @@ _OPTIMIZER = re.compile(r"opt|scaler", re.IGNORECASE)
 _DEVICE = re.compile(r"cuda|device|gpu|is_available|\bmps\b|\bxpu\b", re.IGNORECASE)
 _COUNTER = re.compile(r"%|<|>|epoch|step|iter|rank|memory|batch", re.IGNORECASE)
 # What rules look for by a library's name, apart from classes; and where it is given another name: `self.read = torch.load`.
-_ASKED = frozenset("load collect empty_cache init_process_group initialize spawn fully_shard all_gather_object".split())
+_ASKED = frozenset("load collect empty_cache init_process_group initialize spawn fully_shard all_gather_object all_gather".split())
 _ALIAS = re.compile(rb"(?:\.|[=:] ?)(?:load|collect|empty_cache|init_process_group|initialize)\b(?! *[(=])")
 _BOUND = re.compile(rb"(\w+)[\"']? *[=:]")
 _BUILDERS = frozenset({"parameters", "named_parameters"})

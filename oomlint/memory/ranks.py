@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Place
     from oomlint.model.project import Module, Project
+    from oomlint.model.values import Value
     from oomlint.syntax.walk import Scope
 
 _SHARDS: Final = frozenset(
@@ -232,10 +233,18 @@ class RanksOf:
         found = self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope))
         if any(isinstance(a.value, ExternalCall) and a.value.name.rpartition(".")[2] in {"get_rank", "get_global_rank", "process_index"} for a in found):
             return True
-        if any(isinstance(a.value, ExternalCall) and _ENVIRONMENT.search(a.value.frame.module.code(a.value.call)) for a in found):
+        written = [module.code(node), *(text for a in found if (text := _written(a.value)))]
+        if any(_ENVIRONMENT.search(text) and re.search(r"environ|getenv", text) for text in written):
             return True
         unknown = all(isinstance(a.value, Unknown | Const | ExternalCall) for a in found)
         return unknown and _RANK.search(names.last_name(node.func if isinstance(node, cst.Call) else node)) is not None
+
+
+def _written(value: Value) -> str:
+    """How a value is written where it is made."""
+    if isinstance(value, ExternalCall):
+        return value.frame.module.code(value.call)
+    return value.frame.module.code(value.node) if isinstance(value, Written) and value.node is not None and value.frame is not None else ""
 
 
 def _says_local_rank(node: cst.CSTNode) -> bool:

@@ -97,9 +97,9 @@ class _Life:
     def kept(self) -> tuple[tuple[str, ...], cst.CSTNode | None]:
         """The names that keep it while something trains, and what trains."""
         held = self.holders()
-        kept = [name for name in held if not self._let_go(name, held)]
-        training = self._training() if kept else None
-        return (tuple(kept), training) if training is not None else ((), None)
+        training = self._training() if held else None
+        kept = [name for name in held if training is not None and not self._let_go(name, held, training)]
+        return (tuple(kept), training) if kept else ((), None)
 
     def is_deleted(self) -> bool:
         """Whether a name that it is bound to is deleted further down."""
@@ -153,12 +153,19 @@ class _Life:
         known = constant_key(key)
         return depth + 1 if is_section(known) or (depth == 0 and not isinstance(known, str)) else None
 
-    def _let_go(self, name: str, held: dict[str, int]) -> bool:
-        """Whether the name goes, or gets something else, further down."""
+    def _below(self, node: cst.CSTNode, training: cst.CSTNode | None) -> list[cst.CSTNode]:
+        """What stands around a statement; of one that the training itself makes, what stands around that."""
+        found = list(self.module.walk.ancestors(node))
+        return list(self.module.walk.ancestors(training)) if training is not None and training in found else found
+
+    def _let_go(self, name: str, held: dict[str, int], training: cst.CSTNode | None) -> bool:
+        """Whether the name goes, or gets something else, further down, and not only where something asks for it."""
         later = [e for e in self.scope.effects.get(name, ()) if not e.path and e.statement is not self.statement and not self._is_before(e.node)]
         if any(e.kind == "delete" for e in later):
             return True
-        last = max(later, key=lambda e: self._row(e.node), default=None)
+        around = {*self.module.walk.ancestors(self.statement), *(self.module.walk.ancestors(training) if training is not None else ())}
+        certain = [e for e in later if not any(isinstance(a, cst.If) and a not in around for a in self._below(e.statement, training))]
+        last = max(certain, key=lambda e: self._row(e.node), default=None)
         if last is None:
             return False
         if last.kind != "assign" or last.value is None:

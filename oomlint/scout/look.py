@@ -606,6 +606,8 @@ class _Look:
             return len(node.args) > 1 or any(k.arg in {"retain_graph", "create_graph"} for k in node.keywords)
         if name in {"empty_cache", "collect"}:
             return not node.args
+        if name == "all_gather_object":
+            return True
         if name == "load":
             return self.devices and self._loads(node)
         if name == "load_from_checkpoint":
