@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Place, Severity
-from oomlint.memory.content import Content, Kind
+from oomlint.memory.content import IN_MEMORY, Content, Kind
 from oomlint.memory.datasets import Dataset, Holding, datasets_of
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
@@ -120,7 +120,7 @@ def _many(alt: Alternative) -> int:
 def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
     if dataset.iterable:
         return None
-    held = [_as_used(h, dataset, loader) for h in dataset.every() if not _small(h.content, settings)]
+    held = [as_used(h, dataset, loader) for h in dataset.every() if not is_small(h.content, settings)]
     for code in PRECEDENCE if _many(workers) else ("OOM110",):
         case = _JUDGES[code](loader, dataset, held, workers, methods, settings)
         if case is not None:
@@ -128,15 +128,15 @@ def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: Star
     return None
 
 
-def _as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:
+def as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:
     """The same; what a file of torch is thought to hold are arrays where the samples are taken for such."""
     content = holding.content
-    if content.kind is Kind.TENSORS and is_numpy(_owner(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator):
+    if content.kind is Kind.TENSORS and is_numpy(owner_of(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator):
         return replace(holding, content=replace(content, kind=Kind.ARRAYS, words=content.words.replace("tensors", "arrays")))
     return holding
 
 
-def _small(content: Content, settings: Settings) -> bool:
+def is_small(content: Content, settings: Settings) -> bool:
     """Whether it is proven small."""
     if content.size.exact is not None and content.kind is not Kind.MEMMAP:
         return content.size.exact < settings.small_bytes
@@ -155,7 +155,8 @@ def _workers_words(workers: Alternative) -> str:
     return "a worker for every core" if count < 0 else f"{count} worker{'s' if count != 1 else ''}"
 
 
-def _held_words(holding: Holding) -> str:
+def held_words(holding: Holding) -> str:
+    """An attribute and what it holds."""
     size = holding.content.size.words()
     return f"`{holding.name}`, {holding.content.words}" + (f" ({size})" if size else "")
 
@@ -202,15 +203,15 @@ def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         if content.kind is not Kind.TENSORS or (content.count is not None and content.count <= _MOST_STORAGES) or holding.name == "tensors":
             continue
         known = methods.known and "forkserver" in methods.counted
-        many = content.count is not None or one_a_sample(_owner(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator)
+        many = content.count is not None or one_a_sample(owner_of(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator)
         how = f"Every tensor takes a file descriptor when {dataset.words} is sent to a worker:"
         if methods.known and methods.counted == {"spawn"}:
-            message = f"{_held_words(holding)}: {how} under spawn ({methods.source}) the limit of open files is soon reached"
+            message = f"{held_words(holding)}: {how} under spawn ({methods.source}) the limit of open files is soon reached"
         elif known:
-            message = f"{_held_words(holding)}: {how} forkserver ({methods.source}) refuses about 250 of them with `ValueError: too many fds`"
+            message = f"{held_words(holding)}: {how} forkserver ({methods.source}) refuses about 250 of them with `ValueError: too many fds`"
         else:
             message = (
-                f"{_held_words(holding)}: {how} forkserver, the default on Linux from Python 3.14 on, refuses about 250 of them; under fork nothing is sent"
+                f"{held_words(holding)}: {how} forkserver, the default on Linux from Python 3.14 on, refuses about 250 of them; under fork nothing is sent"
             )
         severity = Severity.NOTE if not many else Severity.ERROR if known else Severity.WARNING
         return _case("OOM113", loader, dataset, holding, workers, methods, message, severity, content.doubt)
@@ -224,8 +225,10 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         for h in held
         if h.read and (h.content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY} or (h.content.kind is Kind.BLOB and any(n in h.content.words for n in _OWN_CODE)))
     ]
-    copied = [h for h in copied if not _may_hold_arrays(h.content) or not has_arrays(_owner(dataset, h), h.name, datasets_of(loader.module.project).evaluator)]
-    light = [h for h in held if h.read and h.content.kind is Kind.PATHS] + [h for h in copied if _is_light(h, _owner(dataset, h), loader)]
+    copied = [
+        h for h in copied if not _may_hold_arrays(h.content) or not has_arrays(owner_of(dataset, h), h.name, datasets_of(loader.module.project).evaluator)
+    ]
+    light = [h for h in held if h.read and h.content.kind is Kind.PATHS] + [h for h in copied if is_light(h, owner_of(dataset, h), loader)]
     heavy = [h for h in copied if h not in light]
     if heavy:
         holding = min(heavy, key=lambda h: h.content.doubt)
@@ -235,17 +238,17 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
             how = f"{_WRITTEN}; under spawn and forkserver each gets all from the start"
         else:
             how = _WRITTEN
-        message = f"{_workers_words(workers)} over {_held_words(holding)}: {how}"
+        message = f"{_workers_words(workers)} over {held_words(holding)}: {how}"
         return _case("OOM110", loader, dataset, holding, workers, methods, message, Severity.WARNING, holding.content.doubt)
     if light:
-        message = f"{_workers_words(workers)} over {_held_words(light[0])}: copied by each worker as it is read; worth a look above some 100,000 of them"
+        message = f"{_workers_words(workers)} over {held_words(light[0])}: copied by each worker as it is read; worth a look above some 100,000 of them"
         return _case("OOM110", loader, dataset, light[0], workers, methods, message, Severity.NOTE, light[0].content.doubt)
     return None
 
 
-def _owner(dataset: Dataset, holding: Holding) -> Dataset:
+def owner_of(dataset: Dataset, holding: Holding) -> Dataset:
     """The dataset that has the attribute: the loader's own, or one that it wraps."""
-    return next((found for one in dataset.inner if holding in one.every() for found in [_owner(one, holding)]), dataset)
+    return next((found for one in dataset.inner if holding in one.every() for found in [owner_of(one, holding)]), dataset)
 
 
 def _may_hold_arrays(content: Content) -> bool:
@@ -254,7 +257,7 @@ def _may_hold_arrays(content: Content) -> bool:
     return element is not None and element.kind is Kind.OBJECTS and element.element is not None and element.element.kind is Kind.UNKNOWN
 
 
-def _is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
+def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     """Whether a container of which nobody says how much it holds has a number, a name, or a record with the path of its file, for each sample."""
     content = holding.content
     if content.count is not None or content.size.known:
@@ -276,7 +279,7 @@ def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     if maps:
         under = methods.source and f"under {_methods_words(methods)} ({methods.source})" if methods.known else f"under {PORTABLE}"
         message = (
-            f"{_held_words(maps[0])}, is pickled with its contents for each of {_workers_words(workers)} {under}: the file is read into memory once a worker"
+            f"{held_words(maps[0])}, is pickled with its contents for each of {_workers_words(workers)} {under}: the file is read into memory once a worker"
         )
         return _case("OOM112", loader, dataset, maps[0], workers, methods, message, Severity.WARNING, maps[0].content.doubt)
     arrays = [h for h in held if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
@@ -285,7 +288,7 @@ def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     holding = min(arrays, key=lambda h: h.content.doubt)
     # Where fork counts as well, OOM114 speaks of both costs from four workers on.
     if methods.known and methods.only_pickles:
-        message = f"{_held_words(holding)}, is copied into each of {_workers_words(workers)} under {_methods_words(methods)} ({methods.source})"
+        message = f"{held_words(holding)}, is copied into each of {_workers_words(workers)} under {_methods_words(methods)} ({methods.source})"
     else:
         return None
     return _case("OOM112", loader, dataset, holding, workers, methods, message, Severity.WARNING, holding.content.doubt)
@@ -297,20 +300,14 @@ def _methods_words(methods: StartMethods) -> str:
 
 def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
     count = _many(workers)
-    if 0 <= count < settings.workers_over_memory or dataset.iterable or dataset.opens_files:
+    whole = wholly_held(dataset, held) if not 0 <= count < settings.workers_over_memory else []
+    if not whole:
         return None
-    whole = [
-        h
-        for h in held
-        if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.BLOB, Kind.FRAME, Kind.OBJECTS, Kind.OBJECT_ARRAY}
-    ]
-    if not whole or (dataset.unknown and all(h.content.kind is Kind.FRAME for h in whole)):
-        return None  # a table of file names is not the data
     shared = _SHARED if methods.pickles else _SHARED_BY_FORK
     if dataset.does_work and all(h.content.kind in shared for h in whole):
         return None
     holding = min(whole, key=lambda h: (h.content.kind in shared, h.content.doubt))
-    base = f"{_workers_words(workers)} over a dataset that is wholly in memory ({_held_words(holding)})"
+    base = f"{_workers_words(workers)} over a dataset that is wholly in memory ({held_words(holding)})"
     each = f"{FORKED_MB} MB a worker and the batches in flight"
     if holding.content.kind in shared:
         message = f"{base}: the data is shared, so what they cost is {each}, to index what is already there"
@@ -321,6 +318,14 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     else:
         message = f"{base}: under fork they cost {each}, to index what is already there"
     return _case("OOM114", loader, dataset, holding, workers, methods, message, Severity.WARNING, holding.content.doubt)
+
+
+def wholly_held(dataset: Dataset, held: list[Holding]) -> list[Holding]:
+    """What a dataset that is wholly in memory reads its samples from; nothing where it reads files, too."""
+    if dataset.iterable or dataset.opens_files:
+        return []
+    whole = [h for h in held if h.read and h.content.kind in IN_MEMORY]
+    return [] if dataset.unknown and all(h.content.kind is Kind.FRAME for h in whole) else whole  # a table of file names is not the data
 
 
 _JUDGES = {"OOM113": _tensors, "OOM110": _objects, "OOM112": _spawned, "OOM114": _in_memory}

@@ -1,0 +1,135 @@
+"""OOM605 dataset-on-every-rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.measurement import DatasetSign, Measurement, Trait
+from oomlint.memory.copies import held_words
+from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact, ranks_fact
+from oomlint.memory.sharded import sharded
+from oomlint.memory.suites import holds_tests
+from oomlint.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Fact, Finding
+    from oomlint.memory.sharded import Sharded
+    from oomlint.model.project import Module, Project
+
+_ADVICE: Final = Fix(Safety.DISPLAY, "map the file, which the ranks of a machine then share, or let each rank read its own part", ())
+
+
+class DatasetOnEveryRank(Rule):
+    """Every rank holds the whole dataset in memory, and reads a part of it.
+
+    ## What it does
+
+    Checks for a loader with a `DistributedSampler` whose dataset is wholly in memory: arrays, tensors, or what `pickle.load` and `torch.load` gave.
+
+    It is silent where reading a sample opens a file, for memory maps, file names, labels and other records of the samples, for what is proven small
+    (under 16 MiB, or under 50,000 elements), and without a sampler that deals the samples out.
+
+    ## Why is this bad
+
+    `DistributedSampler` deals out indices, not data. Each rank is a process of its own that builds the dataset for itself: a machine with eight of
+    them reads the file eight times, and holds it eight times, of which each rank reads an eighth in an epoch.
+
+    Measured with two ranks (`gloo`, on the CPU) and a file of 400 MB; memory that is in no file, in each rank, after its part was read (NumPy 2.4,
+    torch 2.13.0):
+
+    | code | each rank |
+    |---|---|
+    | `np.load(path)` | +391 MB |
+    | `np.load(path, mmap_mode="r")` | +0 MB |
+
+    What is mapped is page cache, which all ranks of a machine share.
+
+    ## Example
+
+    ```python
+    import numpy as np
+    from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+    class Frames(Dataset):
+        def __init__(self, path):
+            self.frames = np.load(path)
+
+        def __len__(self):
+            return len(self.frames)
+
+        def __getitem__(self, index):
+            return self.frames[index].copy()
+
+
+    def loader_of(path):
+        frames = Frames(path)
+        return DataLoader(frames, batch_size=8, sampler=DistributedSampler(frames))
+    ```
+
+    ## Use instead
+
+    ```python
+    import numpy as np
+    from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+    class Frames(Dataset):
+        def __init__(self, path):
+            self.frames = np.load(path, mmap_mode="r")
+
+        def __len__(self):
+            return len(self.frames)
+
+        def __getitem__(self, index):
+            return self.frames[index].copy()
+
+
+    def loader_of(path):
+        frames = Frames(path)
+        return DataLoader(frames, batch_size=8, sampler=DistributedSampler(frames))
+    ```
+
+    ## Fix safety
+
+    Advice only: map the file (`mmap_mode="r"` for a plain `.npy`, `mmap=True` for `torch.load`), or let each rank read the files of its own part, with an
+    ordinary sampler. With workers that are not forked, open the map on first use (OOM112).
+
+    ## References
+
+    - [torch.utils.data.distributed.DistributedSampler](https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler)
+    - [Lightning-AI/pytorch-lightning#4646](https://github.com/Lightning-AI/pytorch-lightning/issues/4646)
+    - [NVIDIA/physicsnemo#1550](https://github.com/NVIDIA/physicsnemo/issues/1550)
+    """
+
+    code = "OOM605"
+    slug = "dataset-on-every-rank"
+    severity = Severity.WARNING
+    fixable = Safety.DISPLAY
+    measured_as = Measurement(dataset=(DatasetSign.BUILT,), traits=frozenset({Trait.MORE_DATA, Trait.READS_ALL, Trait.IN_NO_FILE}))
+
+    def check(self, module: Module, project: Project) -> Iterator[Finding]:
+        """Yield the loaders that read a part of what every rank holds."""
+        if holds_tests(module) or "DistributedSampler" not in module.source.text:
+            return
+        groups: dict[object, list[Sharded]] = {}
+        for found in sharded(module, project):
+            groups.setdefault(found.key, []).append(found)
+        for found, *others in groups.values():
+            holding = found.holding
+            who = found.ranks.words if found.ranks is not None else "each rank"
+            message = f"{held_words(holding)}, is whole in {who}, and the sampler gives each of them a part of it: a machine holds it once a rank"
+            related = [found.sampler[0].place(found.sampler[1], "indices are dealt out here, not data")]
+            if holding.effect is not None:
+                related.append(holding.module.place(holding.effect.node, f"`{holding.name}` holds {holding.content.words}"))
+            if holding.content.module is not None and holding.content.node is not None:
+                related.append(holding.content.module.place(holding.content.node, f"{holding.content.words} is made here"))
+            related.extend(module.place(other.loader.call, "read here, too") for other in others)
+            facts: list[Fact] = [loader_fact(found.loader), holding_fact(holding, found.dataset), *dataset_facts(found.dataset)]
+            if found.ranks is not None:
+                facts.append(ranks_fact(found.ranks))
+            place = module.place(found.loader.call)
+            yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=_ADVICE, facts=facts)
