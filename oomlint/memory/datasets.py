@@ -388,7 +388,7 @@ class _Body:
         name = names.last_name(node.func)
         base = node.func.value if isinstance(node.func, cst.Attribute) else None
         if isinstance(base, cst.Name) and base.value == this:
-            method = self.evaluator.method(self.instance, name)
+            method = self.evaluator.method(function.this or self.instance, name)  # what a sample is read with has methods of its own
             if method is not None:
                 self._visit(method, depth + 1)
                 return

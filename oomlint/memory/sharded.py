@@ -64,6 +64,8 @@ def _of_use(loader: Loader, use: Use, project: Project) -> Iterator[Sharded]:
             continue
         held = [as_used(h, dataset, loader) for h in dataset.every() if not is_small(h.content, project.settings)]
         heavy = [h for h in wholly_held(dataset, held) if _is_heavy(h, dataset, loader)]
+        if dataset.unknown:  # a container may be a table of what is read elsewhere
+            heavy = [h for h in heavy if h.content.kind in {Kind.ARRAY, Kind.TENSOR}]
         if heavy:
             holding = min(heavy, key=lambda h: h.content.doubt)
             yield Sharded(loader, dataset, holding, sampler, ranks_of(project).at(loader.module, loader.scope))
