@@ -55,7 +55,7 @@ class Gather:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reads:
+class Reads:
     """Who reads something: where one rank does, whether others put it together first."""
 
     first: cst.CSTNode
@@ -85,7 +85,7 @@ class Gathers:
         out, what = given
         filled = self.filled(module, scope, what, 0)
         path = path_of(out)
-        reads = self._reads(module, scope, call, path[0]) if filled is not None and path is not None and not path[1] else None
+        reads = self.reads(module, scope, module.walk.statement_of(call), path[0]) if filled is not None and path is not None and not path[1] else None
         if filled is not None and reads is not None:
             ranks = self.ranks.at(module, scope, call)
             yield Gather(module, scope, call, module.code(what).strip(), filled, (module, reads.first), ranks, None, reads.others_look)
@@ -105,7 +105,7 @@ class Gathers:
         target = statement.targets[0].target if isinstance(statement, cst.Assign) and statement.value is call else None
         if filled is None or not isinstance(target, cst.Name):
             return
-        reads = self._reads(module, scope, call, target.value)
+        reads = self.reads(module, scope, statement, target.value)
         if reads is not None:
             ranks = self.ranks.at(module, scope, call)
             yield Gather(module, scope, call, module.code(what).strip(), filled, (module, reads.first), ranks, (function.module, inner), reads.others_look)
@@ -204,12 +204,11 @@ class Gathers:
 
     # -- who reads it ------------------------------------------------------------------------------------------------------
 
-    def _reads(self, module: Module, scope: Scope, call: cst.Call, name: str) -> _Reads | None:
-        """Where one rank alone reads what was gathered; ``None`` where others need it, or nobody is seen to read it."""
+    def reads(self, module: Module, scope: Scope, statement: cst.CSTNode, name: str) -> Reads | None:
+        """Where one rank alone reads what a statement gave a name; ``None`` where others need it, or nobody is seen to read it."""
         gathered = {name}
         first: cst.CSTNode | None = None
         looked = False
-        statement = module.walk.statement_of(call)
         since, own = _row(module, statement), set(descend(statement))
         known = 0
         while known != len(gathered):
@@ -223,7 +222,7 @@ class Gathers:
                 if not self._only_put_together(module, node, gathered):
                     return None
                 looked = True
-        return _Reads(first, looked) if first is not None else None
+        return Reads(first, looked) if first is not None else None
 
     def _only_put_together(self, module: Module, node: cst.Name, gathered: set[str]) -> bool:
         """Whether a use makes another form of the same, which is a part of what was gathered then."""

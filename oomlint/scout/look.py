@@ -86,6 +86,7 @@ _JOINS = re.compile(r"\b(v?stack|array|asarray|concat\w*|cat|\w*[tT]ensor)\s*\("
 _SAVES = re.compile(r"\b(save\w*|dump)\s*\(")
 _ROOM_WORD = re.compile(r"\b(zeros|ones|empty|full|toarray|todense|to_dense)\s*\(")
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
+_RANKS = re.compile(r"rank|distributed|_main|master|global_zero|cpu\(\) for ")
 _STEP_METHOD = re.compile(
     r"^(training|validation|test|predict)_step$|^on_(train|validation|test|predict)_batch_(start|end)$|^(training|validation|test)_step_end$|^compute_loss$"
 )
@@ -190,6 +191,7 @@ class _Look:
         self.large = False  # there is a number that could make it a large one
         self.draws = _DRAWS.search(text) is not None
         self.devices = _DEVICES.search(text) is not None
+        self.ranks = _RANKS.search(text) is not None
         self.empties: set[str] = set()  # what starts as an empty dictionary or a row of placeholders
         self.outer: set[str] = set()  # names that functions declare global
         self.stores: set[str] = set()  # what functions put something into, under a key that is computed
@@ -606,8 +608,10 @@ class _Look:
             return len(node.args) > 1 or any(k.arg in {"retain_graph", "create_graph"} for k in node.keywords)
         if name in {"empty_cache", "collect"}:
             return not node.args
-        if name == "all_gather_object":
+        if name in {"all_gather_object", "state_dict_type"}:
             return True
+        if name == "state_dict":
+            return self.ranks
         if name == "load":
             return self.devices and self._loads(node)
         if name == "load_from_checkpoint":
