@@ -210,6 +210,7 @@ class Checker:
     def _answers(path: str, codes: Iterable[str], project: Project) -> tuple[list[Finding], list[Failure], Source]:
         """What the rules say of a file, as far as its budget goes."""
         from oomlint.memory.drivers import weighed  # noqa: PLC0415 - brings libcst
+        from oomlint.memory.ranks import by_ranks  # noqa: PLC0415
         from oomlint.model.budget import OutOfStepsError  # noqa: PLC0415
 
         module = project.module(path)
@@ -218,7 +219,8 @@ class Checker:
         for rule in map(registry.load, codes):
             said: list[Finding] = []
             try:
-                said += (weighed(item, module) for item in rule.check(module, project))
+                told = (weighed(item, module) for item in rule.check(module, project))
+                said += (by_ranks(item, module, project) for item in told) if rule.per_rank else told
             except OutOfStepsError:
                 break  # what a rule says in the middle of its work may be half of it
             except (RecursionError, SourceError):  # of the file, not of the rule

@@ -32,6 +32,7 @@ class Rule(ABC):
     severity: ClassVar[Severity]  # the gravest that it reports
     fixable: ClassVar[Safety | None]  # the best safety that its fix can have; None where it has no fix
     measured_as: ClassVar[Measurement] = UNMEASURED  # how its findings are verified by running the code
+    per_rank: ClassVar[bool] = False  # whether what it speaks of is held once in each rank of a distributed training
 
     @abstractmethod
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

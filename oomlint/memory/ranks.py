@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.finding import RanksFact
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.notes_loops import library_name, project_function
 from oomlint.model import names
@@ -19,7 +20,7 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Place
+    from oomlint.finding import Finding, Place
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
     from oomlint.syntax.walk import Scope
@@ -261,6 +262,17 @@ def _is_spread(call: cst.Call) -> bool:
         return False
     devices = given.get("devices")
     return not isinstance(devices, cst.Integer) or devices.evaluated_value != 1
+
+
+def by_ranks(finding: Finding, module: Module, project: Project) -> Finding:
+    """A finding on what a process holds, and that each rank holds it, where several run the code."""
+    called = next((pair for pair in module.walk.calls if module.place(pair[0]) == finding.place), None)
+    ranks = ranks_of(project).at(module, called[1], called[0]) if called is not None else None
+    if ranks is None:
+        return finding
+    related = (*finding.related, ranks.place) if ranks.place is not None else finding.related
+    fact = RanksFact(ranks.count, replace(ranks.place, message="") if ranks.place is not None else None)
+    return replace(finding, message=f"{finding.message}; {ranks.words} holds its own", related=related, facts=(*finding.facts, fact))
 
 
 def ranks_of(project: Project) -> RanksOf:

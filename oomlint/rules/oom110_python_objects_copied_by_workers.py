@@ -137,6 +137,7 @@ class PythonObjectsCopiedByWorkers(Rule):
     slug = "python-objects-copied-by-workers"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.COPIES,),
         call=CallCheck.COPIES,

@@ -120,6 +120,7 @@ class ArrayCopiedPerSpawnedWorker(Rule):
     slug = "array-copied-per-spawned-worker"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.COPIES,),
         call=CallCheck.COPIES_SPAWNED,

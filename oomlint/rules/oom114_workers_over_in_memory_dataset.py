@@ -81,6 +81,7 @@ class WorkersOverInMemoryDataset(Rule):
     slug = "workers-over-in-memory-dataset"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.WORKERS,),
         call=CallCheck.FEWER_WORKERS,

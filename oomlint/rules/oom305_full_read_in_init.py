@@ -115,6 +115,7 @@ class FullReadInInit(Rule):
     slug = "full-read-in-init"
     severity = Severity.WARNING
     fixable = None
+    per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,),
         function=FunctionSign.MEMORY,

@@ -126,6 +126,7 @@ class EagerDataset(Rule):
     slug = "eager-dataset"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,),
         function=FunctionSign.MEMORY,
