@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LOADS: Final = frozenset({"torch.load", "torch.serialization.load"})
 _TAKES: Final = frozenset({"get", "pop"})
+_BINDS: Final = frozenset({"assign", "augment", "for", "with"})
 _SAME: Final = frozenset({"items", "values", "copy"})
 _WHOLES: Final = frozenset({"dict", "OrderedDict", "list"})
 _DEVICE: Final = 1  # the place of `map_location` among the arguments
@@ -161,8 +162,9 @@ class _Life:
     def _let_go(self, name: str, held: dict[str, int], training: cst.CSTNode | None) -> bool:
         """Whether the name goes, or gets something else, further down, and not only where something asks for it."""
         later = [e for e in self.scope.effects.get(name, ()) if not e.path and e.statement is not self.statement and not self._is_before(e.node)]
-        if any(e.kind == "delete" for e in later):
+        if any(e.kind in {"delete", "clear"} for e in later):
             return True
+        later = [e for e in later if e.kind in _BINDS]
         around = {*self.module.walk.ancestors(self.statement), *(self.module.walk.ancestors(training) if training is not None else ())}
         certain = [e for e in later if not any(isinstance(a, cst.If) and a not in around for a in self._below(e.statement, training))]
         last = max(certain, key=lambda e: self._row(e.node), default=None)
