@@ -100,7 +100,18 @@ class _Life:
         held = self.holders()
         training = self._training() if held else None
         kept = [name for name in held if training is not None and not self._let_go(name, held, training)]
-        return (tuple(kept), training) if kept else ((), None)
+        return (tuple(kept), training) if kept and training is not None and not self._is_needed(kept, training) else ((), None)
+
+    def _is_needed(self, kept: list[str], training: cst.CSTNode) -> bool:
+        """Whether something reads it once the training has begun, or may: a function inside."""
+        begun = self._row(training)
+        for node in descend(self.scope.suite):
+            if isinstance(node, cst.Name) and node.value in kept and not _is_keyword(node, self.module) and not self._is_before(node):
+                if self.module.walk.scope_at(node) is not self.scope:
+                    return True
+                if self._row(node) > begun and not any(isinstance(a, cst.AssignTarget | cst.Del) for a in self.module.walk.ancestors(node)):
+                    return True
+        return False
 
     def is_deleted(self) -> bool:
         """Whether a name that it is bound to is deleted further down."""
@@ -221,18 +232,18 @@ def released(found: Weights, project: Project) -> Fix | None:
         if not any(statement in own for statement in bound) or name in walk.shared:
             return None  # it may have no value there
     uses = [n for n in descend(found.scope.suite) if isinstance(n, cst.Name) and n.value in found.keepers and not _is_keyword(n, found.module)]
+    if any(isinstance(a, cst.For | cst.While) for a in walk.ancestors(life.statement)):
+        return None  # the next round may read it first
     if any(use not in inside and not life._is_before(use) for use in uses):  # noqa: SLF001 - of this module
         return None
     last = max((n for n, item in enumerate(lines) if any(use in set(descend(item)) for use in uses)), default=None)
     if last is None or (found.training is not None and any(node is found.training for node in descend(lines[last]))):
         return None
     text = Text(found.module.tree)
-    start, end = text.span(lines[last])
-    stop = text.text.find("\n", end)
-    stop = len(text.text) if stop < 0 else stop
+    end = text.span(lines[last])[1]
+    stop = end + len(re.match(r"[^\r\n]*", text.text[end:]).group())  # type: ignore[union-attr] # it matches nothing, too
     row = text.starts[text.spot(text.span(lines[0])[0])[0] - 1]
     indent = re.match(r"[ \t]*", text.text[row:]).group()  # type: ignore[union-attr] # it matches nothing, too
-    del start
     safety = Safety.UNSAFE if isinstance(block, cst.Module) else Safety.SAFE
     return Fix(safety, "let go of it once it was used", (text.replaced(stop, stop, f"\n{indent}del {', '.join(found.keepers)}"),))
 
