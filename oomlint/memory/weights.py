@@ -216,6 +216,12 @@ class _Life:
         return True
 
 
+def held_on(module: Module, scope: Scope, call: cst.Call, ranks: Ranks, project: Project) -> Weights | None:
+    """A checkpoint that names keep while something trains, wherever its tensors are sent to."""
+    keepers, training = _Life(module, scope, call, project).kept()
+    return Weights(module, scope, call, ranks, keepers, training) if training is not None else None
+
+
 def released(found: Weights, project: Project) -> Fix | None:
     """The fix that lets go of a checkpoint once it was used last: ``del checkpoint``."""
     life = _Life(found.module, found.scope, found.call, project)

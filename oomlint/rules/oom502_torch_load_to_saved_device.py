@@ -14,6 +14,7 @@ from oomlint.memory.notes_edits import added_argument
 from oomlint.memory.notes_loops import library_name
 from oomlint.memory.ranks import ranks_of
 from oomlint.memory.suites import holds_tests
+from oomlint.memory.weights import held_on, released
 from oomlint.model.names import last_name
 from oomlint.model.values import Absent
 from oomlint.rule import Rule
@@ -84,7 +85,8 @@ class TorchLoadToSavedDevice(Rule):
     ## Fix safety
 
     Unsafe where the tensors go to `load_state_dict` alone, which copies them to wherever the parameters are; what an optimizer or a project's
-    own class makes of them is not looked at. Elsewhere the argument is only shown: code that uses the tensors directly may count on the
+    own class makes of them is not looked at. What names would then keep in the host memory of each process while the training runs is deleted behind
+    its last use (OOM601). Elsewhere the argument is only shown: code that uses the tensors directly may count on the
     device.
 
     ## References
@@ -110,12 +112,16 @@ class TorchLoadToSavedDevice(Rule):
             found = Loaded(checkpoint=True) if whole else loaded(module, scope, call)
             if not found.checkpoint or chosen_by_device(module, call):
                 continue
-            safety = Safety.UNSAFE if found.only_states and not whole else Safety.DISPLAY
-            fix = Fix(safety, "load it into host memory", (added_argument(module, call, 'map_location="cpu"'),))
             place = module.place(call)
             facts = [ReadFact(place, _OF_LIGHTNING if whole else "torch.load")]
             ranks = ranks_of(project).at(module, scope, call)
             several = ranks is not None and _CUDA.search(ranks.module.source.text) is not None
+            safety = Safety.UNSAFE if found.only_states and not whole else Safety.DISPLAY
+            edits = [added_argument(module, call, 'map_location="cpu"')]
+            held = held_on(module, scope, call, ranks, project) if ranks is not None and several and not whole else None
+            let_go = released(held, project) if held is not None else None
+            edits += let_go.edits if let_go is not None else ()  # or each rank would hold it in host memory
+            fix = Fix(safety, "load it into host memory", tuple(edits))
             if not several and whole:
                 continue  # the model is made where the checkpoint goes
             if not several:
