@@ -12,6 +12,7 @@ _BYTES: Final = {"": 1, "b": 1, **{f"{prefix}b": 1000**power for power, prefix i
 }
 LONGEST: Final = 7 * 24 * 3600  # seconds
 LARGEST: Final = 2**60  # bytes
+SMALLEST: Final = 2**20  # bytes
 
 
 def seconds(text: str) -> float:
@@ -29,6 +30,14 @@ def size(text: str) -> int:
     value = int(number * _BYTES.get(unit, 0))
     if not 0 < value <= LARGEST:
         raise ValueError(f"{_shown(text)} is not a size such as '2GiB', '512MiB' or '1.5GB'")
+    return value
+
+
+def cap(text: str) -> int:
+    """The same for what a job may take, which is ``SMALLEST`` at least: ``3`` is meant as gigabytes, and would be three bytes."""
+    value = size(text)
+    if value < SMALLEST:
+        raise ValueError(f"{_shown(text)} is {value:,} bytes, too small for anything to run in; a size is written with its unit, such as '2GiB'")
     return value
 
 

@@ -401,8 +401,8 @@ def _check_verify(settings: VerifySettings) -> None:
         raise ConfigError("verify.read: a path is empty, or holds a null character")
     parts: tuple[tuple[str, Callable[[str], object], str], ...] = (
         ("time-limit", amounts.seconds, settings.time_limit),
-        ("memory-cap", amounts.size, settings.memory_cap),
-        ("disk-cap", amounts.size, settings.disk_cap),
+        ("memory-cap", amounts.cap, settings.memory_cap),
+        ("disk-cap", amounts.cap, settings.disk_cap),
     )
     for key, parse, value in parts:
         try:

@@ -18,8 +18,8 @@ _RUN, _RULES, _OUTPUT, _FILES = "How code is run", "Rules", "Output", "Files and
 class Arguments:
     """Run the code before and after each fix in a sandbox, measure, and say what the fix is worth.
 
-    The exit status is 0 where no fix makes anything worse, 1 where one does (with --strict also where nothing could be found out), 2 for wrong options or
-    settings, for a line without a finding, and for errors of oomlint itself. Nothing of the project is changed.
+    The exit status is 0 where no fix makes anything worse, 1 where one does (with --strict also where nothing could be found out) or a file could not be
+    checked, 2 for wrong options or settings, for a line without a finding, and for errors of oomlint itself. Nothing of the project is changed.
     """
 
     paths: tuple[str, ...] = words(

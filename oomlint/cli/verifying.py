@@ -96,8 +96,8 @@ def _asked(arguments: Arguments, root: str, start: str) -> Asked:
     return Asked(
         python=arguments.python,
         time_limit=_amount("--time-limit", amounts.seconds, arguments.time_limit),
-        memory_cap=_amount("--memory-cap", amounts.size, arguments.memory_cap),
-        disk_cap=_amount("--disk-cap", amounts.size, arguments.disk_cap),
+        memory_cap=_amount("--memory-cap", amounts.cap, arguments.memory_cap),
+        disk_cap=_amount("--disk-cap", amounts.cap, arguments.disk_cap),
         repeat=int(arguments.repeat) if arguments.repeat else None,
         command=arguments.command,
         factory=arguments.factory,
@@ -221,8 +221,10 @@ def _holds_blocks(stream: TextIO) -> bool:
 
 
 def _status(report: Report, items: Sequence[Item], arguments: Arguments) -> int:
-    """0 where nothing is worse, 1 where something is, 2 for an error of oomlint itself."""
+    """0 where nothing is worse, 1 where something is or a file could not be checked, 2 for an error of oomlint itself."""
     if report.failures:
         return 2
+    if any(item.code is None for item in report.findings):
+        return 1
     bad = {Outcome.REGRESSED, Outcome.INCONCLUSIVE} if arguments.strict else {Outcome.REGRESSED}
     return int(any(verdict.outcome in bad for _, verdict in items))
