@@ -10,6 +10,7 @@ _SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 
 _BYTES: Final = {"": 1, "b": 1, **{f"{prefix}b": 1000**power for power, prefix in enumerate("kmgt", 1)}} | {
     f"{prefix}{end}": 1024**power for power, prefix in enumerate("kmgt", 1) for end in ("", "i", "ib")
 }
+_SCALE: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 LONGEST: Final = 7 * 24 * 3600  # seconds
 LARGEST: Final = 2**60  # bytes
 SMALLEST: Final = 2**20  # bytes
@@ -39,6 +40,14 @@ def cap(text: str) -> int:
     if value < SMALLEST:
         raise ValueError(f"{_shown(text)} is {value:,} bytes, too small for anything to run in; a size is written with its unit, such as '2GiB'")
     return value
+
+
+def readable(count: int) -> str:
+    """A number of bytes with a binary unit, as messages have it."""
+    for unit, scale in _SCALE:
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B"
 
 
 def _parts(text: str) -> tuple[float, str]:

@@ -236,7 +236,9 @@ def _mark(folder: str) -> None:
 def _plain(item: Finding) -> list[Any]:
     fix = None if item.fix is None else [item.fix.safety, item.fix.message, [[_spot(edit.place), edit.content] for edit in item.fix.edits]]
     told = [facts.row(fact, _bare) for fact in item.facts]
-    return [item.code, item.name, item.message, item.severity, item.confidence, _spot(item.place), [_spot(place) for place in item.related], fix, told]
+    weight = None if item.weight is None else facts.weight_row(item.weight)
+    spots = [_spot(place) for place in item.related]
+    return [item.code, item.name, item.message, item.severity, item.confidence, _spot(item.place), spots, fix, told, weight]
 
 
 def _spot(place: Place) -> list[Any]:
@@ -266,7 +268,7 @@ def _verdict(known: Any) -> Verdict:
 
 
 def _finding(known: Any) -> Finding:
-    code, name, message, severity, confidence, spot, related, fix, told = known
+    code, name, message, severity, confidence, spot, related, fix, told, weighed = known
     mended = None
     if fix is not None:
         safety, said, edits = fix
@@ -274,7 +276,8 @@ def _finding(known: Any) -> Finding:
     code = None if code is None else typed(code, str)
     places = tuple(map(_place, related))
     known_facts = tuple(facts.of_row(fact, lambda known: _place([*known, ""])) for fact in told)
-    return Finding(code, typed(name, str), typed(message, str), Severity(severity), Confidence(confidence), _place(spot), places, mended, known_facts)
+    weight = None if weighed is None else facts.weight_of_row(typed(weighed, list))
+    return Finding(code, typed(name, str), typed(message, str), Severity(severity), Confidence(confidence), _place(spot), places, mended, known_facts, weight)
 
 
 def _place(known: Any) -> Place:

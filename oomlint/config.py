@@ -53,6 +53,13 @@ class StartMethod(StrEnum):
     FORKSERVER = "forkserver"
 
 
+class Sort(StrEnum):
+    """In which order findings are reported."""
+
+    PLACE = "place"  # files and rows
+    WEIGHT = "weight"  # what is grave first: severity, what becomes of it, bytes
+
+
 def key_of(name: str) -> str:
     """The TOML key of a field."""
     return name.replace("_", "-")
@@ -105,6 +112,7 @@ class Settings:
     respect_gitignore: Annotated[bool, _About("Leave out what .gitignore files and .git/info/exclude name.")] = True
     severity: Annotated[Severity, _About("The lowest severity to show.")] = Severity.WARNING
     min_confidence: Annotated[Confidence, _About("The lowest confidence to show.")] = Confidence.MEDIUM
+    sort: Annotated[Sort, _About("The order of findings: by `place`, or by `weight`, the gravest and heaviest first.")] = Sort.PLACE
     start_method: Annotated[StartMethod, _About("How worker processes start where the code does not say; `auto` counts both kinds.")] = StartMethod.AUTO
     requires_python: Annotated[str | None, _About("Versions of Python that the code runs under; from [project] where absent.")] = None
     workers_over_memory: Annotated[int, _About("OOM114: workers from which a data set in memory is worth a word.", least=1)] = 4
@@ -422,7 +430,7 @@ def _capitals(name: str, value: Any) -> Any:
 
 def _from_option(name: str, value: Any) -> Any:
     """A value as a command line gives it."""
-    choices: dict[str, type[StrEnum]] = {"severity": Severity, "min_confidence": Confidence, "start_method": StartMethod}
+    choices: dict[str, type[StrEnum]] = {"severity": Severity, "min_confidence": Confidence, "sort": Sort, "start_method": StartMethod}
     if name in choices:
         try:
             return choices[name](value)

@@ -17,6 +17,7 @@ from oomlint import registry
 from oomlint.basis import Basis
 from oomlint.cache import Cache, project_state, refusal
 from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, Checker, Job, cannot_check, ordered
+from oomlint.config import Sort
 from oomlint.discovery import discover, tops_of, unreached
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
 from oomlint.once import copies_once, said_once
@@ -87,7 +88,9 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     found = discover(given, settings, root, options.force_exclude)
     named = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
     files = tuple(sorted({*found.files, *(named & options.overlay.keys())}))
-    job = Job(settings, root, codes, options.scout, options.overlay, unreached(tops_of(paths), settings, root), suppress=options.suppress)
+    # In which order a report stands says nothing of what a run finds, nor of what the cache holds.
+    same = replace(settings, sort=Sort.PLACE)
+    job = Job(same, root, codes, options.scout, options.overlay, unreached(tops_of(paths), settings, root), suppress=options.suppress)
     folder = os.path.join(root, settings.cache_dir) if options.cache and options.suppress and not options.overlay else None
     refused = refusal(folder, root) if folder else None
     notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
@@ -98,22 +101,25 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     if not options.fix:
         left = ordered([*problems, *(item for items in by_file.values() for item in items)])
-        return _shown(Report(left, len(files), notices=notices, failures=failures), paths, options)
+        return _shown(Report(left, len(files), notices=notices, failures=failures), paths, options, settings.sort)
     if options.write:
         for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
             sweep(place)
     report = _mend(Rechecker(checker, by_file, looks.candidates, cache.basis), by_file, looks, options)
     shown = ordered([*problems, *report.findings])
-    return _shown(Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures), paths, options)
+    shown_report = Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures)
+    return _shown(shown_report, paths, options, settings.sort)
 
 
-def _shown(report: Report, paths: Iterable[str], options: Options) -> Report:
-    """The report as it is shown: without what is no finding, and without repeats."""
+def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort) -> Report:
+    """The report as it is shown: without what is no finding, without repeats, and in the order that is asked for."""
     report = _told_apart(report, paths)
-    if not options.once:
-        return report
-    findings = copies_once(said_once(report.findings), options.overlay)
-    return replace(report, findings=ordered(findings), fixed=tuple(said_once(report.fixed)))
+    if options.once:
+        findings = copies_once(said_once(report.findings), options.overlay)
+        report = replace(report, findings=ordered(findings), fixed=tuple(said_once(report.fixed)))
+    if sort is Sort.WEIGHT:
+        return replace(report, findings=tuple(sorted(report.findings, key=lambda item: item.weight_key)))
+    return report
 
 
 def _told_apart(report: Report, paths: Iterable[str]) -> Report:

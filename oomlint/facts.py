@@ -1,4 +1,4 @@
-"""Facts of findings as plain values, and back: what the cache on the disk and the JSON of a report hold of them.
+"""Facts and weights of findings as plain values, and back: what the cache on the disk and the JSON of a report hold of them.
 
 The classes of :mod:`oomlint.finding` are the one description: their fields give the names, the types and the schema.
 """
@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin, get_type_hints
 
-from oomlint.finding import Fact, Place
+from oomlint.finding import Fact, Place, Weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,27 @@ def of_row(known: Any, place: Callable[[Any], Place]) -> Fact:
     noun, *values = known
     fact: Fact = _made(NOUNS[noun], values, place)
     return fact
+
+
+def weight_entry(weight: Weight) -> dict[str, Any]:
+    """A weight under the names of its fields, with its bytes in all."""
+    return {**_named(weight, _nowhere), "total": weight.total}
+
+
+def weight_row(weight: Weight) -> list[Any]:
+    """A weight as the values of its fields."""
+    return _values(weight, _nowhere)
+
+
+def weight_of_row(known: Any) -> Weight:
+    """The weight of a row. Raises as :func:`of_row`."""
+    weight: Weight = _made(Weight, known, _nowhere)
+    return weight
+
+
+def _nowhere(_: Any) -> Any:
+    """A weight has no place."""
+    raise TypeError
 
 
 def _named(value: Any, place: Plain) -> dict[str, Any]:
@@ -100,6 +121,13 @@ def schema(place: str) -> dict[str, Any]:
         }
         for noun, cls in NOUNS.items()
     }
+
+
+def weight_schema() -> dict[str, Any]:
+    """The JSON Schema of a weight."""
+    known: dict[str, Any] = _schema(Weight, "")
+    total = {"type": ["integer", "null"], "description": "bytes in all, at least: those of one, as often as is known"}
+    return {**known, "properties": {**known["properties"], "total": total}, "required": [*known["required"], "total"]}
 
 
 def _properties(cls: Any, place: str) -> dict[str, Any]:

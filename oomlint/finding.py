@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import prod
 from typing import ClassVar, TypeVar
 
 
@@ -82,6 +83,99 @@ class Fix:
     edits: tuple[Edit, ...] = ()
 
 
+# -- weight --------------------------------------------------------------------------------------------------------------
+
+
+class Resource(StrEnum):
+    """What it is that is held or wasted."""
+
+    IMAGES = "images"  # decoded: images, audio, video, volumes
+    ARRAYS = "arrays"
+    TENSORS = "tensors"
+    RECORDS = "records"  # Python objects: dictionaries, tuples, texts
+    NAMES = "names"  # names, paths, ids, keys
+    GRAPH = "graph"  # of autograd, with its activations
+    HANDLE = "handle"  # an open file and its cache, a descriptor
+    PROCESS = "process"
+    FIGURE = "figure"  # of matplotlib
+    NOTHING = "nothing"  # the run ends, or takes longer
+    UNKNOWN = "unknown"
+
+
+class Multiplier(StrEnum):
+    """What a cost is multiplied by."""
+
+    WORKERS = "workers"
+    RANKS = "ranks"
+    PREFETCH = "prefetch"
+    STEPS = "steps"
+    EPOCHS = "epochs"
+    FILES = "files"
+    SAMPLES = "samples"
+
+
+class Consequence(StrEnum):
+    """What becomes of a cost."""
+
+    CRASHES = "crashes"  # the run ends
+    GROWS = "grows"  # without an end
+    MULTIPLIED = "multiplied"  # paid N times
+    ONCE = "once"
+
+    @property
+    def rank(self) -> int:
+        """0 for the gravest."""
+        return list(Consequence).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ByteSize:
+    """Bytes: an exact number, a formula ("N * 3 * 4 B") with the number that it is at least, or nothing where nothing is known."""
+
+    exact: int | None = None
+    formula: str = ""
+    least: int | None = None
+
+    @property
+    def known(self) -> int | None:
+        """The number, or the one that it is at least."""
+        return self.exact if self.exact is not None else self.least
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What a cost is multiplied by, and how often that is, where it is known."""
+
+    by: Multiplier
+    count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Weighs:
+    """What a rule says of the weight of its findings, or of one of them: the facts say the rest."""
+
+    consequence: Consequence
+    of: Resource = Resource.UNKNOWN  # where the facts say it
+    by: tuple[Multiplier | Factor, ...] = ()  # those without a number get it from the facts
+    bytes: ByteSize | None = None  # of one; None where the facts say it
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What a finding costs: how much of what, how many times, and what becomes of it."""
+
+    consequence: Consequence
+    of: Resource
+    bytes: ByteSize = ByteSize()  # of one
+    factors: tuple[Factor, ...] = ()
+
+    @property
+    def total(self) -> int | None:
+        """Bytes in all, at least; None where they are not known."""
+        known = self.bytes.known
+        return None if known is None else known * prod(factor.count or 1 for factor in self.factors)
+
+
 # -- facts -------------------------------------------------------------------------------------------------------------
 
 
@@ -130,14 +224,6 @@ class StoreKind(StrEnum):
     METRIC = "metric"  # handed to a metric of a library
     ASSIGN = "assign"
     WHOLE = "whole"  # all that an iterable gives, at once
-
-
-@dataclass(frozen=True, slots=True)
-class ByteSize:
-    """Bytes: an exact number, a formula ("N * 3 * 4 B"), or neither where nothing is known."""
-
-    exact: int | None = None
-    formula: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +302,7 @@ class ReadFact:
     what: str = ""  # what is read, or what reads it: "np.load", "an HDF5 dataset"
     bytes: ByteSize = ByteSize()
     opened: Place | None = None  # where the file is opened
+    gives: Resource = Resource.UNKNOWN  # what is in memory then
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,12 +356,20 @@ class Finding:
     related: tuple[Place, ...] = ()
     fix: Fix | None = None
     facts: tuple[Fact, ...] = ()
+    weight: Weight | None = None  # of every finding of a rule
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, str]:
         """Order of output: file, place, code."""
         spot = self.place
         return (spot.path, spot.cell, spot.row, spot.column, self.code or "", self.message)
+
+    @property
+    def weight_key(self) -> tuple[object, ...]:
+        """Order by weight: severity, what becomes of it, bytes where they are known, place. What cannot be checked comes first."""
+        if self.weight is None:
+            return (-1, 0, 0, self.sort_key)
+        return (self.severity.rank, self.weight.consequence.rank, -(self.weight.total or 0), self.sort_key)
 
     @property
     def places(self) -> tuple[Place, ...]:

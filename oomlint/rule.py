@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from oomlint.finding import Confidence, Finding
 from oomlint.measurement import UNMEASURED
 from oomlint.source import as_written
+from oomlint.weighing import weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from oomlint.finding import Fact, Fix, Place, Safety, Severity
+    from oomlint.finding import Fact, Fix, Place, Safety, Severity, Weighs
     from oomlint.measurement import Measurement
     from oomlint.model.project import Module, Project
 
@@ -31,6 +32,7 @@ class Rule(ABC):
     slug: ClassVar[str]
     severity: ClassVar[Severity]  # the gravest that it reports
     fixable: ClassVar[Safety | None]  # the best safety that its fix can have; None where it has no fix
+    weighs: ClassVar[Weighs]  # what its findings cost, unless one of them says otherwise
     measured_as: ClassVar[Measurement] = UNMEASURED  # how its findings are verified by running the code
     per_rank: ClassVar[bool] = False  # whether what it speaks of is held once in each rank of a distributed training
 
@@ -48,9 +50,12 @@ class Rule(ABC):
         related: Iterable[Place] = (),
         fix: Fix | None = None,
         facts: Iterable[Fact] = (),
+        weighs: Weighs | None = None,
     ) -> Finding:
-        """A finding of this rule, as grave as the rule unless ``severity`` says otherwise."""
-        return Finding(self.code, self.slug, as_written(message), severity or self.severity, confidence, place, tuple(related), fix, tuple(facts))
+        """A finding of this rule, as grave as the rule unless ``severity`` says otherwise, and as heavy unless ``weighs`` does."""
+        known = tuple(facts)
+        weight = weight_of(weighs or self.weighs, known)
+        return Finding(self.code, self.slug, as_written(message), severity or self.severity, confidence, place, tuple(related), fix, known, weight)
 
 
 @dataclass(frozen=True, slots=True)

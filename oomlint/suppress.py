@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Edit, Finding, Fix, Place, Resource, Safety, Severity, Weight
 from oomlint.rows import ROW_END
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _IGNORE: Final = re.compile(r"#[ \t]*oomlint[ \t]*:[ \t]*(?P<form>file-ignore|ig
 _ITEM: Final = re.compile(r"[^\s,]+")
 _OWN_CODE: Final = re.compile(r"OOM\d*")
 _NOWHERE: Final = -1
+_WEIGHT: Final = Weight(Consequence.ONCE, Resource.NOTHING)
 
 
 class _Code(NamedTuple):
@@ -254,7 +255,7 @@ def _report(source: Source, directive: _Directive, idle: list[_Code], known: Col
     message = f"unused suppression: {', and '.join(causes)}"
     edit = _without_directive(source, directive) if whole else _without_codes(source, directive, idle)
     fix = Fix(Safety.SAFE, "Remove the unused suppression", (edit,))
-    return Finding(UNUSED, UNUSED_NAME, message, Severity.WARNING, Confidence.HIGH, _place(source, directive, start, end), fix=fix)
+    return Finding(UNUSED, UNUSED_NAME, message, Severity.WARNING, Confidence.HIGH, _place(source, directive, start, end), fix=fix, weight=_WEIGHT)
 
 
 def _place(source: Source, directive: _Directive, start: int, end: int) -> Place:

@@ -221,7 +221,7 @@ def test_a_reader_that_goes_away(folder: Path) -> None:
 
 # -- both readers of the command line ---------------------------------------------------------------------------------
 
-VALUES = {"severity": "note", "min_confidence": "low", "output_format": "json", "color": "never"}
+VALUES = {"severity": "note", "min_confidence": "low", "output_format": "json", "sort": "weight", "color": "never"}
 
 
 @pytest.mark.parametrize("command", [check, verify, rule])

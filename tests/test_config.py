@@ -14,7 +14,7 @@ from typing import get_type_hints
 import pytest
 
 from oomlint import config
-from oomlint.config import ConfigError, Settings, StartMethod, VerifySettings, json_schema, key_of, load_settings
+from oomlint.config import ConfigError, Settings, Sort, StartMethod, VerifySettings, json_schema, key_of, load_settings
 from oomlint.finding import Confidence, Severity
 
 ROOT = Path(__file__).parent.parent
@@ -123,6 +123,7 @@ extend-exclude = ["gen/*.py"]
 respect-gitignore = false
 severity = "note"
 min-confidence = "low"
+sort = "weight"
 start-method = "spawn"
 requires-python = ">=3.10, <4"
 workers-over-memory = 8
@@ -158,6 +159,7 @@ read = ["~/data"]
         respect_gitignore=False,
         severity=Severity.NOTE,
         min_confidence=Confidence.LOW,
+        sort=Sort.WEIGHT,
         start_method=StartMethod.SPAWN,
         requires_python=">=3.10, <4",
         workers_over_memory=8,

@@ -17,7 +17,22 @@ from oomlint import cache, engine, processes, registry
 from oomlint.basis import State
 from oomlint.config import ConfigError, Settings
 from oomlint.engine import Options, Report
-from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
+from oomlint.finding import (
+    ByteSize,
+    Confidence,
+    Consequence,
+    Edit,
+    Factor,
+    Finding,
+    Fix,
+    Multiplier,
+    Place,
+    Resource,
+    Safety,
+    Severity,
+    Weighs,
+    Weight,
+)
 from oomlint.fixing import Change, write
 from oomlint.output import full, json_array
 from oomlint.output.view import View
@@ -39,6 +54,7 @@ class Fake(Rule):
     slug = "fake"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.ONCE, Resource.NOTHING)
     seen: ClassVar[list[str]] = []
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:  # noqa: ARG002
@@ -314,7 +330,9 @@ def test_findings_come_back_from_the_cache_whole(folder: Path, fake: Fake, monke
     path = str(folder / "a.py")
     place = Place(path, 0, 2, 1, 2, 9, "primary")
     fix = Fix(Safety.UNSAFE, "mend", (Edit(replace(place, end_column=3), "new\udcff"),))
-    whole = Finding("OOM901", "fake", "words “quoted”", Severity.WARNING, Confidence.MEDIUM, place, (replace(place, cell=2, message="why"),), fix)
+    weight = Weight(Consequence.MULTIPLIED, Resource.ARRAYS, ByteSize(None, "N * 4", 400), (Factor(Multiplier.WORKERS, 8),))
+    related = (replace(place, cell=2, message="why"),)
+    whole = Finding("OOM901", "fake", "words “quoted”", Severity.WARNING, Confidence.MEDIUM, place, related, fix, weight=weight)
     monkeypatch.setattr(fake, "check", lambda *_: [whole])
     (folder / "a.py").write_text(program(""))
     aged(folder)

@@ -50,6 +50,7 @@ ROOMS: Final = (
     "rows",
     "writing",
     "config",
+    "weighing",
     "amounts",
     "once",
     "facts",

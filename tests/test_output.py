@@ -18,22 +18,27 @@ from oomlint.finding import (
     AttributeFact,
     ByteSize,
     Confidence,
+    Consequence,
     ContentKind,
     DatasetFact,
     Edit,
+    Factor,
     Finding,
     Fix,
     HandleFact,
     LoaderFact,
     LoopFact,
     LoopKind,
+    Multiplier,
     Place,
     RanksFact,
     ReadFact,
+    Resource,
     Safety,
     Severity,
     StoreFact,
     StoreKind,
+    Weight,
     WorkerCount,
 )
 from oomlint.fixing import Change
@@ -329,6 +334,7 @@ def test_json_holds_everything(finding: Finding, view: View) -> None:
                     ],
                 },
                 "facts": [],
+                "weight": None,
                 "url": "docs/rules/OOM101.md",
                 "fixed_by": "--fix",
             }
@@ -352,11 +358,20 @@ def test_json_is_what_its_schema_says(finding: Finding, view: View, folder: Path
         RanksFact(8, place),
     )
     assert {fact.noun for fact in told} == set(facts.NOUNS)
-    for one in (finding, replace(finding, facts=told), replace(finding, fix=None), unreadable(folder)):
+    weight = Weight(Consequence.MULTIPLIED, Resource.ARRAYS, ByteSize(None, "N * 4", 400), (Factor(Multiplier.WORKERS, 8), Factor(Multiplier.STEPS)))
+    for one in (finding, replace(finding, facts=told, weight=weight), replace(finding, fix=None), unreadable(folder)):
         written = json.loads(json_array.text([one], view))
         validator.validate(written)
         assert [item["noun"] for item in written[0]["facts"]] == [fact.noun for fact in one.facts]
         assert not validator.is_valid([{**written[0], "colour": "red"}])
+    (entry,) = json.loads(json_array.text([replace(finding, weight=weight)], view))
+    assert entry["weight"] == {
+        "consequence": "multiplied",
+        "of": "arrays",
+        "bytes": {"exact": None, "formula": "N * 4", "least": 400},
+        "factors": [{"by": "workers", "count": 8}, {"by": "steps", "count": None}],
+        "total": 3200,
+    }
     broken = json.loads(json_array.text([replace(finding, facts=told)], view))
     broken[0]["facts"][0]["workers"][0]["count"] = "none"
     assert not validator.is_valid(broken)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oomlint import registry
-from oomlint.finding import Confidence, Finding, Place, Safety, Severity
+from oomlint.finding import ByteSize, Confidence, Consequence, Factor, Finding, Multiplier, Place, Resource, Safety, Severity, Weighs, Weight
 from oomlint.rule import HEADINGS, Rule, page
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def test_every_file_holds_the_rule_that_its_name_says() -> None:
     for rule, (code, slug) in zip(registry.all_rules(), registry.catalogue(), strict=True):
         assert (rule.code, rule.slug) == (code, slug)
         assert isinstance(rule.severity, Severity)
+        assert isinstance(rule.weighs, Weighs)
         assert rule.fixable is None or isinstance(rule.fixable, Safety)
 
 
@@ -133,6 +134,7 @@ class Silent(Rule):
     slug = "silent"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:  # noqa: ARG002
         yield from ()
@@ -149,7 +151,10 @@ def test_a_page_is_taken_apart() -> None:
 
 def test_a_rule_makes_findings_of_its_own() -> None:
     place = Place("/x.py", 0, 1, 1, 1, 2)
-    assert Silent().finding(place, "m") == Finding("OOM999", "silent", "m", Severity.WARNING, Confidence.HIGH, place)
+    weight = Weight(Consequence.GROWS, Resource.GRAPH, ByteSize(), (Factor(Multiplier.STEPS),))
+    assert Silent().finding(place, "m") == Finding("OOM999", "silent", "m", Severity.WARNING, Confidence.HIGH, place, weight=weight)
+    once = Weighs(Consequence.ONCE, Resource.ARRAYS, bytes=ByteSize(8))
+    assert Silent().finding(place, "m", weighs=once).weight == Weight(Consequence.ONCE, Resource.ARRAYS, ByteSize(8))
     assert Silent().finding(place, "m", severity=Severity.NOTE, related=[place]).severity is Severity.NOTE
 
 

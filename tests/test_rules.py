@@ -20,7 +20,7 @@ import pytest
 
 from oomlint import engine, registry
 from oomlint.config import load_settings
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Consequence, Resource, Safety, Severity
 from oomlint.rule import HEADINGS, page
 
 if TYPE_CHECKING:
@@ -160,6 +160,14 @@ def test_a_fixture_says_what_its_comments_say(case: Path, look: Look) -> None:
     for mark, words in wanted:
         said = [item.message for item in findings if marks([item], project)[mark]]
         assert all(words in message for message in said), f"{mark} does not say {words!r}: {said}"
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_a_finding_has_its_weight(case: Path, look: Look) -> None:
+    for item in look(case).findings:
+        assert item.weight is not None
+        assert item.weight.of is not Resource.UNKNOWN, f"{item.code}: of what kind it is, the rule or its facts must say"
+        assert item.severity is not Severity.ERROR or item.weight.consequence is not Consequence.ONCE, f"{item.code}: what is paid once is no error"
 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="known wrong: once it is right, it moves to bad or good")

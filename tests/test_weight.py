@@ -9,6 +9,9 @@ import pytest
 
 from oomlint.config import Settings
 from oomlint.engine import Options, Report, run
+from oomlint.finding import ByteSize, Consequence, Factor, Multiplier, Resource, Weight
+from oomlint.output import summary
+from oomlint.output.view import View
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -421,3 +424,67 @@ def test_where_outputs_become_one_array_is_told_beside_the_list(join: str, tmp_p
     found = only(check(tmp_path, {"features.py": EVALUATION.format(join=join)}, "OOM401"))
     assert found.place.row == 13
     assert [(place.row, place.message) for place in found.related] == [(11, "kept here")]
+
+
+# -- the weight as a fact ------------------------------------------------------------------------------------------------------
+
+HEAVY = f"""\
+import numpy as np
+import torch
+{LOADER}
+class Rows(Dataset):
+    def __init__(self):
+        self.rows = np.ones((8192, 128, 128), np.float32)
+
+    def __len__(self):
+        return 8192
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+class More(Dataset):
+    def __init__(self):
+        self.rows = np.ones((16384, 128, 128), np.float32)
+
+    def __len__(self):
+        return 16384
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+first = DataLoader(Rows(), num_workers=8, multiprocessing_context="spawn")
+second = DataLoader(More(), num_workers=8, multiprocessing_context="spawn")
+third = {CRASH}
+"""
+
+
+def in_order(folder: Path, sort: str) -> list[tuple[str | None, int]]:
+    (folder / "train.py").write_text(HEAVY, encoding="utf-8")
+    settings = Settings().with_overrides(select=["OOM1", "OOM407"], sort=sort)
+    return [(item.code, item.place.row) for item in run([str(folder)], settings, folder, Options(cache=False, processes=1)).findings]
+
+
+def test_findings_are_sorted_by_place_or_by_weight(tmp_path: Path) -> None:
+    placed = [("OOM407", 7), ("OOM407", 18), ("OOM112", 27), ("OOM112", 28), ("OOM101", 29)]
+    assert in_order(tmp_path, "place") == placed
+    assert in_order(tmp_path, "weight") == [("OOM101", 29), ("OOM112", 28), ("OOM112", 27), ("OOM407", 18), ("OOM407", 7)]
+
+
+def test_a_weight_has_the_bytes_of_one_and_what_multiplies_them(tmp_path: Path) -> None:
+    first, second = check(tmp_path, {"train.py": HEAVY}, "OOM112").findings
+    rows = ByteSize(8192 * 128 * 128 * 4)
+    assert first.weight == Weight(Consequence.MULTIPLIED, Resource.ARRAYS, rows, (Factor(Multiplier.WORKERS, 8),))
+    assert first.message.endswith(", about 512.0 MiB in each of 8 workers")
+    assert second.message.endswith(", about 1.0 GiB in each of 8 workers")
+    assert (first.weight.total, second.weight and second.weight.total) == (4 << 30, 8 << 30)
+
+
+def test_the_heaviest_three_are_named_where_there_are_more(tmp_path: Path) -> None:
+    found = check(tmp_path, {"train.py": HEAVY}, "OOM1").findings
+    view = View(str(tmp_path))
+    assert list(summary.heaviest(found[:3], view)) == []
+    more = (*found, *check(tmp_path, {"train.py": HEAVY}, "OOM407").findings)
+    ((line, _),) = next(summary.heaviest(more, view))
+    assert line == "Heaviest: OOM101 train.py:29:9, OOM112 train.py:28:10 (8.0 GiB), OOM112 train.py:27:9 (4.0 GiB)."

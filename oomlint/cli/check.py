@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from oomlint.cli.ending import ending_in_order
 from oomlint.cli.files import current_folder, refuse_unwritable, write_report
 from oomlint.cli.options import STANDARD, Color, choice, flag, several, text, words
-from oomlint.config import ConfigError, Settings, load_settings
+from oomlint.config import ConfigError, Settings, Sort, load_settings
 from oomlint.engine import Options, run
 from oomlint.finding import Confidence, Severity
 from oomlint.output import summary
@@ -82,6 +82,9 @@ class Arguments:
     min_confidence: Confidence | None = choice("The lowest confidence to show; `medium` unless the settings say otherwise.", _RULES, Confidence)
 
     output_format: Format = choice("How findings are written: `full`, `concise`, `json` or `github`.", _OUTPUT, Format, Format.FULL, "FORMAT")
+    sort: Sort | None = choice(
+        "The order of findings: `place`, or `weight`, the gravest and heaviest first; `place` unless the settings say otherwise.", _OUTPUT, Sort
+    )
     output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE")
     statistics: bool = flag("Show how often each rule fires, instead of the findings.", _OUTPUT)
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
@@ -183,7 +186,9 @@ def start_of(paths: Sequence[str], folder: str) -> str:
 def overridden(settings: Settings, arguments: Arguments | verify.Arguments) -> Settings:
     """The settings with the options in place. --select starts anew; --ignore and --extend-select change what the settings select."""
     ignores = getattr(arguments, "per_file_ignores", ()) or None
-    rest = settings.with_overrides(per_file_ignores=ignores, severity=arguments.severity, min_confidence=arguments.min_confidence)
+    rest = settings.with_overrides(
+        per_file_ignores=ignores, severity=arguments.severity, min_confidence=arguments.min_confidence, sort=getattr(arguments, "sort", None)
+    )
     if not (arguments.select or arguments.ignore or arguments.extend_select):
         return rest
     asked = Settings().with_overrides(select=arguments.select, ignore=arguments.ignore, extend_select=arguments.extend_select)
@@ -259,6 +264,8 @@ def _write(report: Report, arguments: Arguments, view: View, stream: TextIO, app
     if approved and not arguments.quiet and approved.summary():
         printer.line((approved.summary(), ""))
     if not arguments.quiet and (report.files or report.findings):
+        if arguments.output_format is Format.FULL and not arguments.statistics:
+            printer.lines(summary.heaviest(report.findings, view))
         printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=arguments.fix))
 
 

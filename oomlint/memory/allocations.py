@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.amounts import readable
 from oomlint.finding import Confidence
 from oomlint.memory.attribute_names import small_name
-from oomlint.memory.bytes import readable
 from oomlint.memory.construction import constructions_of, speaks_of_data
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.kept import kept_of

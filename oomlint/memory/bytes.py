@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.amounts import readable
 from oomlint.model import names
 from oomlint.model.values import Const, Display
 
@@ -21,7 +22,6 @@ ITEM_BYTES = {
     "float32": 4, "float": 4, "int32": 4, "int": 4, "uint32": 4, "single": 4, "float64": 8, "double": 8, "int64": 8, "long": 8, "uint64": 8,
     "complex64": 8, "complex128": 16,
 }  # fmt: skip
-_SCALE = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,6 @@ class Size:
         if self.exact is not None:
             return readable(self.exact)
         return self.formula
-
-
-def readable(count: int) -> str:
-    """A number of bytes with a binary unit."""
-    for unit, scale in _SCALE:
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count} B"
 
 
 def item_bytes(node: cst.BaseExpression | None, default: int) -> int | None:

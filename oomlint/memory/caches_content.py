@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.finding import ContentKind, Resource
 from oomlint.memory.content import Content, Kind
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.kept import READING
@@ -15,6 +16,7 @@ from oomlint.memory.reads import LAZY
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, Element, External, ExternalCall, Instance, Written
 from oomlint.syntax.walk import descend
+from oomlint.weighing import HELD
 
 if TYPE_CHECKING:
     from oomlint.model.project import Project
@@ -65,6 +67,7 @@ class Heavy:
     words: str
     doubt: int = 0
     read: bool = False
+    of: Resource = Resource.IMAGES
 
 
 def heavy(node: cst.BaseExpression, frame: Frame, project: Project, depth: int = 0) -> Heavy | None:
@@ -119,7 +122,7 @@ def _value(value: Value, node: cst.BaseExpression, project: Project, depth: int)
 
 def _content(content: Content, value: Value) -> Heavy | None:
     if content.kind is Kind.TEXT and content.words == "the text of a file":
-        return Heavy("the contents of a file", read=True)
+        return Heavy("the contents of a file", read=True, of=Resource.RECORDS)
     if content.kind not in _LARGE or content.doubt > 1:
         return None
     if content.size.exact is not None and content.size.exact < 1024:  # noqa: PLR2004 - bytes: a vector of a hundred numbers
@@ -127,7 +130,7 @@ def _content(content: Content, value: Value) -> Heavy | None:
     if isinstance(value, ExternalCall) and value.call.args and all(isinstance(a.value, cst.Integer | cst.Float) for a in value.call.args):
         return None
     read = isinstance(value, ExternalCall | Element) and (value.name if isinstance(value, ExternalCall) else value.whole.name).startswith(_READS)
-    return Heavy(content.words, content.doubt, read=read)
+    return Heavy(content.words, content.doubt, read=read, of=HELD.get(ContentKind[content.kind.name], Resource.UNKNOWN))
 
 
 def _chain(node: cst.Call, frame: Frame, project: Project, depth: int) -> Heavy | None:
@@ -135,7 +138,7 @@ def _chain(node: cst.Call, frame: Frame, project: Project, depth: int) -> Heavy 
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in _KEEPS:
         return heavy(node.func.value, frame, project, depth + 1)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in {"read", "read_bytes"} and _opens(node.func.value, frame, project):
-        return Heavy("the contents of a file", read=True)
+        return Heavy("the contents of a file", read=True, of=Resource.RECORDS)
     evaluator = evaluator_of(project)
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in READING:
         opened = (alt.value for alt in evaluator.values(node.func.value, frame)[:3] if isinstance(alt.value, ExternalCall))
@@ -174,5 +177,5 @@ def _instance(value: Instance, project: Project, depth: int) -> Heavy | None:
                     continue
                 found = heavy(effect.value, frame, project, depth + 2)
                 if found is not None:
-                    return Heavy(f"a `{value.cls.scope.name}`, which itself keeps {found.words}", found.doubt, read=found.read)
+                    return Heavy(f"a `{value.cls.scope.name}`, which itself keeps {found.words}", found.doubt, read=found.read, of=found.of)
     return None

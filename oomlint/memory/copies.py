@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Place, Severity
+from oomlint.finding import ByteSize, Confidence, Consequence, Factor, Multiplier, Place, Resource, Severity, Weighs
 from oomlint.memory.content import IN_MEMORY, Content, Kind
 from oomlint.memory.datasets import Dataset, Holding, datasets_of
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
 from oomlint.memory.name_uses import loads_itself, names_files
 from oomlint.memory.sample_uses import has_arrays, is_numpy, one_a_sample
-from oomlint.memory.start_methods import FORKED_MB, PORTABLE, StartMethods, start_methods
+from oomlint.memory.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Unknown, assumptions
+from oomlint.weighing import weight_of, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,10 @@ _MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each te
 _SHARED = frozenset({Kind.TENSOR})  # by workers, however they start
 _SHARED_BY_FORK = frozenset({Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME})
 _WRITTEN = "reading an object writes its reference count, so each worker ends up with a copy of what it reads"
+_COPIES = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
+_NAMES = Weighs(Consequence.MULTIPLIED, Resource.NAMES, (Multiplier.WORKERS,))
+_PROCESSES = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
+_DESCRIPTORS = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,))
 _OWN_CODE = {"pickle.load", "joblib.load", "dill.load", "pickle.loads"}
 
 
@@ -46,6 +51,7 @@ class Case:
     severity: Severity
     confidence: Confidence
     related: tuple[Place, ...]
+    weighs: Weighs = _COPIES
 
 
 def cases(module: Module, project: Project, code: str) -> Iterator[Case]:
@@ -157,12 +163,27 @@ def _workers_words(workers: Alternative) -> str:
 
 def held_words(holding: Holding) -> str:
     """An attribute and what it holds."""
-    size = holding.content.size.words()
-    return f"`{holding.name}`, {holding.content.words}" + (f" ({size})" if size else "")
+    return f"`{holding.name}`, {holding.content.words}"
+
+
+def _much(holding: Holding, workers: Alternative) -> str:
+    """``, about 2.1 GiB in each of 8 workers``; empty where the bytes are not known."""
+    count = _many(workers)
+    times = Factor(Multiplier.WORKERS, count if count > 0 else None)
+    size = words(weight_of(Weighs(Consequence.MULTIPLIED, by=(times,)), [holding_fact(holding)]))
+    return f", {size}" if size else ""
 
 
 def _case(
-    code: str, loader: Loader, dataset: Dataset, holding: Holding, workers: Alternative, methods: StartMethods, message: str, severity: Severity, doubt: int
+    code: str,
+    loader: Loader,
+    dataset: Dataset,
+    holding: Holding,
+    workers: Alternative,
+    methods: StartMethods,
+    message: str,
+    severity: Severity,
+    weighs: Weighs = _COPIES,
 ) -> Case:
     place = loader.module.place(loader.call)
     related: list[Place] = []
@@ -184,11 +205,11 @@ def _case(
             related.append(spot)
     # Of what has no known size it is only assumed that it is large.
     sized = content.size.known or content.count is not None
-    total = doubt + assumptions(workers, dataset.alternative)
+    total = content.doubt + assumptions(workers, dataset.alternative)
     confidence = confidence_of(total) if sized else max(Confidence.MEDIUM, confidence_of(max(1, total)), key=lambda c: c.rank)
     if workers.reach and confidence is Confidence.HIGH:
         confidence = Confidence.MEDIUM
-    return Case(code, loader, holding, dataset, workers, methods, place, message, severity, confidence, tuple(related[:8]))
+    return Case(code, loader, holding, dataset, workers, methods, place, message, severity, confidence, tuple(related[:8]), weighs)
 
 
 # -- one question each -------------------------------------------------------------------------------------------------
@@ -214,7 +235,7 @@ def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
                 f"{held_words(holding)}: {how} forkserver, the default on Linux from Python 3.14 on, refuses about 250 of them; under fork nothing is sent"
             )
         severity = Severity.NOTE if not many else Severity.ERROR if known else Severity.WARNING
-        return _case("OOM113", loader, dataset, holding, workers, methods, message, severity, content.doubt)
+        return _case("OOM113", loader, dataset, holding, workers, methods, message, severity, _DESCRIPTORS)
     return None
 
 
@@ -238,11 +259,11 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
             how = f"{_WRITTEN}; under spawn and forkserver each gets all from the start"
         else:
             how = _WRITTEN
-        message = f"{_workers_words(workers)} over {held_words(holding)}: {how}"
-        return _case("OOM110", loader, dataset, holding, workers, methods, message, Severity.WARNING, holding.content.doubt)
+        message = f"{_workers_words(workers)} over {held_words(holding)}: {how}{_much(holding, workers)}"
+        return _case("OOM110", loader, dataset, holding, workers, methods, message, Severity.WARNING)
     if light:
         message = f"{_workers_words(workers)} over {held_words(light[0])}: copied by each worker as it is read; worth a look above some 100,000 of them"
-        return _case("OOM110", loader, dataset, light[0], workers, methods, message, Severity.NOTE, light[0].content.doubt)
+        return _case("OOM110", loader, dataset, light[0], workers, methods, message, Severity.NOTE, _NAMES)
     return None
 
 
@@ -281,7 +302,8 @@ def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         message = (
             f"{held_words(maps[0])}, is pickled with its contents for each of {_workers_words(workers)} {under}: the file is read into memory once a worker"
         )
-        return _case("OOM112", loader, dataset, maps[0], workers, methods, message, Severity.WARNING, maps[0].content.doubt)
+        message += _much(maps[0], workers)
+        return _case("OOM112", loader, dataset, maps[0], workers, methods, message, Severity.WARNING)
     arrays = [h for h in held if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
     if not arrays:
         return None
@@ -289,9 +311,10 @@ def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     # Where fork counts as well, OOM114 speaks of both costs from four workers on.
     if methods.known and methods.only_pickles:
         message = f"{held_words(holding)}, is copied into each of {_workers_words(workers)} under {_methods_words(methods)} ({methods.source})"
+        message += _much(holding, workers)
     else:
         return None
-    return _case("OOM112", loader, dataset, holding, workers, methods, message, Severity.WARNING, holding.content.doubt)
+    return _case("OOM112", loader, dataset, holding, workers, methods, message, Severity.WARNING)
 
 
 def _methods_words(methods: StartMethods) -> str:
@@ -308,16 +331,19 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
         return None
     holding = min(whole, key=lambda h: (h.content.kind in shared, h.content.doubt))
     base = f"{_workers_words(workers)} over a dataset that is wholly in memory ({held_words(holding)})"
-    each = f"{FORKED_MB} MB a worker and the batches in flight"
+    each = f"{FORKED_MIB} MiB a worker and the batches in flight"
+    weighs = _COPIES
     if holding.content.kind in shared:
+        weighs = _PROCESSES
         message = f"{base}: the data is shared, so what they cost is {each}, to index what is already there"
     elif methods.only_pickles:
-        message = f"{base}: each gets a copy of it under {_methods_words(methods)} ({methods.source})"
+        message = f"{base}: each gets a copy of it under {_methods_words(methods)} ({methods.source}){_much(holding, workers)}"
     elif methods.pickles:
-        message = f"{base}: a copy in each under {PORTABLE}; under fork {each}, to index what is already there"
+        message = f"{base}: a copy in each under {PORTABLE}{_much(holding, workers)}; under fork {each}, to index what is already there"
     else:
+        weighs = _PROCESSES
         message = f"{base}: under fork they cost {each}, to index what is already there"
-    return _case("OOM114", loader, dataset, holding, workers, methods, message, Severity.WARNING, holding.content.doubt)
+    return _case("OOM114", loader, dataset, holding, workers, methods, message, Severity.WARNING, weighs)
 
 
 def wholly_held(dataset: Dataset, held: list[Holding]) -> list[Holding]:

@@ -20,6 +20,7 @@ from oomlint.finding import (
     LoopKind,
     RanksFact,
     ReadFact,
+    Resource,
     StoreFact,
     StoreKind,
     WorkerCount,
@@ -225,19 +226,20 @@ def load_facts(load: Load) -> tuple[Fact, ...]:
     """Reads whose result a dataset keeps."""
     what = load.read.name if load.read is not None else load.whole.what.store.value if load.whole is not None else ""
     size = bytes_of(commented(load.module, load.node))
-    beside = [ReadFact(load.module.place(node), what) for node in load.beside]
-    return (ReadFact(load.module.place(load.node), what, size), *beside, *keeper_facts(*load.keepers))
+    gives = load.read.gives if load.read is not None else Resource.RECORDS if "Python objects" in load.words else Resource.ARRAYS
+    beside = [ReadFact(load.module.place(node), what, gives=gives) for node in load.beside]
+    return (ReadFact(load.module.place(load.node), what, size, gives=gives), *beside, *keeper_facts(*load.keepers))
 
 
 def whole_read_fact(read: WholeRead, node: cst.CSTNode | None = None) -> ReadFact:
     """A read of a whole array, or what reads it: ``node``."""
     module = read.frame.module
-    return ReadFact(module.place(node or read.node), read.what.store.value, opened=read.what.module.place(read.what.call))
+    return ReadFact(module.place(node or read.node), read.what.store.value, opened=read.what.module.place(read.what.call), gives=Resource.ARRAYS)
 
 
 def file_fact(read: Read) -> ReadFact:
     """A call that reads a file."""
-    return ReadFact(read.module.place(read.node), read.name)
+    return ReadFact(read.module.place(read.node), read.name, gives=read.gives)
 
 
 def allocation_fact(module: Module, node: cst.CSTNode, size: Bytes | Size | ByteSize | None = None) -> AllocationFact:
@@ -251,7 +253,9 @@ def bytes_of(size: Bytes | None) -> ByteSize:
     """Bytes of an array by its dimensions: a number, or a formula where one of them is not known."""
     if size is None or size.item is None:
         return ByteSize()
-    return ByteSize(size.exact) if size.exact is not None else ByteSize(None, size.formula)
+    if size.exact is not None:
+        return ByteSize(size.exact)
+    return ByteSize(None, size.formula, size.least if size.least > size.item else None)
 
 
 def size_of(size: Size) -> ByteSize:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oomlint.amounts import readable
 from oomlint.finding import Confidence, Place
-from oomlint.memory.bytes import readable
 from oomlint.memory.datasets import datasets_of
 from oomlint.memory.facts import class_fact, handle_facts, loader_fact, opening_fact
 from oomlint.memory.handles import handles_of

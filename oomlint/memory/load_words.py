@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.finding import Consequence, Multiplier, Weighs
 from oomlint.memory.kept import Does
 from oomlint.memory.piecewise import Taken
 from oomlint.memory.reads import LAZY, Reads
@@ -88,6 +89,11 @@ def kept_where(load: Load) -> str:
     if load.keeper.saver:
         return f"all of it is in {load.keeper.words} until `{load.keeper.saver}` writes it"
     return f"stays in {load.keeper.words}" if load.keeper.owner is not None or load.keeper.live else f"goes into {load.keeper.words}"
+
+
+def weighs_of(load: Load) -> Weighs:
+    """What a load costs: as much as one file, or as each of many."""
+    return Weighs(Consequence.MULTIPLIED, by=(Multiplier.FILES,)) if load.many else Weighs(Consequence.ONCE)
 
 
 WRITES: Final = "a file that takes one after the other (HDF5, `np.lib.format.open_memmap`) needs the memory of one"

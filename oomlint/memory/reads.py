@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.finding import Resource
 from oomlint.memory.attribute_names import small_name
 from oomlint.memory.kept import READING, kept_of
 from oomlint.memory.loaders import evaluator_of
@@ -83,6 +84,13 @@ _BY_NAME: Final = {
     )
     for name in listed.split()
 }
+_GIVEN: Final = {
+    Reads.TORCH: Resource.TENSORS,
+    Reads.OBJECT: Resource.RECORDS,
+    Reads.SAMPLE: Resource.IMAGES,
+    Reads.RECORDS: Resource.RECORDS,
+    Reads.TEXT: Resource.RECORDS,
+}
 # What only opens the file: its data are in memory where something on the way reads them (`Does.READS`).
 LAZY: Final = frozenset(
     "xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr rasterio.open osgeo.gdal.Open "
@@ -120,6 +128,11 @@ class Read:
     places: frozenset[int | None] = frozenset({None})  # where it stands in the tuple that is returned; ``None`` for all of it
     by: str = ""  # the library's function, where ``name`` is one of the project that calls it
     within: tuple[tuple[Module, cst.CSTNode], ...] = ()  # where that one is called
+
+    @property
+    def gives(self) -> Resource:
+        """What is in memory then."""
+        return _GIVEN.get(self.kind, Resource.ARRAYS)
 
     @property
     def origin(self) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.bytes import ITEM_BYTES, item_bytes, readable
+from oomlint.amounts import readable
+from oomlint.memory.bytes import ITEM_BYTES, item_bytes
 from oomlint.model import names
 from oomlint.model.values import Const, Display
 

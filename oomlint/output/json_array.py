@@ -35,6 +35,7 @@ def entry(finding: Finding, view: View) -> dict[str, object]:
         "related": [{**_place(place, view), "message": place.message} for place in finding.related],
         "fix": _fix(finding.fix, view) if finding.fix else None,
         "facts": [facts.entry(fact, lambda place: _place(place, view)) for fact in finding.facts],
+        "weight": facts.weight_entry(finding.weight) if finding.weight else None,
         "url": page_of(finding.code) if finding.code else None,
         "fixed_by": _FIXED_BY.get(finding.fix.safety) if finding.fix and finding.fix.edits else None,
     }

@@ -37,6 +37,7 @@ def schema() -> dict[str, Any]:
         "related": _array(_object({**at, "message": _TEXT})),
         "fix": {"anyOf": [_object(fix), {"type": "null"}]},
         "facts": {"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/{noun}"} for noun in facts.NOUNS]}},
+        "weight": {"anyOf": [{"$ref": "#/$defs/weight"}, {"type": "null"}], "description": "null for a file that cannot be read or parsed"},
         "url": {"type": ["string", "null"]},
     }
     some = {
@@ -52,6 +53,7 @@ def schema() -> dict[str, Any]:
             "finding": _object({**finding, **some}, finding),
             "spot": {**spot, "description": "Counted from 1, in characters."},
             "place": _object(at),
+            "weight": facts.weight_schema(),
             **facts.schema(_PLACE),
             "verdict": _verdict(),
         },

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from oomlint.amounts import readable
 from oomlint.finding import Safety, Severity
 from oomlint.output.view import visible
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding
     from oomlint.output.view import Line, View
+
+_HEAVIEST: Final = 3  # findings that are named
 
 
 def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] = (), mending: bool = False) -> Iterator[Line]:
@@ -30,6 +33,20 @@ def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] =
     if unreadable:
         text += f"{'; ' if text else ''}{count(unreadable, 'file')} could not be checked"
     yield ((f"{text}{_fixable(findings, mending=mending)}.", "bold"),)
+
+
+def heaviest(findings: Sequence[Finding], view: View) -> Iterator[Line]:
+    """The findings that weigh most, on a line, where there are more of them."""
+    weighed = sorted((item for item in findings if item.weight), key=lambda item: item.weight_key)
+    if len(weighed) > _HEAVIEST:
+        yield ((f"Heaviest: {', '.join(_heavy(item, view) for item in weighed[:_HEAVIEST])}.", ""),)
+
+
+def _heavy(item: Finding, view: View) -> str:
+    """``OOM110 data.py:12:5 (16.8 GiB)``: the bytes in all, where they are known."""
+    total = item.weight.total if item.weight else None
+    much = "" if total is None else f" ({readable(total)})" if item.weight and item.weight.bytes.exact is not None else f" (at least {readable(total)})"
+    return f"{item.code} {view.spot(item.place)}{much}"
 
 
 def fixed_lines(fixed: Sequence[Finding], view: View) -> Iterator[Line]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class UnusedSuppression(Rule):
     slug = "unused-suppression"
     severity = Severity.WARNING
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.ONCE, Resource.NOTHING)
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:  # noqa: ARG002 - the signature of all rules
         """Yield nothing: whether a comment is used is known only when all rules have spoken, and `oomlint.suppress` says it then."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.conflicts import Guard, told
 from oomlint.memory.loaders import is_true
@@ -113,6 +113,7 @@ class PersistentWithoutWorkers(Rule):
     slug = "persistent-without-workers"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(
         call=CallCheck.OPTION, option="persistent_workers", error="persistent_workers", traits=frozenset({Trait.RAISES_FIRST, Trait.OF_LOADER})
     )

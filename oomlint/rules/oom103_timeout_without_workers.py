@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.conflicts import Guard, told
 from oomlint.memory.loaders import is_positive
@@ -103,6 +103,7 @@ class TimeoutWithoutWorkers(Rule):
     slug = "timeout-without-workers"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(call=CallCheck.OPTION, option="timeout", error="timeout", traits=frozenset({Trait.RAISES_FIRST, Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

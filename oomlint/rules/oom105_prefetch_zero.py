@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Fix, Safety, Severity
+from oomlint.finding import Consequence, Fix, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import confidence_of, literal_site, loaders_of, story_places
@@ -98,6 +98,7 @@ class PrefetchZero(Rule):
     slug = "prefetch-zero"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(
         call=CallCheck.OPTION_ZERO, option="prefetch_factor", error="prefetch_factor", traits=frozenset({Trait.RAISES_FIRST, Trait.OF_LOADER})
     )

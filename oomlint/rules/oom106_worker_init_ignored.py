@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Severity
+from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.openers import needs_worker_init
 from oomlint.rule import Rule
@@ -102,6 +102,7 @@ class WorkerInitIgnored(Rule):
     slug = "worker-init-ignored"
     severity = Severity.ERROR
     fixable = None
+    weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(workers=WorkerCheck.INITIALISED, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

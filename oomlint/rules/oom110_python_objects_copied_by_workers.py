@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, CommandSign, DatasetSign, Measurement, Trait
 from oomlint.memory.copies import cases, facts_of
 from oomlint.memory.copy_fixes import as_array
@@ -137,6 +137,7 @@ class PythonObjectsCopiedByWorkers(Rule):
     slug = "python-objects-copied-by-workers"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.RECORDS, (Multiplier.WORKERS,))
     per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.COPIES,),
@@ -150,4 +151,6 @@ class PythonObjectsCopiedByWorkers(Rule):
         """Yield the loaders with workers whose dataset indexes a container of Python objects."""
         for case in cases(module, project, self.code):
             fix, facts = as_array(case), facts_of(case)
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)
+            yield self.finding(
+                case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts, weighs=case.weighs
+            )

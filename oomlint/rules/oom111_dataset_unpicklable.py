@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Fix, Safety, Severity
+from oomlint.finding import Consequence, Fix, Resource, Safety, Severity, Weighs
 from oomlint.measurement import PICKLE_ERROR, CallCheck, DatasetSign, Measurement, Trait
 from oomlint.memory.lazy_opening import lazily_opened
 from oomlint.memory.pickling import facts_of, unsendable
@@ -120,6 +120,7 @@ class DatasetUnpicklable(Rule):
     slug = "dataset-unpicklable"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(dataset=(DatasetSign.PICKLING,), call=CallCheck.PICKLED, error=PICKLE_ERROR, traits=frozenset({Trait.IN_CLASS, Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Consequence, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, CommandSign, DatasetSign, Measurement, Trait
 from oomlint.memory.copies import cases, facts_of
 from oomlint.memory.copy_fixes import mapped_or_tensor
@@ -120,6 +120,7 @@ class ArrayCopiedPerSpawnedWorker(Rule):
     slug = "array-copied-per-spawned-worker"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
     per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.COPIES,),
@@ -132,4 +133,6 @@ class ArrayCopiedPerSpawnedWorker(Rule):
         """Yield the loaders whose workers each get a copy of an array of the dataset."""
         for case in cases(module, project, self.code):
             fix, facts = mapped_or_tensor(case), facts_of(case)
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)
+            yield self.finding(
+                case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts, weighs=case.weighs
+            )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, DatasetSign, Measurement, Trait
 from oomlint.memory.copies import cases, facts_of
 from oomlint.memory.copy_fixes import stacked
@@ -101,6 +101,7 @@ class TensorListFileDescriptors(Rule):
     slug = "tensor-list-file-descriptors"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,))
     measured_as = Measurement(
         dataset=(DatasetSign.SENT,),
         call=CallCheck.DESCRIPTORS,
@@ -112,4 +113,6 @@ class TensorListFileDescriptors(Rule):
         """Yield the loaders whose dataset keeps a long list of separate tensors."""
         for case in cases(module, project, self.code):
             fix, facts = stacked(case), facts_of(case)
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)
+            yield self.finding(
+                case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts, weighs=case.weighs
+            )

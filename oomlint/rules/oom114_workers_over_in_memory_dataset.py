@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Consequence, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, CommandSign, DatasetSign, Measurement, Trait
 from oomlint.memory.copies import cases, facts_of
 from oomlint.memory.copy_fixes import no_workers
@@ -81,6 +81,7 @@ class WorkersOverInMemoryDataset(Rule):
     slug = "workers-over-in-memory-dataset"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
     per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.WORKERS,),
@@ -93,4 +94,6 @@ class WorkersOverInMemoryDataset(Rule):
         """Yield the loaders with many workers over a dataset that lies wholly in memory."""
         for case in cases(module, project, self.code):
             fix, facts = no_workers(case), facts_of(case)
-            yield self.finding(case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts)
+            yield self.finding(
+                case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts, weighs=case.weighs
+            )

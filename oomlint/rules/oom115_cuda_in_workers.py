@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Fix, Safety, Severity
+from oomlint.finding import Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.memory.loaders import confidence_of
 from oomlint.memory.worker_devices import touches
 from oomlint.model.values import assumptions
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
+_CONTEXTS: Final = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,))  # of CUDA
 _ADVICE: Final = Fix(Safety.DISPLAY, "give back tensors on the host, with `pin_memory=True`, and move each batch in the training loop")
 
 
@@ -104,6 +105,7 @@ class CudaInWorkers(Rule):
     slug = "cuda-in-workers"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose workers use CUDA."""
@@ -117,4 +119,6 @@ class CudaInWorkers(Rule):
                 how = f"a forked worker cannot, and raises `RuntimeError` at its first sample; {spawned}"
             message = f"{case.by} uses CUDA in worker processes: {how}"
             confidence = confidence_of(assumptions(case.workers) + case.workers.reach)
-            yield self.finding(module.place(case.loader.call), message, confidence=confidence, related=case.related, fix=_ADVICE, facts=case.facts)
+            weighs = _CONTEXTS if case.methods.only_pickles else None
+            place = module.place(case.loader.call)
+            yield self.finding(place, message, confidence=confidence, related=case.related, fix=_ADVICE, facts=case.facts, weighs=weighs)

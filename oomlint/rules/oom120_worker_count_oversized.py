@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Fix, Safety, Severity
+from oomlint.finding import ByteSize, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import confidence_of, loaders_of, story_places
-from oomlint.memory.start_methods import FORKED_MB, SPAWNED_MB
+from oomlint.memory.start_methods import FORKED, FORKED_MIB, SPAWNED_MIB
 from oomlint.model.evaluate import CPU_COUNTS
 from oomlint.model.values import Const, ExternalCall, assumptions
 from oomlint.rule import Rule
@@ -103,6 +103,7 @@ class WorkerCountOversized(Rule):
     slug = "worker-count-oversized"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
     measured_as = Measurement(workers=WorkerCheck.OVERSIZED, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
@@ -115,7 +116,9 @@ class WorkerCountOversized(Rule):
             place = module.place(loader.call)
             if isinstance(found.value, Const):
                 severity = Severity.NOTE
-                message = f"{found.value.value} workers: at least {FORKED_MB} MB each under fork, {SPAWNED_MB} MB under spawn and forkserver, and their batches"
+                message = (
+                    f"{found.value.value} workers: at least {FORKED_MIB} MiB each under fork, {SPAWNED_MIB} MiB under spawn and forkserver, and their batches"
+                )
                 confidence = confidence_of(assumptions(found))
             else:
                 severity = Severity.WARNING

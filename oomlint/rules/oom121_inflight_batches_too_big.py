@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Severity
+from oomlint.amounts import readable
+from oomlint.finding import Consequence, Factor, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.batches import inflight
-from oomlint.memory.bytes import readable
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class InflightBatchesTooBig(Rule):
     slug = "inflight-batches-too-big"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.PREFETCH,))
     measured_as = Measurement(workers=WorkerCheck.IN_FLIGHT, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
@@ -98,4 +99,5 @@ class InflightBatchesTooBig(Rule):
                 f"Up to {case.batches} batches wait between {case.workers} workers and the training, {readable(case.batch_bytes)} each: "
                 f"{readable(case.batches * case.batch_bytes)} in shared memory"
             )
-            yield self.finding(case.place, message, confidence=case.confidence, related=case.related, facts=case.facts)
+            weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Factor(Multiplier.PREFETCH, case.batches),))
+            yield self.finding(case.place, message, confidence=case.confidence, related=case.related, facts=case.facts, weighs=weighs)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Severity
+from oomlint.finding import ByteSize, Consequence, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import is_true, loaders_of
+from oomlint.memory.start_methods import FORKED
 from oomlint.model.values import join
 from oomlint.rule import Rule
 
@@ -96,6 +97,7 @@ class PersistentOnEveryLoader(Rule):
     slug = "persistent-on-every-loader"
     severity = Severity.NOTE
     fixable = None
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
     measured_as = Measurement(workers=WorkerCheck.TOGETHER, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

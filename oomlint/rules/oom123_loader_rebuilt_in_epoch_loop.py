@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Fix, LoopKind, Safety, Severity
+from oomlint.finding import ByteSize, Consequence, Fix, LoopKind, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import loader_fact, loop_fact
 from oomlint.memory.iteration import changes_in, conditional_in, loops_around
 from oomlint.memory.loaders import confidence_of, loaders_of
 from oomlint.memory.runs import runs_of
+from oomlint.memory.start_methods import FORKED
 from oomlint.model.names import last_name
 from oomlint.model.values import Const, assumptions
 from oomlint.rule import Rule
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
 
+_KEPT = Weighs(Consequence.GROWS, Resource.PROCESS, (Multiplier.STEPS, Multiplier.WORKERS), ByteSize(least=FORKED))
 _ADVICE = Fix(Safety.DISPLAY, "build the loader before the loop")
 
 
@@ -87,6 +89,7 @@ class LoaderRebuiltInEpochLoop(Rule):
     slug = "loader-rebuilt-in-epoch-loop"
     severity = Severity.ERROR
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.STEPS, Multiplier.WORKERS), ByteSize(least=FORKED))
     measured_as = Measurement(
         loop=LoopPlan(ends=(Quantity.LOADERS,), also=(Quantity.PROCESSES,), steps=10, workers=2),
         traits=frozenset({Trait.FEWER_PASSES, Trait.BY_EPOCH, Trait.MEANT, Trait.OF_LOADER}),
@@ -110,7 +113,7 @@ class LoaderRebuiltInEpochLoop(Rule):
             kept = self._kept(module, loader)
             if kept:
                 message = f"This loader is built again in each epoch and {kept}: the workers of all of them stay alive"
-                yield self.finding(place, message, severity=Severity.ERROR, related=related, fix=_ADVICE, facts=facts)
+                yield self.finding(place, message, severity=Severity.ERROR, related=related, fix=_ADVICE, facts=facts, weighs=_KEPT)
             else:
                 message = "This loader is built again in each epoch from the same arguments: its workers start anew each time"
                 confidence = confidence_of(assumptions(workers))

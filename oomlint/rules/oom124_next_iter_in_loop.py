@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, LoopKind, Severity
+from oomlint.finding import ByteSize, Confidence, Consequence, LoopKind, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import like_facts, loop_fact
 from oomlint.memory.iteration import conditional_in, goes_often, is_nth, loader_like, loops_around
 from oomlint.memory.runs import runs_of
+from oomlint.memory.start_methods import FORKED
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
 
@@ -78,6 +79,7 @@ class NextIterInLoop(Rule):
     slug = "next-iter-in-loop"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.STEPS, Multiplier.WORKERS), ByteSize(least=FORKED))
     measured_as = Measurement(
         loop=LoopPlan(ends=(Quantity.PROCESSES,), also=(Quantity.ITERATORS,), steps=10, workers=2),
         traits=frozenset({Trait.LEARNS, Trait.STARTS_WORKERS, Trait.FEWER_PASSES, Trait.NOT_BY_COMMAND, Trait.OF_LOADER}),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Safety, Severity, StoreFact, StoreKind
+from oomlint.finding import Confidence, Consequence, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import TENSORS, CallCheck, Measurement, Trait
 from oomlint.memory.facts import like_facts
 from oomlint.memory.iteration import loader_like
@@ -93,6 +93,7 @@ class ItertoolsCycleLoader(Rule):
     slug = "itertools-cycle-loader"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(call=CallCheck.CYCLE, growth=TENSORS, traits=frozenset({Trait.MEANT, Trait.AGAIN, Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import LoopKind, Safety, Severity
+from oomlint.finding import Consequence, LoopKind, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.evaluation_fixes import without_gradients
 from oomlint.memory.evaluations import evaluations_of
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 _MOST_PLACES: Final = 6  # of the passes of a round, and the calls that lead to them
+
+
+_EACH: Final = Weighs(Consequence.ONCE, Resource.GRAPH)  # its graph goes when the next step begins
 
 
 class EvalWithoutNoGrad(Rule):
@@ -116,6 +119,7 @@ class EvalWithoutNoGrad(Rule):
     slug = "eval-without-no-grad"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
     measured_as = Measurement(
         loop=LoopPlan(ends=(Quantity.SAVED_BYTES,), also=(Quantity.NODES, Quantity.STORAGES)),
         traits=frozenset({Trait.EVALUATES, Trait.OTHER_KERNELS, Trait.SAVES, Trait.RECORDS_GRAPH}),
@@ -140,14 +144,16 @@ class EvalWithoutNoGrad(Rule):
             severity = Severity.ERROR if found.keeps_graph else Severity.WARNING
             facts = [loop_fact(module, node, LoopKind.BATCH, loop.name), *(fact for growth in found.growths for fact in growth_facts(growth)[1:])]
             fix = without_gradients(found, module, project)
-            yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=fix, facts=facts)
+            weighs = None if found.keeps_graph else _EACH
+            yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=fix, facts=facts, weighs=weighs)
         for one in (*evaluations_of(project).at_once(module), *evaluations_of(project).between_steps(module)):
             message = (
                 f"`{one.forward.name}` runs in grad mode in this evaluation: its activations are kept for a backward that does not come; "
                 "`.eval()` does not change that"
             )
             facts = [loop_fact(one.caller, one.loop)]
-            yield self.finding(module.place(one.forward.node), message, severity=Severity.WARNING, confidence=one.confidence, related=[one.call], facts=facts)
+            place = module.place(one.forward.node)
+            yield self.finding(place, message, severity=Severity.WARNING, confidence=one.confidence, related=[one.call], facts=facts, weighs=_EACH)
 
 
 def _way_to(forward: Forward, loop: Loop, module: Module) -> Iterator[Place]:

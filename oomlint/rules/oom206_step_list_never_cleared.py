@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import AttributeFact, Confidence, Safety, Severity
+from oomlint.finding import AttributeFact, Confidence, Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import store_fact
 from oomlint.memory.step_fixes import clearing
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Fact, Finding
     from oomlint.model.project import Module, Project
+
+
+_GRAPHS: Final = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
 
 
 class StepListNeverCleared(Rule):
@@ -105,6 +108,7 @@ class StepListNeverCleared(Rule):
     slug = "step-list-never-cleared"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.GROWS, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(
         loop=LoopPlan(ends=(Quantity.STORAGES, Quantity.PYTHON_BYTES), also=(Quantity.TENSOR_BYTES, Quantity.NODES), steps=2, epochs=9),
         traits=frozenset({Trait.EMPTIES, Trait.LEARNS, Trait.BY_EPOCH, Trait.MEANT}),
@@ -126,4 +130,5 @@ class StepListNeverCleared(Rule):
             for one in (found, *found.others):
                 facts += [store_fact(one.store), AttributeFact(one.name, owner, place=one.store.module.place(one.store.node))]
             fix = clearing(found, module, project) if found.stage != "forward" else None
-            yield self.finding(module.place(found.store.node), message, confidence=Confidence.HIGH, related=related, fix=fix, facts=facts)
+            weighs = _GRAPHS if found.graph else None
+            yield self.finding(module.place(found.store.node), message, confidence=Confidence.HIGH, related=related, fix=fix, facts=facts, weighs=weighs)

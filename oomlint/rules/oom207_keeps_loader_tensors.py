@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.growth_fixes import copied, fix, safe_if_sure, written_later
@@ -95,6 +95,7 @@ class KeepsLoaderTensors(Rule):
     slug = "keeps-loader-tensors"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.GROWS, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(
         loop=LoopPlan(ends=(Quantity.DESCRIPTORS,), also=(Quantity.STORAGES, Quantity.TENSOR_BYTES), workers=2), traits=frozenset({Trait.STARTS_WORKERS})
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.growth_fixes import copied, fix
@@ -88,6 +88,7 @@ class ViewKeepsBase(Rule):
     slug = "view-keeps-base"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=LoopPlan(eases=(Quantity.TENSOR_BYTES, Quantity.ARRAY_BYTES)))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

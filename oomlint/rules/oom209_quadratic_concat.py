@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.concat import growths
 from oomlint.memory.concat_fixes import as_list
@@ -109,6 +109,7 @@ class QuadraticConcat(Rule):
     slug = "quadratic-concat"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.ARRAYS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=LoopPlan(ends=(Quantity.COPIED_BYTES,)), traits=frozenset({Trait.RETYPES, Trait.COPIES_BYTES}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

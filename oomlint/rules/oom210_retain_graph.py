@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity
 from oomlint.memory.backward_calls import cycles, retaining
 from oomlint.rule import Rule
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
+_CYCLES = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
 _PLAIN = Fix(Safety.DISPLAY, "call `backward()` without `retain_graph=True`")
 _GRAD = Fix(Safety.DISPLAY, "take the gradient with `torch.autograd.grad(..., create_graph=True)`, or set `.grad` to `None` after use")
 
@@ -86,6 +87,7 @@ class RetainGraph(Rule):
     slug = "retain-graph"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.ONCE, Resource.GRAPH)
     measured_as = Measurement(loop=LoopPlan(ends=(Quantity.LEFT_BYTES,), against=True))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
@@ -97,4 +99,4 @@ class RetainGraph(Rule):
         for call, leaf in cycles(module, project):
             held = f"`{leaf}.grad`" if leaf else "the gradients of the parameters"
             message = f"`backward(create_graph=True)` leaves a reference cycle through {held}, which nothing resets: each step keeps its graph"
-            yield self.finding(module.place(call), message, fix=_GRAD)
+            yield self.finding(module.place(call), message, fix=_GRAD, weighs=_CYCLES)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Fix, Safety, Severity, StoreFact
+from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
 from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.hooks import hooks_of, registrations, stored_by
@@ -92,6 +92,7 @@ class HookStoresActivations(Rule):
     slug = "hook-stores-activations"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.GROWS, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=HELD, traits=frozenset({Trait.BESIDE_LOOP}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, LoopKind, Safety, Severity, StoreFact, StoreKind
+from oomlint.finding import Confidence, Consequence, LoopKind, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.recurrent_loops import carried_in, cut_at_the_end
@@ -95,6 +95,7 @@ class RecurrentStateNotDetached(Rule):
     slug = "recurrent-state-not-detached"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
     measured_as = Measurement(
         loop=GRAPH,
         error="backward through the graph a second time",
@@ -123,4 +124,5 @@ class RecurrentStateNotDetached(Rule):
             facts: list[Fact] = [StoreFact(module.place(step.statement), name, StoreKind.ASSIGN) for name in step.states]
             facts += [loop_fact(module, loop, LoopKind.BATCH)] if loop is not None else []
             fix = cut_at_the_end(carried, module)
-            yield self.finding(module.place(step.statement), message, confidence=confidence, related=related, fix=fix, facts=facts)
+            weighs = Weighs(Consequence.CRASHES, Resource.GRAPH) if carried.trains else None
+            yield self.finding(module.place(step.statement), message, confidence=confidence, related=related, fix=fix, facts=facts, weighs=weighs)

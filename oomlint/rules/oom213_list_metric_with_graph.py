@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity, StoreFact, StoreKind
+from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.list_metrics import fed_with_graph
 from oomlint.rule import Rule
@@ -93,6 +93,7 @@ class ListMetricWithGraph(Rule):
     slug = "list-metric-with-graph"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
     measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.RECORDS_GRAPH, Trait.KEEPS_GRAPH}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import HELD, DatasetSign, Measurement, Trait
 from oomlint.memory.caches import caches, facts_of
 from oomlint.memory.caches_functools import cached_functions
@@ -130,6 +130,7 @@ class UnboundedCache(Rule):
     slug = "unbounded-cache"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.SAMPLES, Multiplier.WORKERS))
     measured_as = Measurement(dataset=(DatasetSign.CACHES,), growth=HELD, scale=8, traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA, Trait.IN_WORKERS}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
@@ -138,7 +139,8 @@ class UnboundedCache(Rule):
             return
         for cache in (*caches(module, project), *cached_functions(module, project), *whole_caches(module, project), *written_records(module, project)):
             place = module.place(cache.place)
-            yield self.finding(place, _message(cache), confidence=_confidence(cache), related=_related(cache, place), fix=_ADVICE, facts=facts_of(cache))
+            message, confidence, related = _message(cache), _confidence(cache), _related(cache, place)
+            yield self.finding(place, message, confidence=confidence, related=related, fix=_ADVICE, facts=facts_of(cache), weighs=_weighs(cache))
 
 
 def _message(cache: Cache) -> str:
@@ -156,6 +158,13 @@ def _message(cache: Cache) -> str:
         return f"{cache.words} keeps {cache.what.words} for each key that a sample asks for and lets go of nothing: it grows until all of the data is in memory"
     where = f"and each of {many} workers fills one of its own" if many > 1 else "and each worker process fills one of its own"
     return f"{cache.words} keeps {cache.what.words} for each key that a sample asks for and lets go of nothing: it grows with the data set, {where}"
+
+
+def _weighs(cache: Cache) -> Weighs:
+    if cache.whole:
+        return Weighs(Consequence.MULTIPLIED, cache.what.of, (Multiplier.WORKERS,))
+    ends = Consequence.GROWS if cache.adds or not cache.readers else Consequence.MULTIPLIED
+    return Weighs(ends, cache.what.of, (Multiplier.SAMPLES, Multiplier.WORKERS))
 
 
 def _confidence(cache: Cache) -> Confidence:

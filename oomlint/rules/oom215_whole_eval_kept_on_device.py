@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Fix, Safety, Severity, StoreFact, StoreKind
+from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import HELD, CallCheck, Measurement
 from oomlint.memory.notes_edits import added_argument
 from oomlint.memory.notes_trainers import discarded_predictions, whole_evaluations
@@ -80,6 +80,7 @@ class WholeEvalKeptOnDevice(Rule):
     slug = "whole-eval-kept-on-device"
     severity = Severity.WARNING
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=HELD, call=CallCheck.PREDICT)
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

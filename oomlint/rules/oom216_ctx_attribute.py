@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Fix, Safety, Severity, StoreFact, StoreKind
+from oomlint.finding import Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.backward_calls_contexts import functions_of, kept_by
 from oomlint.model.questions import short
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
+_CYCLES = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))  # until the garbage collector runs
 _ADVICE = Fix(Safety.DISPLAY, "keep the tensor with `ctx.save_for_backward`, and take it from `ctx.saved_tensors` in backward")
 
 
@@ -90,6 +91,7 @@ class CtxAttribute(Rule):
     slug = "ctx-attribute"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
     measured_as = Measurement(loop=LoopPlan(ends=(Quantity.TENSOR_BYTES,), also=(Quantity.STORAGES, Quantity.NODES)), traits=frozenset({Trait.OF_CONTEXT}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
@@ -106,4 +108,5 @@ class CtxAttribute(Rule):
                     message = f"`ctx.{kept.attribute}` keeps {what}, {an}, as long as the graph lives: backward frees only what `save_for_backward` saved"
                 fact = StoreFact(module.place(kept.statement), f"ctx.{kept.attribute}", StoreKind.ASSIGN)
                 severity = Severity.NOTE if kept.constant else Severity.WARNING
-                yield self.finding(module.place(kept.statement), message, severity=severity, fix=_ADVICE, facts=[fact])
+                weighs = _CYCLES if kept.role == "output" else None
+                yield self.finding(module.place(kept.statement), message, severity=severity, fix=_ADVICE, facts=[fact], weighs=weighs)

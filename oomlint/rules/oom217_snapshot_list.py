@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, LoopKind, Severity, StoreFact
+from oomlint.finding import Confidence, Consequence, LoopKind, Multiplier, Resource, Severity, StoreFact, Weighs
 from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.snapshots import snapshots
@@ -88,6 +88,7 @@ class SnapshotList(Rule):
     slug = "snapshot-list"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=HELD, traits=frozenset({Trait.OF_STATES, Trait.BY_EPOCH}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

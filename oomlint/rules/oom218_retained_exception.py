@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Severity, StoreFact
+from oomlint.finding import Confidence, Consequence, Resource, Severity, StoreFact, Weighs
 from oomlint.memory.notes_retained import kept_exceptions, shown_and_kept
 from oomlint.memory.suites import holds_tests
 from oomlint.rule import Rule
@@ -102,6 +102,7 @@ class RetainedException(Rule):
     slug = "retained-exception"
     severity = Severity.NOTE
     fixable = None
+    weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the exceptions and the values of cells that keep tensors alive."""

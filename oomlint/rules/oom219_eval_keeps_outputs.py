@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Severity
+from oomlint.finding import Consequence, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.facts import growth_facts
@@ -83,6 +83,7 @@ class EvalKeepsOutputs(Rule):
     slug = "eval-keeps-outputs"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.ARRAYS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=HELD, traits=frozenset({Trait.EVALUATES, Trait.NUMBERS}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

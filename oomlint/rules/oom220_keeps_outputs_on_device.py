@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Fix, Safety, Severity, StoreFact
+from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffer_readers import thrown_away
 from oomlint.memory.buffers import buffers_of
@@ -103,6 +103,7 @@ class KeepsOutputsOnDevice(Rule):
     slug = "keeps-outputs-on-device"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=LoopPlan(ends=(Quantity.DEVICE_BYTES,), also=(Quantity.NODES,), simulated=True), traits=frozenset({Trait.ON_DEVICE}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Severity
+from oomlint.finding import ByteSize, Confidence, Consequence, Multiplier, Resource, Severity, Weighs
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.figures import figures_of
 from oomlint.rule import Rule
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
+
+
+_EACH = 2 << 20  # bytes of a figure of the default size
 
 
 class FigureNotClosed(Rule):
@@ -98,11 +101,12 @@ class FigureNotClosed(Rule):
     slug = "figure-not-closed"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.GROWS, Resource.FIGURE, (Multiplier.STEPS,), ByteSize(least=_EACH))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the figures that pile up."""
         for figure in figures_of(project).of(module):
-            message = f"`{figure.name}` makes a figure in each round of a loop and nothing closes it: pyplot keeps all of them, about 2 MB each"
+            message = f"`{figure.name}` makes a figure in each round of a loop and nothing closes it: pyplot keeps all of them, about 2 MiB each"
             related = [where.place(call, "on the way from the loop") for where, call in figure.calls]
             facts = [loop_fact(figure.loop_module, figure.loop)]
             severity = Severity.WARNING if figure.trains else Severity.NOTE

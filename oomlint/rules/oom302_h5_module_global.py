@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Severity
+from oomlint.finding import Consequence, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import DatasetSign, Measurement
 from oomlint.memory.handles_globals import opened_on_import
 from oomlint.rule import Rule
@@ -102,6 +102,7 @@ class H5ModuleGlobal(Rule):
     slug = "h5-module-global"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.HANDLE, (Multiplier.WORKERS,))
     measured_as = Measurement(dataset=(DatasetSign.OPENED_ON_IMPORT,))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.facts import file_fact, whole_read_fact
 from oomlint.memory.item_files import item_files_of
@@ -121,6 +121,7 @@ class FullReadPerItem(Rule):
     slug = "full-read-per-item"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.SAMPLES,))
     measured_as = Measurement(
         dataset=(DatasetSign.ITEM_READS,), function=FunctionSign.READS, command=(CommandSign.READS,), traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA})
     )

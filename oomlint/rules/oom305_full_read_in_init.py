@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Severity
+from oomlint.finding import Confidence, Consequence, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.eager import eager_h5_loads
 from oomlint.memory.facts import load_facts
-from oomlint.memory.load_words import bytes_of, kept_where, related, workers
+from oomlint.memory.load_words import bytes_of, kept_where, related, weighs_of, workers
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ class FullReadInInit(Rule):
     slug = "full-read-in-init"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.ONCE)
     per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,),
@@ -130,4 +131,6 @@ class FullReadInInit(Rule):
             each = " in each round of a loop" if load.many else ""
             first = "" if load.keeper.saver or load.of_object else " before the first sample"
             message = f"All of {load.words} is read{each}{first}{size}, and {kept_where(load)}: {workers(load)}"
-            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), facts=load_facts(load))
+            yield self.finding(
+                module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), facts=load_facts(load), weighs=weighs_of(load)
+            )

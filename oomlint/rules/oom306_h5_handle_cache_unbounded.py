@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Fix, Safety, Severity
+from oomlint.finding import ByteSize, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import HANDLES, DatasetSign, Measurement, Trait
 from oomlint.memory.facts import container_facts
 from oomlint.memory.kept_files import kept_files
@@ -122,6 +122,7 @@ class H5HandleCacheUnbounded(Rule):
     slug = "h5-handle-cache-unbounded"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.HANDLE, (Multiplier.FILES, Multiplier.WORKERS))
     measured_as = Measurement(
         dataset=(DatasetSign.DESCRIPTORS, DatasetSign.KEPT),
         growth=HANDLES,
@@ -138,12 +139,18 @@ class H5HandleCacheUnbounded(Rule):
             spot = kept.store.module.place(kept.store.node, "kept here")
             related = [] if spot.path == place.path and spot.row == place.row else [spot]
             fix = Fix(Safety.DISPLAY, _advice(kept))
-            yield self.finding(place, _message(kept), confidence=confidence_of(kept.doubt), related=related, fix=fix, facts=container_facts(kept))
+            yield self.finding(
+                place, _message(kept), confidence=confidence_of(kept.doubt), related=related, fix=fix, facts=container_facts(kept), weighs=_weighs(kept)
+            )
+
+
+def _weighs(kept: Kept) -> Weighs:
+    return Weighs(Consequence.MULTIPLIED, Resource.HANDLE, (Multiplier.FILES, Multiplier.WORKERS), ByteSize(least=8_600_000 if kept.objects else 600_000))
 
 
 def _message(kept: Kept) -> str:
     count = f"{kept.count} HDF5 files" if kept.count is not None else "every HDF5 file that a sample comes from" if kept.per_item else "all its HDF5 files"
-    each = "8.6 MB, for the chunk cache of the data set that is kept" if kept.objects else "0.6 MB (8.6 MB where its data sets are kept, too)"
+    each = "8.2 MiB, for the chunk cache of the data set that is kept" if kept.objects else "0.6 MiB (8.2 MiB where its data sets are kept, too)"
     return f"{kept.words} keeps {count} open, and nothing bounds it: each takes a file descriptor and {each}, in every process that reads"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import HANDLES, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.facts import opening_fact
 from oomlint.memory.handles import handles_of
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from oomlint.memory.openings import Opening
     from oomlint.memory.trail_state import Trail
     from oomlint.model.project import Module, Project
+
+
+_MANY = Weighs(Consequence.MULTIPLIED, Resource.HANDLE, (Multiplier.FILES,))
 
 
 class H5OpenUnclosed(Rule):
@@ -111,6 +114,7 @@ class H5OpenUnclosed(Rule):
     slug = "h5-open-unclosed"
     severity = Severity.WARNING
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.ONCE, Resource.HANDLE)
     measured_as = Measurement(
         dataset=(DatasetSign.DESCRIPTORS, DatasetSign.INTERRUPTED),
         function=FunctionSign.HANDLES,
@@ -136,7 +140,8 @@ class H5OpenUnclosed(Rule):
             harmless = opening.reads_only and End.HANDED_OUT not in trail.ends and opened_once(opening, project)
             severity = Severity.NOTE if harmless else Severity.WARNING
             fix, facts, place = under_with(opening, trail), [opening_fact(opening)], module.place(opening.call)
-            yield self.finding(place, _message(opening, trail), severity=severity, confidence=confidence, related=related, fix=fix, facts=facts)
+            message, weighs = _message(opening, trail), None if opened_once(opening, project) else _MANY
+            yield self.finding(place, message, severity=severity, confidence=confidence, related=related, fix=fix, facts=facts, weighs=weighs)
 
 
 def _told(opening: Opening, project: Project) -> bool:

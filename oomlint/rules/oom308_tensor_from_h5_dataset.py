@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.facts import whole_read_fact
 from oomlint.memory.loaders import confidence_of
@@ -101,6 +101,7 @@ class TensorFromH5Dataset(Rule):
     slug = "tensor-from-h5-dataset"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.ONCE, Resource.ARRAYS)
     measured_as = Measurement(dataset=(DatasetSign.ITEM_READS,), function=FunctionSign.READS, command=(CommandSign.READS,), traits=frozenset({Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

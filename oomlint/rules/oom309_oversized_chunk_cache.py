@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Severity
+from oomlint.finding import Consequence, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, Measurement, Trait
 from oomlint.memory.handles_memory import held_in_memory
 from oomlint.rule import Rule
@@ -122,6 +122,7 @@ class OversizedChunkCache(Rule):
     slug = "oversized-chunk-cache"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.HANDLE, (Multiplier.WORKERS,))
     measured_as = Measurement(dataset=(DatasetSign.CHUNK_CACHE,), command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.OWN_SIZE, Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Safety, Severity
+from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import PICKLE_ERROR, DatasetSign, Measurement, Trait
 from oomlint.memory.facts import handle_facts
 from oomlint.memory.handle_fixes import opened_lazily
@@ -139,6 +139,7 @@ class LmdbEnvInInit(Rule):
     slug = "lmdb-env-in-init"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.WORKERS,))
     measured_as = Measurement(dataset=(DatasetSign.PICKLING,), error=PICKLE_ERROR, traits=frozenset({Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

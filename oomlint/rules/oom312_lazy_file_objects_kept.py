@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Fix, Safety, Severity
+from oomlint.finding import Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import HANDLES, PICKLE_ERROR, DatasetSign, Measurement, Trait
 from oomlint.memory.facts import container_facts
 from oomlint.memory.kept_files import LAZY_FILES, kept_files
@@ -100,6 +100,7 @@ class LazyFileObjectsKept(Rule):
     slug = "lazy-file-objects-kept"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.HANDLE, (Multiplier.FILES,))
     measured_as = Measurement(
         dataset=(DatasetSign.KEPT, DatasetSign.DESCRIPTORS, DatasetSign.PICKLING),
         growth=HANDLES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Severity
+from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.facts import keeper_facts, whole_read_fact
 from oomlint.memory.loaders import confidence_of
@@ -112,6 +112,7 @@ class MemmapDefeated(Rule):
     slug = "memmap-defeated"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.ONCE, Resource.ARRAYS)
     measured_as = Measurement(
         dataset=(DatasetSign.ITEM_READS, DatasetSign.BUILT),
         function=FunctionSign.READS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Fix, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.facts import growth_facts
@@ -114,6 +114,7 @@ class LoadListThenStack(Rule):
     slug = "load-list-then-stack"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.ONCE)
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,),
         function=FunctionSign.COPIES,

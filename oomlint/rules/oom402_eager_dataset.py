@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays import arrays_of
 from oomlint.memory.eager import eager_loads
 from oomlint.memory.facts import load_facts
 from oomlint.memory.load_fixes import per_sample
-from oomlint.memory.load_words import PIECES, bytes_of, kept_where, proven_small, related, workers
+from oomlint.memory.load_words import PIECES, bytes_of, kept_where, proven_small, related, weighs_of, workers
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class EagerDataset(Rule):
     slug = "eager-dataset"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.ONCE)
     per_rank = True
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,),
@@ -143,7 +144,9 @@ class EagerDataset(Rule):
             first = "" if load.keeper.saver else " before the first sample"
             message = f"{load.words}{first}{size}, and {kept_where(load)}: {workers(load)}"
             fix, facts = per_sample(load), load_facts(load)
-            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts)
+            yield self.finding(
+                module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts, weighs=weighs_of(load)
+            )
         for load, piece in arrays_of(project).pieces(module):
             if proven_small(module, load.node):
                 continue

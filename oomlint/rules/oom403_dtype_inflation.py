@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.inflation import inflations
 from oomlint.rule import Rule
@@ -86,6 +86,7 @@ class DtypeInflation(Rule):
     slug = "dtype-inflation"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.ONCE, Resource.ARRAYS)
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,),
         function=FunctionSign.COPIES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Severity
+from oomlint.finding import Confidence, Consequence, Resource, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.listed import listed
 from oomlint.rule import Rule
@@ -94,6 +94,7 @@ class TolistInflation(Rule):
     slug = "tolist-inflation"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.ONCE, Resource.RECORDS)
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,),
         function=FunctionSign.MEMORY,

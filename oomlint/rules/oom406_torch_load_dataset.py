@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.eager import torch_loads
 from oomlint.memory.facts import load_facts
 from oomlint.memory.load_fixes import torch_mapped
-from oomlint.memory.load_words import bytes_of, kept_where, proven_small, related
+from oomlint.memory.load_words import bytes_of, kept_where, proven_small, related, weighs_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class TorchLoadDataset(Rule):
     slug = "torch-load-dataset"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.ONCE)
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,),
         function=FunctionSign.MEMORY,
@@ -116,4 +117,6 @@ class TorchLoadDataset(Rule):
             size = bytes_of(module, load.node)
             message = f"All tensors of the file are read before the first sample{size}, and what is read {kept_where(load)}; `mmap=True` reads what is indexed"
             fix, facts = torch_mapped(load, project), load_facts(load)
-            yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts)
+            yield self.finding(
+                module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts, weighs=weighs_of(load)
+            )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Severity
+from oomlint.finding import Consequence, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.allocations import allocations
 from oomlint.rule import Rule
@@ -90,6 +90,7 @@ class LargeArrayInInit(Rule):
     slug = "large-array-in-init"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.ONCE)
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,), function=FunctionSign.MEMORY, command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA})
     )

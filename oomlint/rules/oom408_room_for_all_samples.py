@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Severity
+from oomlint.finding import Confidence, Consequence, Resource, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.filled import filled_arrays
 from oomlint.rule import Rule
@@ -101,6 +101,7 @@ class RoomForAllSamples(Rule):
     slug = "room-for-all-samples"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.ONCE, Resource.ARRAYS)
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,), function=FunctionSign.MEMORY, command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA})
     )

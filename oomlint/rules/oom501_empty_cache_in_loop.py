@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Fix, LoopKind, Safety, Severity
+from oomlint.finding import Consequence, Fix, LoopKind, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.notes_loops import batch_loop, library_name, project_function, runs_each_round
 from oomlint.model.names import last_name
@@ -101,6 +101,7 @@ class EmptyCacheInLoop(Rule):
     slug = "empty-cache-in-loop"
     severity = Severity.NOTE
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.NOTHING, (Multiplier.STEPS,))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the batch loops that tidy up in each round."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Fix, ReadFact, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Fix, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
 from oomlint.memory.checkpoints import Loaded, chosen_by_device, loaded
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.notes_edits import added_argument
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _CUDA = re.compile(r"cuda|nccl")
+_RANKS = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.RANKS,))
 _LOADS = frozenset({"torch.load", "torch.serialization.load"})
 _OF_LIGHTNING = "load_from_checkpoint"  # reads by `torch.load` with its default (pytorch-lightning 2.6, `core/saving.py`)
 
@@ -98,6 +99,7 @@ class TorchLoadToSavedDevice(Rule):
     slug = "torch-load-to-saved-device"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the checkpoints that go to the device they were saved from."""
@@ -130,7 +132,7 @@ class TorchLoadToSavedDevice(Rule):
                 continue
             message = "Each process moves the checkpoint to the device it was saved from, usually `cuda:0` for all of them; `map_location` says where to"
             # Where it was saved is not known.
-            yield self.finding(place, message, severity=Severity.WARNING, confidence=Confidence.MEDIUM, fix=fix, facts=facts)
+            yield self.finding(place, message, severity=Severity.WARNING, confidence=Confidence.MEDIUM, fix=fix, facts=facts, weighs=_RANKS)
 
     @staticmethod
     def _is_open(call: cst.Call, module: Module, project: Project, scope: Scope) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, LoopKind, Severity
+from oomlint.finding import Confidence, Consequence, LoopKind, Resource, Severity, Weighs
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.iteration import conditional_in, loops_around
 from oomlint.memory.loaders import evaluator_of
@@ -93,6 +93,7 @@ class OptimizerRebuilt(Rule):
     slug = "optimizer-rebuilt"
     severity = Severity.NOTE
     fixable = None
+    weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the optimizers that are built again for a model that stays."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Severity
-from oomlint.memory.bytes import readable
+from oomlint.amounts import readable
+from oomlint.finding import ByteSize, Consequence, Factor, Multiplier, Resource, Severity, Weighs
 from oomlint.memory.notes_pinned import rounded_arrays, rounded_batches
 from oomlint.rule import Rule
 
@@ -88,6 +88,7 @@ class PinnedRounding(Rule):
     slug = "pinned-rounding"
     severity = Severity.NOTE
     fixable = None
+    weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the pinned batches and arrays that rounding makes much larger."""
@@ -97,7 +98,9 @@ class PinnedRounding(Rule):
                 f"A batch of {readable(case.wanted)} takes {readable(case.pinned)} of pinned memory, which comes in powers of two: "
                 f"{readable(case.pinned - case.wanted)} hold nothing{much}"
             )
-            yield self.finding(case.place, message, confidence=case.confidence, related=case.related, facts=case.facts)
+            wasted = ByteSize(case.pinned - case.wanted)
+            weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Factor(Multiplier.PREFETCH, case.times),), wasted) if case.times > 1 else None
+            yield self.finding(case.place, message, confidence=case.confidence, related=case.related, facts=case.facts, weighs=weighs)
         for case in rounded_arrays(module, project):
             message = f"{readable(case.wanted)} take {readable(case.pinned)} of pinned memory, which comes in powers of two"
             yield self.finding(case.place, message, confidence=case.confidence, facts=case.facts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Severity
+from oomlint.finding import Confidence, Consequence, Resource, Severity, Weighs
 from oomlint.memory.splits import in_one_batch, moved, rooms
 from oomlint.rule import Rule
 
@@ -85,6 +85,7 @@ class WholeSplitOnDevice(Rule):
     slug = "whole-split-on-device"
     severity = Severity.WARNING
     fixable = None
+    weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the places where all of the data goes to the accelerator."""
