@@ -143,6 +143,9 @@ def test_an_input_without_a_gradient_on_the_context_is_a_note(kept: str, severit
     assert only(check(tmp_path, {"ops.py": FUNCTION.replace("KEPT", kept)}, "OOM216")).severity == severity
 
 
+ASKS = f"{LOADER}import argparse\ndef parse():\n    return argparse.ArgumentParser().parse_args()\n"
+DRAWS = f"{LOADER}import torch\nimport matplotlib.pyplot as plt\ndef show(x):\n    plt.imshow(x)\n    plt.show()\n"
+STEP = "def step(x):\n    x.sum().backward()\n    return x\n"
 CRASH = "DataLoader(range(8), num_workers=0, persistent_workers=True)\n"
 
 
@@ -152,7 +155,24 @@ CRASH = "DataLoader(range(8), num_workers=0, persistent_workers=True)\n"
         ({"data.py": f"{LOADER}loader = {CRASH}"}, "error"),
         ({"data.py": f"{LOADER}if __name__ == '__main__':\n    loader = {CRASH}"}, "error"),
         ({"data.py": f"{LOADER}if __name__ == '__main__':\n    loader = {CRASH}", "train.py": "from data import DataLoader\n"}, "warning"),
+        ({"data.py": f"{LOADER}def main():\n    loader = {CRASH}\nif __name__ == '__main__':\n    main()\n", "train.py": "import data\n"}, "warning"),
+        (
+            {"data.py": f"{LOADER}def main():\n    loader = {CRASH}\nif __name__ == '__main__':\n    main()\n", "run.py": "from data import main\nmain()\n"},
+            "error",
+        ),
+        ({"data.py": f"{LOADER}if __name__ == '__main__':\n    loader = {CRASH}", "train.py": "from other import data\n"}, "error"),
+        ({"data.py": f"{LOADER}if __name__ == '__main__':\n    for x in {CRASH.strip()}:\n        x.backward()\n", "train.py": "import data\n"}, "error"),
+        ({"data.py": f"{ASKS}if __name__ == '__main__':\n    args = parse()\n    loader = {CRASH}", "train.py": "import data\n"}, "error"),
+        (
+            {"data.py": f"{LOADER}import numpy\nif __name__ == '__main__':\n    loader = {CRASH}    numpy.save('x', [*loader])\n", "a.py": "import data\n"},
+            "error",
+        ),
         ({"data.py": f"{LOADER}import pytest\nloader = {CRASH}"}, "warning"),
+        ({"look.py": f"{DRAWS}for x in {CRASH.strip()}:\n    show(x)\n"}, "warning"),
+        ({"look.py": f"{DRAWS}for x in {CRASH.strip()}:\n    show(x)\n", "train.py": "from look import show\n"}, "error"),
+        ({"look.py": f"{DRAWS}for x in {CRASH.strip()}:\n    show(x)\ntorch.save(x, 'x.pt')\n"}, "error"),
+        ({"look.py": f"{DRAWS}from steps import step\nfor x in {CRASH.strip()}:\n    show(step(x))\n", "steps.py": STEP}, "error"),
+        ({"look.py": f"{DRAWS}model = torch.nn.Linear(4, 2)\nmodel.eval()\nfor x in {CRASH.strip()}:\n    y = model(x)\nshow(y)\n"}, "error"),
     ],
 )
 def test_code_that_does_not_train_is_one_step_less_grave(files: dict[str, str], severity: str, tmp_path: Path) -> None:
