@@ -128,6 +128,7 @@ start-method = "spawn"
 requires-python = ">=3.10, <4"
 workers-over-memory = 8
 worker-limit = 32
+worker-cap = 48
 small-bytes = 0
 small-elements = 1_000
 inflight-bytes = 1
@@ -164,6 +165,7 @@ read = ["~/data"]
         requires_python=">=3.10, <4",
         workers_over_memory=8,
         worker_limit=32,
+        worker_cap=48,
         small_bytes=0,
         small_elements=1000,
         inflight_bytes=1,

@@ -284,12 +284,12 @@ def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     if content.count is not None or content.size.known:
         return False
     items, evaluator = items_of(content), datasets_of(loader.module.project).evaluator
-    if items == "numbers" or (items in {"strings", ""} and names_files(dataset, holding.name, evaluator)):
+    if items == "numbers" or (items in {"strings", ""} and names_files(dataset.instance, holding.name, evaluator)):
         return True
     record = content.element
     if record is not None and record.dataset is not None:
-        return loads_itself(record.dataset, evaluator) or names_files(dataset, holding.name, evaluator, records=True)
-    return record is not None and items_of(record) in {"strings", "numbers", ""} and names_files(dataset, holding.name, evaluator, records=True)
+        return loads_itself(record.dataset, evaluator) or names_files(dataset.instance, holding.name, evaluator, records=True)
+    return record is not None and items_of(record) in {"strings", "numbers", ""} and names_files(dataset.instance, holding.name, evaluator, records=True)
 
 
 def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:

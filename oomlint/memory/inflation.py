@@ -29,7 +29,7 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Fact, Place
+    from oomlint.finding import Fact, Place, Weighs
     from oomlint.memory.arrays import Load
     from oomlint.memory.content import Content
     from oomlint.memory.kept import Keeper
@@ -54,7 +54,8 @@ class Inflation:
     related: tuple[Place, ...] = ()
     fix: Fix | None = None
     facts: tuple[Fact, ...] = ()
-    severity: Severity | None = None  # where it is more than a note
+    severity: Severity | None = None  # where it is not that of most
+    weighs: Weighs | None = None  # the same
 
 
 def passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.BaseExpression, Load, Keeper]]:

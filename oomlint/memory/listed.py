@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.memory.content import Kind
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.inflation import TENSORS, Inflation, building, keeper_of, may_be_large, of_numbers
+from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.name_uses import names_files
 from oomlint.memory.operands import operand
 from oomlint.model import names
+from oomlint.model.values import Instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
 
+_NAMES: Final = Weighs(Consequence.ONCE, Resource.NAMES)
 _COUNTS: Final = frozenset({"arange", "permutation", "randperm"})
 _LONGEST: Final = 4  # names on the way of a list
 _OF_LISTS: Final = frozenset("array asarray fromiter tensor as_tensor Tensor LongTensor IntTensor concatenate stack cumsum".split()) | TENSORS
@@ -42,7 +47,10 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
                 message = f"`{_short(module, call)}` makes Python objects of all of the data for {keeper.words}: {times}, which workers copy as they read"
                 own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
                 facts = (allocation_fact(module, call), *keeper_facts(keeper))
-                yield Inflation(call, message, () if (own.path, own.row) == (there.path, there.row) else (there,), None, facts)
+                related = () if (own.path, own.row) == (there.path, there.row) else (there,)
+                of_names = keeper.owner is not None and names_files(Instance(keeper.owner, None), keeper.attribute, evaluator_of(project))
+                severity, weighs = (Severity.NOTE, _NAMES) if of_names and content.size.exact is None and content.count is None else (None, None)
+                yield Inflation(call, message, related, None, facts, severity, weighs)
 
 
 def _counts_samples(node: cst.CSTNode | None) -> bool:

@@ -12,7 +12,6 @@ from oomlint.model.values import ClassRef, External, FunctionRef
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
-    from oomlint.memory.datasets import Dataset
     from oomlint.model.project import Module
     from oomlint.model.questions import Questions
     from oomlint.model.values import Instance
@@ -24,9 +23,8 @@ _TEXT: Final = frozenset({"format", "strip", "rstrip", "lstrip", "replace", "spl
 _DEEPEST: Final = 3
 
 
-def names_files(dataset: Dataset, attribute: str, evaluator: Questions, *, records: bool = False) -> bool:
-    """Whether an element of the attribute becomes part of a path, or a key, where a sample is read; of ``records``, whether a part of one is a path."""
-    instance = dataset.instance
+def names_files(instance: Instance | None, attribute: str, evaluator: Questions, *, records: bool = False) -> bool:
+    """Whether an element of a dataset's attribute becomes part of a path, or a key, where a sample is read; of ``records``, whether a part of one is a path."""
     item = evaluator.method(instance, "__getitem__") if instance is not None else None
     return instance is not None and item is not None and _Reader(evaluator, instance, attribute, records=records).names(item, frozenset(), 0)
 

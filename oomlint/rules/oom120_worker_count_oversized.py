@@ -30,7 +30,8 @@ class WorkerCountOversized(Rule):
     ## What it does
 
     Checks for a `DataLoader` with 16 workers or more (a setting), and for `os.cpu_count()` or `multiprocessing.cpu_count()` taken as the
-    number of workers, or a multiple of it. A number that the code states is a note, not shown by default: who wrote it knew it.
+    number of workers, or a multiple of it. A number that the code states is a note, not shown by default: who wrote it knew it. From 64 on (the setting
+    `worker-cap`) it is a warning.
 
     ## Why is this bad
 
@@ -115,7 +116,7 @@ class WorkerCountOversized(Rule):
                 continue
             place = module.place(loader.call)
             if isinstance(found.value, Const):
-                severity = Severity.NOTE
+                severity = Severity.WARNING if int(str(found.value.value)) >= project.settings.worker_cap else Severity.NOTE
                 message = (
                     f"{found.value.value} workers: at least {FORKED_MIB} MiB each under fork, {SPAWNED_MIB} MiB under spawn and forkserver, and their batches"
                 )

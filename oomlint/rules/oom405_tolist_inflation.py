@@ -25,7 +25,7 @@ class TolistInflation(Rule):
     frame, from its `__init__`, its methods or the functions that they call.
 
     It is silent where the array is proven small, for labels, ids, splits and indices, for the names of columns and unique values, for what is
-    written out (`json.dump`), and for a single sample.
+    written out (`json.dump`), and for a single sample. Names of files, of which nobody says how many there are, are a note.
 
     ## Why is this bad
 
@@ -106,4 +106,5 @@ class TolistInflation(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield large arrays and tables that a dataset keeps as lists of Python objects."""
         for one in listed(module, project):
-            yield self.finding(module.place(one.node), one.message, confidence=Confidence.MEDIUM, related=one.related, facts=one.facts)
+            place, severity = module.place(one.node), one.severity
+            yield self.finding(place, one.message, severity=severity, confidence=Confidence.MEDIUM, related=one.related, facts=one.facts, weighs=one.weighs)
