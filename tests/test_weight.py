@@ -444,6 +444,7 @@ def test_where_outputs_become_one_array_is_told_beside_the_list(join: str, tmp_p
     found = only(check(tmp_path, {"features.py": EVALUATION.format(join=join)}, "OOM401"))
     assert found.place.row == 13
     assert [(place.row, place.message) for place in found.related] == [(11, "kept here")]
+    assert found.weight == Weight(Consequence.ONCE, Resource.ARRAYS)
 
 
 # -- the weight as a fact ------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.output.view import Line, View
 
+_TOLD: Final = 1 << 20  # bytes that are worth a word
 _HEAVIEST: Final = 3  # findings that are named
 
 
@@ -45,8 +46,9 @@ def heaviest(findings: Sequence[Finding], view: View) -> Iterator[Line]:
 def _heavy(item: Finding, view: View) -> str:
     """``OOM110 data.py:12:5 (16.8 GiB)``: the bytes in all, where they are known."""
     total = item.weight.total if item.weight else None
-    much = "" if total is None else f" ({readable(total)})" if item.weight and item.weight.bytes.exact is not None else f" (at least {readable(total)})"
-    return f"{item.code} {view.spot(item.place)}{much}"
+    if item.weight is None or total is None or total < _TOLD:
+        return f"{item.code} {view.spot(item.place)}"
+    return f"{item.code} {view.spot(item.place)} ({'' if item.weight.bytes.exact is not None else 'at least '}{readable(total)})"
 
 
 def fixed_lines(fixed: Sequence[Finding], view: View) -> Iterator[Line]:

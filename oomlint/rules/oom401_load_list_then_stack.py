@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Consequence, Fix, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.facts import growth_facts
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
+_OUTPUTS: Final = Weighs(Consequence.ONCE, Resource.ARRAYS)
 _ROOM: Final = Fix(Safety.DISPLAY, "make room for all of it once, and fill it in the loop")
 
 
@@ -134,4 +135,4 @@ class LoadListThenStack(Rule):
                 message = f"`{name}` copies what {loop_of(growth)} has kept into one array: until the list is gone, all of it is in memory twice"
                 related = [module.place(growth.node, "kept here"), *(module.place(other, "so does this") for other in calls[1:])]
                 place, facts = module.place(calls[0]), growth_facts(growth)
-                yield self.finding(place, message, confidence=growth.confidence, related=related, fix=_ROOM, facts=facts)
+                yield self.finding(place, message, confidence=growth.confidence, related=related, fix=_ROOM, facts=facts, weighs=_OUTPUTS)
