@@ -284,7 +284,7 @@ def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     if content.count is not None or content.size.known:
         return False
     items, evaluator = items_of(content), datasets_of(loader.module.project).evaluator
-    if items == "numbers" or (items in {"strings", ""} and names_files(dataset.instance, holding.name, evaluator)):
+    if items == "numbers" or names_files(dataset.instance, holding.name, evaluator):
         return True
     record = content.element
     if record is not None and record.dataset is not None:
