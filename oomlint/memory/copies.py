@@ -249,7 +249,7 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     copied = [
         h for h in copied if not _may_hold_arrays(h.content) or not has_arrays(owner_of(dataset, h), h.name, datasets_of(loader.module.project).evaluator)
     ]
-    light = [h for h in held if h.read and h.content.kind is Kind.PATHS] + [h for h in copied if is_light(h, owner_of(dataset, h), loader)]
+    light = [h for h in copied if is_light(h, owner_of(dataset, h), loader)] + [h for h in held if h.read and h.content.kind is Kind.PATHS]
     heavy = [h for h in copied if h not in light]
     if heavy:
         holding = min(heavy, key=lambda h: h.content.doubt)
