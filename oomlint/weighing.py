@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from oomlint.amounts import readable
@@ -9,6 +10,7 @@ from oomlint.finding import (
     AllocationFact,
     AttributeFact,
     ByteSize,
+    Consequence,
     ContentKind,
     Factor,
     HandleFact,
@@ -16,6 +18,7 @@ from oomlint.finding import (
     LoopFact,
     LoopKind,
     Multiplier,
+    RanksFact,
     ReadFact,
     Resource,
     Weight,
@@ -48,6 +51,12 @@ def weight_of(weighs: Weighs, facts: Sequence[Fact]) -> Weight:
     of = weighs.of if weighs.of is not Resource.UNKNOWN else _resource(facts)
     size = weighs.bytes if weighs.bytes is not None else max(_sizes(facts), key=_rank, default=ByteSize())
     return Weight(weighs.consequence, of, size, tuple(one if isinstance(one, Factor) else _factor(one, facts) for one in weighs.by))
+
+
+def in_each(weight: Weight, ranks: RanksFact) -> Weight:
+    """The weight of what each of several ranks holds, given that in one of them."""
+    consequence = Consequence.MULTIPLIED if weight.consequence is Consequence.ONCE else weight.consequence
+    return replace(weight, consequence=consequence, factors=(*weight.factors, Factor(Multiplier.RANKS, ranks.count)))
 
 
 def words(weight: Weight) -> str:
@@ -101,6 +110,8 @@ def _factor(by: Multiplier, facts: Sequence[Fact]) -> Factor:
         counts = [one.count for fact in facts if isinstance(fact, LoaderFact) for one in fact.workers]
     elif by is Multiplier.FILES:
         counts = [fact.count for fact in facts if isinstance(fact, AttributeFact)]
+    elif by is Multiplier.RANKS:
+        counts = [fact.count for fact in facts if isinstance(fact, RanksFact)]
     else:
         counts = []
         if by is Multiplier.STEPS and any(isinstance(fact, LoopFact) and fact.kind is LoopKind.EPOCH for fact in facts):

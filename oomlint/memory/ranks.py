@@ -16,6 +16,7 @@ from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory, finder
 from oomlint.model.values import Const, ExternalCall, FunctionRef, Unknown, Written
 from oomlint.syntax.walk import descend
+from oomlint.weighing import in_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -272,7 +273,9 @@ def by_ranks(finding: Finding, module: Module, project: Project) -> Finding:
         return finding
     related = (*finding.related, ranks.place) if ranks.place is not None else finding.related
     fact = RanksFact(ranks.count, replace(ranks.place, message="") if ranks.place is not None else None)
-    return replace(finding, message=f"{finding.message}; {ranks.words} holds its own", related=related, facts=(*finding.facts, fact))
+    weight = in_each(finding.weight, fact) if finding.weight is not None else None
+    message = f"{finding.message}; {ranks.words} holds its own"
+    return replace(finding, message=message, related=related, facts=(*finding.facts, fact), weight=weight)
 
 
 def ranks_of(project: Project) -> RanksOf:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Factor, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.memory.loaders import story_places
 from oomlint.memory.shuffle_buffers import shuffled
 from oomlint.rule import Rule
@@ -81,6 +82,7 @@ class ShuffleBufferAfterDecode(Rule):
     slug = "shuffle-buffer-after-decode"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.IMAGES, (Multiplier.SAMPLES, Multiplier.WORKERS))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the buffers that every worker fills with decoded samples."""
@@ -91,4 +93,5 @@ class ShuffleBufferAfterDecode(Rule):
             place = module.place(case.loader.call)
             stories = story_places(place, *(alt for alt in (case.given, case.workers) if alt is not None))
             related = (*case.related, *(one for one in stories if one not in case.related))[:_MOST_RELATED]
-            yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=_ADVICE, facts=case.facts)
+            weighs = replace(self.weighs, by=(Factor(Multiplier.SAMPLES, case.size), Multiplier.WORKERS))
+            yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=_ADVICE, facts=case.facts, weighs=weighs)

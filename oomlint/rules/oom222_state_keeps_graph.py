@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import AttributeFact, Confidence, Safety, Severity, StoreFact, StoreKind
+from oomlint.finding import AttributeFact, Confidence, Consequence, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.module_state import written_states
 from oomlint.rule import Rule
@@ -122,6 +122,7 @@ class StateKeepsGraph(Rule):
     slug = "state-keeps-graph"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
     measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.BESIDE_LOOP}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import Fix, Safety, Severity, StoreFact, StoreKind
+from oomlint.finding import Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers import buffers_of
 from oomlint.memory.facts import growth_facts
@@ -102,6 +102,7 @@ class MetricNeverReset(Rule):
     slug = "metric-never-reset"
     severity = Severity.ERROR
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.GROWS, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(
         loop=LoopPlan(ends=(Quantity.TENSOR_BYTES, Quantity.STORAGES), also=(Quantity.NODES,), steps=2, epochs=9),
         traits=frozenset({Trait.EMPTIES, Trait.LEARNS, Trait.BY_EPOCH, Trait.MEANT}),

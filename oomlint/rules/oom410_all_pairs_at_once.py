@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, FunctionSign, Measurement, Trait
 from oomlint.memory.facts import allocation_fact
 from oomlint.memory.pairs import all_pairs
@@ -87,6 +87,7 @@ class AllPairsAtOnce(Rule):
     slug = "all-pairs-at-once"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.ARRAYS, (Multiplier.SAMPLES,))  # a row of numbers for each
     measured_as = Measurement(function=FunctionSign.COPIES, command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ import libcst as cst
 
 from oomlint.finding import Confidence, Consequence, Fix, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
 from oomlint.memory.checkpoints import Loaded, chosen_by_device, loaded
+from oomlint.memory.facts import ranks_fact
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.notes_edits import added_argument
 from oomlint.memory.notes_loops import library_name
@@ -22,7 +23,7 @@ from oomlint.rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Finding
+    from oomlint.finding import Fact, Finding
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
@@ -115,24 +116,26 @@ class TorchLoadToSavedDevice(Rule):
             if not found.checkpoint or chosen_by_device(module, call):
                 continue
             place = module.place(call)
-            facts = [ReadFact(place, _OF_LIGHTNING if whole else "torch.load")]
+            facts: list[Fact] = [ReadFact(place, _OF_LIGHTNING if whole else "torch.load")]
             ranks = ranks_of(project).at(module, scope, call)
-            several = ranks is not None and _CUDA.search(ranks.module.source.text) is not None
+            several = ranks if ranks is not None and _CUDA.search(ranks.module.source.text) else None
             safety = Safety.UNSAFE if found.only_states and not whole else Safety.DISPLAY
             edits = [added_argument(module, call, 'map_location="cpu"')]
-            held = held_on(module, scope, call, ranks, project) if ranks is not None and several and not whole else None
+            held = held_on(module, scope, call, several, project) if several is not None and not whole else None
             let_go = released(held, project) if held is not None else None
             edits += let_go.edits if let_go is not None else ()  # or each rank would hold it in host memory
             fix = Fix(safety, "load it into host memory", tuple(edits))
-            if not several and whole:
+            if several is None and whole:
                 continue  # the model is made where the checkpoint goes
-            if not several:
+            if several is None:
                 message = "The checkpoint goes to the device it was saved from, beside the model; `map_location` says where to"
                 yield self.finding(place, message, severity=Severity.NOTE, fix=fix, facts=facts)
                 continue
             message = "Each process moves the checkpoint to the device it was saved from, usually `cuda:0` for all of them; `map_location` says where to"
             # Where it was saved is not known.
-            yield self.finding(place, message, severity=Severity.WARNING, confidence=Confidence.MEDIUM, fix=fix, facts=facts, weighs=_RANKS)
+            yield self.finding(
+                place, message, severity=Severity.WARNING, confidence=Confidence.MEDIUM, fix=fix, facts=[*facts, ranks_fact(several)], weighs=_RANKS
+            )
 
     @staticmethod
     def _is_open(call: cst.Call, module: Module, project: Project, scope: Scope) -> bool:

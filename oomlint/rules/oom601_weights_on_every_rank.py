@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Fix, ReadFact, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Fix, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.load_fixes import mapped
 from oomlint.memory.suites import holds_tests
@@ -116,6 +116,7 @@ class WeightsOnEveryRank(Rule):
     slug = "weights-on-every-rank"
     severity = Severity.WARNING
     fixable = Safety.SAFE
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.RANKS,))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the checkpoints that every rank reads into host memory."""

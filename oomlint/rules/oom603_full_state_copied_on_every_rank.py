@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import AllocationFact, Confidence, Safety, Severity
+from oomlint.finding import AllocationFact, Confidence, Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.full_states import full_states, on_one_rank
 from oomlint.memory.suites import holds_tests
@@ -91,6 +91,7 @@ class FullStateCopiedOnEveryRank(Rule):
     slug = "full-state-copied-on-every-rank"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.RANKS,))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the states that every rank holds and one reads."""

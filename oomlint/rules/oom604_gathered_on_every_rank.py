@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Safety, Severity, StoreFact
+from oomlint.finding import Confidence, Consequence, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
 from oomlint.memory.facts import ranks_fact
-from oomlint.memory.gathers import gathers_of, to_one
+from oomlint.memory.gathers import GATHER, gathers_of, to_one
 from oomlint.memory.suites import holds_tests
+from oomlint.model import names
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from oomlint.finding import Fact, Finding
     from oomlint.memory.gathers import Gather
     from oomlint.model.project import Module, Project
+
+_TENSORS: Final = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.RANKS,))
 
 
 class GatheredOnEveryRank(Rule):
@@ -99,6 +102,7 @@ class GatheredOnEveryRank(Rule):
     slug = "gathered-on-every-rank"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    weighs = Weighs(Consequence.MULTIPLIED, Resource.RECORDS, (Multiplier.RANKS,))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the gathers to all ranks of what one rank reads."""
@@ -118,4 +122,6 @@ class GatheredOnEveryRank(Rule):
             if found.ranks is not None:
                 facts.append(ranks_fact(found.ranks))
             place = module.place(found.node)
-            yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=to_one((found, *others)), facts=facts)
+            objects = found.primitive is None or names.last_name(found.primitive[1].func) == GATHER
+            weighs = None if objects else _TENSORS
+            yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=to_one((found, *others)), facts=facts, weighs=weighs)

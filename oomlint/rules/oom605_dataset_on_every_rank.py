@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import DatasetSign, Measurement, Trait
 from oomlint.memory.copies import held_words
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact, ranks_fact
 from oomlint.memory.sharded import sharded
 from oomlint.memory.suites import holds_tests
 from oomlint.rule import Rule
+from oomlint.weighing import weight_of, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,6 +110,7 @@ class DatasetOnEveryRank(Rule):
     slug = "dataset-on-every-rank"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.RANKS,))
     measured_as = Measurement(dataset=(DatasetSign.BUILT,), traits=frozenset({Trait.MORE_DATA, Trait.READS_ALL, Trait.IN_NO_FILE}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
@@ -121,7 +123,9 @@ class DatasetOnEveryRank(Rule):
         for found, *others in groups.values():
             holding = found.holding
             who = found.ranks.words if found.ranks is not None else "each rank"
-            message = f"{held_words(holding)}, is whole in {who}, and the sampler gives each of them a part of it: a machine holds it once a rank"
+            size = words(weight_of(Weighs(Consequence.ONCE), [holding_fact(holding)]))
+            much = f" ({size})" if size else ""
+            message = f"{held_words(holding)}{much}, is whole in {who}, and the sampler gives each of them a part of it: a machine holds it once a rank"
             related = [found.sampler[0].place(found.sampler[1], "indices are dealt out here, not data")]
             if holding.effect is not None:
                 related.append(holding.module.place(holding.effect.node, f"`{holding.name}` holds {holding.content.words}"))
