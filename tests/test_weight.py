@@ -509,3 +509,37 @@ def test_the_heaviest_three_are_named_where_there_are_more(tmp_path: Path) -> No
     more = (*found, *check(tmp_path, {"train.py": HEAVY}, "OOM407").findings)
     ((line, _),) = next(summary.heaviest(more, view))
     assert line == "Heaviest: OOM101 train.py:29:9, OOM112 train.py:28:10 (8.0 GiB), OOM112 train.py:27:9 (4.0 GiB)."
+
+
+SHARDED = f"""\
+import numpy as np
+import torch.distributed as dist
+{LOADER}from torch.utils.data import DistributedSampler
+
+class Rows(Dataset):
+    def __init__(self):
+        self.rows = np.ones((8192, 128, 128), np.float32)
+
+    def __len__(self):
+        return 8192
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+dist.init_process_group("nccl")
+rows = Rows()
+loader = DataLoader(rows, num_workers=8, multiprocessing_context="spawn"SAMPLER)
+"""
+
+
+def test_what_each_rank_holds_is_multiplied_by_the_ranks(tmp_path: Path) -> None:
+    launched = {"run.sh": "torchrun --nproc_per_node 4 train.py\n"}
+    rows = ByteSize(8192 * 128 * 128 * 4)
+    by_ranks = only(check(tmp_path, {**launched, "train.py": SHARDED.replace("SAMPLER", ", sampler=DistributedSampler(rows)")}, "OOM605"))
+    assert by_ranks.weight == Weight(Consequence.MULTIPLIED, Resource.ARRAYS, rows, (Factor(Multiplier.RANKS, 4),))
+    assert " (about 512.0 MiB), is whole in each of 4 ranks" in by_ranks.message
+    by_both = only(check(tmp_path, {**launched, "train.py": SHARDED.replace("SAMPLER", "")}, "OOM112"))
+    assert by_both.weight == Weight(Consequence.MULTIPLIED, Resource.ARRAYS, rows, (Factor(Multiplier.WORKERS, 8), Factor(Multiplier.RANKS, 4)))
+    assert by_both.weight.total == 16 << 30
+    assert by_both.message.endswith(", about 512.0 MiB in each of 8 workers; each of 4 ranks holds its own")
