@@ -40,6 +40,8 @@ _PROCESSES: Final = _SHARDS | {
     "torch.nn.parallel.distributed.DistributedDataParallel",
     "torch.distributed.init_process_group",
     "apex.parallel.DistributedDataParallel",
+    "torch.utils.data.DistributedSampler",
+    "torch.utils.data.distributed.DistributedSampler",
 }
 _STARTERS: Final = frozenset(name.rpartition(".")[2] for name in _PROCESSES) | {"DDP", "FSDP"}
 _GROUP: Final = "init_process_group"
