@@ -68,11 +68,23 @@ def _forwards(module: Module, project: Project) -> Iterator[tuple[ClassRef, Scop
         if forward is None or not isinstance(forward.node, cst.FunctionDef):
             continue
         cls = ClassRef(module, scope)
-        methods = [method for one in evaluator.line(cls) for method in one.scope.children if method.is_function and method.name not in _ONCE]
+        makers = [one.scope for one in evaluator.line(cls) if _makes_some(one.scope)]
+        methods = [method for one in makers for method in one.children if method.is_function and method.name not in _ONCE]
         if any(_may_write(method) for method in methods) and any(
             isinstance(base, External) and base.name.startswith("torch.nn.") for base in evaluator.lineage(cls)
         ):
             yield cls, forward
+
+
+def _makes_some(cls: Scope) -> bool:
+    """Whether a class itself makes a tensor that it may keep."""
+    for method in cls.children:
+        if any(names.last_name(call.func) == "register_buffer" for call in method.calls):
+            return True
+        own = names.self_name(method) if method.is_function and method.name in _ONCE else None
+        if any(isinstance(e.value, cst.Call) and names.last_name(e.value.func) in STATES for e in method.effects.get(own or "", ())):
+            return True
+    return False
 
 
 def _may_write(method: Scope) -> bool:
