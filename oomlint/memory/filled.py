@@ -85,7 +85,9 @@ def rows_of_loaders(module: Module, project: Project) -> Iterator[tuple[cst.Call
         rooms = [call for call in scope.calls if names.last_name(call.func) in ROOMS] if scope.loops and not scope.is_class else []
         every = _fills(project, module, scope) if rooms else {}
         for call in rooms if every else ():
-            if any(isinstance(loop, cst.For) and _over_loader(project, module, scope, loop) for _, loop in every.get(_name_of(module, call), ())):
+            around = set(module.walk.ancestors(call))  # what a round makes for itself is gone with it
+            loops = [loop for _, loop in every.get(_name_of(module, call), ()) if isinstance(loop, cst.For) and loop not in around]
+            if any(_over_loader(project, module, scope, loop) for loop in loops):
                 plain = evaluator.calls.plain_frame(module, scope)
                 made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
                 size = allocation(made, call, evaluator, plain)
