@@ -128,7 +128,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every
     plain = evaluator.calls.plain_frame(module, scope)
     made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
     size = allocation(made, call, evaluator, plain)
-    if size is None or not _rows_of_all(project, size):
+    if size is None or not rows_of_all(project, size):
         return None
     fill, loop, (why, dense) = told
     keeper = next((one for one in kept_of(project).filled(module, call) if not one.hazy), None)
@@ -167,7 +167,7 @@ def _name_of(module: Module, call: cst.Call) -> str:
     return ""
 
 
-def _rows_of_all(project: Project, size: Bytes) -> bool:
+def rows_of_all(project: Project, size: Bytes) -> bool:
     """Whether the array has an unknown number of rows of more than a few numbers, or is known to be large."""
     first, *rest = size.dimensions
     if not isinstance(first, str):

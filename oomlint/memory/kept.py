@@ -35,6 +35,7 @@ _SMALL_METHODS: Final = frozenset(
 _SAME_ATTRIBUTES: Final = frozenset({"T", "mT", "values", "array", "iloc", "loc", "at", "flat", "real", "imag"})
 
 
+_SAME_ROWS: Final = frozenset({"t", "detach"})  # methods that give the rows as they are, or as columns
 _PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
 
 # Methods that read what xarray, rasterio, GDAL, decord, pyedflib or nibabel have only opened.
@@ -156,7 +157,8 @@ class Kept(KeptCalls):
                         going = going.doing(Does.READS, module, parent)
                     if isinstance(node, cst.Attribute) and not going.part and self.moves(module, parent):
                         going = going.doing(Does.MOVES, module, parent)
-                    if isinstance(node, cst.Attribute) and node.attr.value not in KEEPS and not (node.attr.value == "get" and not parent.args):
+                    keeps = isinstance(node, cst.Attribute) and (node.attr.value in KEEPS or (search.meets is not None and node.attr.value in _SAME_ROWS))
+                    if isinstance(node, cst.Attribute) and not keeps and not (node.attr.value == "get" and not parent.args):
                         going = replace(going, hazy=True)
                     if going.inside:
                         return

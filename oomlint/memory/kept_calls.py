@@ -28,7 +28,7 @@ _SMALL_FUNCTIONS: Final = frozenset(
 # Methods, and functions outside of NumPy and torch, that give about as much as they are asked of.
 KEEPS: Final = frozenset(
     "convert resize imresize cvtColor astype copy float double half numpy asarray array transpose permute reshape view crop to clone squeeze unsqueeze "
-    "contiguous t detach flatten ravel rotate flip cuda cpu type get_fdata get_data stack concatenate append extend insert list tuple dict tqdm enumerate zip "
+    "contiguous flatten ravel rotate flip cuda cpu type get_fdata get_data stack concatenate append extend insert list tuple dict tqdm enumerate zip "
     "sorted items values result as_completed img_as_float img_as_ubyte rgb2gray ToTensor to_tensor swapaxes clip round pad repeat tile".split(),
 )
 JOINS: Final = frozenset("stack array concatenate vstack hstack dstack column_stack row_stack asarray cat concat tensor".split())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.facts import allocation_fact, keeper_facts, loader_fact
-from oomlint.memory.filled import rows_of_loaders
+from oomlint.memory.filled import rows_of_all, rows_of_loaders
 from oomlint.memory.inflation import passed
 from oomlint.memory.kept import Does, kept_of
 from oomlint.memory.loaders import loaders_of
@@ -56,6 +56,8 @@ def rooms(module: Module, project: Project) -> Iterator[Split]:
     kept = kept_of(project)
     groups: dict[Scope, list[tuple[cst.Call, Bytes]]] = {}
     for call, size in rows_of_loaders(module, project):
+        if not rows_of_all(project, size):
+            continue
         around = (here for here in module.walk.ancestors(call) if isinstance(here, cst.Call | cst.BaseStatement | cst.BaseSmallStatement))
         wrapping = itertools.takewhile(lambda here: isinstance(here, cst.Call), around)
         if any(kept.moves(module, one) for one in (call, *wrapping) if isinstance(one, cst.Call)):
