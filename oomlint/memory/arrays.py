@@ -124,10 +124,12 @@ class Arrays:
             if this is None or method is keeps or method.name == "__init__":
                 continue
             for node in descend(method.suite):
-                if isinstance(node, cst.Subscript) and picks_some(node) and not is_target(keeper.module, node):
+                if isinstance(node, cst.Subscript) and _is_row(keeper.module, node) and not is_target(keeper.module, node):
                     path = path_of(node.value)
                     if path is not None and path[0] == this and path[1][:1] == (("attr", keeper.attribute),):
-                        return True
+                        keys = {key for kind, key in path[1] if kind == "item" and isinstance(key, str)}
+                        if keys <= set(keeper.names):
+                            return True
         return False
 
     def _optional(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
@@ -291,6 +293,14 @@ class Arrays:
 def _says_small(keeper: Keeper) -> bool:
     asked = keeper.names if keeper.live else (*keeper.names[:1], *keeper.names[-1:])
     return any(small_name(name) for name in asked) or not _SETTINGS.isdisjoint(keeper.names)
+
+
+def _is_row(module: Module, node: cst.Subscript) -> bool:
+    """Whether an index takes a part that is an array, by all that is seen: not one number of a table."""
+    if not picks_some(node):
+        return False
+    sliced = any(isinstance(element.slice, cst.Slice) for element in node.slice)
+    return sliced or (len(node.slice) == 1 and not isinstance(module.walk.parents.get(node), cst.Subscript))
 
 
 def _computed(bound: cst.BaseExpression | None) -> bool:
