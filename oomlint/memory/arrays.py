@@ -126,10 +126,11 @@ class Arrays:
             for node in descend(method.suite):
                 if isinstance(node, cst.Subscript) and _is_row(keeper.module, node) and not is_target(keeper.module, node):
                     path = path_of(node.value)
-                    if path is not None and path[0] == this and path[1][:1] == (("attr", keeper.attribute),):
-                        keys = {key for kind, key in path[1] if kind == "item" and isinstance(key, str)}
-                        if keys <= set(keeper.names):
-                            return True
+                    if path is None or path[0] != this or path[1][:1] != (("attr", keeper.attribute),):
+                        continue
+                    # Of a dictionary, the entry that it is; a row of a row is one number of a table.
+                    if not path[1][1:] or (path[1][-1][0] == "item" and path[1][-1][1] in keeper.names):
+                        return True
         return False
 
     def _optional(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
