@@ -187,6 +187,8 @@ class _Body:
         data = targets - numbers
         if not data or not any(isinstance(part, cst.Name) and part.value in data for part in descend(node.body)):
             data = data | self._drawn()
+        if loop.counts and isinstance(node, cst.For):
+            data = data | _as_long(node.iter, loop.scope)
         self.round = _Round(frozenset(data), frozenset(numbers))
         self._spread: dict[frozenset[cst.CSTNode], _Round] = {}
 
@@ -240,6 +242,25 @@ class _Body:
             if name in bound:
                 return False
         return False
+
+
+def _as_long(node: cst.BaseExpression, scope: Scope) -> set[str]:
+    """What a loop goes round for each row of: ``range(len(x))``, ``range(x.shape[0])``, also by a name for that number."""
+    end = node.args[-1].value if isinstance(node, cst.Call) and len(node.args) == 1 and names.last_name(node.func) in {"range", "trange"} else None
+    if isinstance(end, cst.Name):
+        bound = [effect.value for effect in scope.effects.get(end.value, ()) if not effect.path and not effect.index]
+        end = bound[0] if len(bound) == 1 else None
+    if isinstance(end, cst.Subscript) and isinstance(end.value, cst.Attribute) and end.value.attr.value == "shape" and _is_zero(end.slice[0].slice):
+        return set(_bound(end.value.value))
+    if isinstance(end, cst.Call) and names.dotted(end.func) == "len" and end.args:
+        return set(_bound(end.args[0].value))
+    if isinstance(end, cst.Call) and isinstance(end.func, cst.Attribute) and end.func.attr.value == "size" and end.args and names.dotted(end.func.value):
+        return set(_bound(end.func.value)) if isinstance(end.args[0].value, cst.Integer) and end.args[0].value.value == "0" else set()
+    return set()
+
+
+def _is_zero(index: cst.BaseSlice) -> bool:
+    return isinstance(index, cst.Index) and isinstance(index.value, cst.Integer) and index.value.value == "0"
 
 
 def _numbered(node: cst.CSTNode) -> set[str]:
