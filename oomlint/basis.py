@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oomlint.discovery import is_paper
 from oomlint.model.readings import Search
-from oomlint.model.search_paths import SPEAKS
+from oomlint.model.search_paths import SHELL_SUFFIXES, SPEAKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MANY_ENTRIES: Final = 200_000  # a project with more, data sets included, is not looked over
 FRESH: Final = 2 * 10**9  # nanoseconds; a file written within them may be written again under the same time stamp
-READ_BY_RULES: Final = (".py", ".pyi", ".ipynb", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".sh", ".gitignore")
+READ_BY_RULES: Final = (".py", ".pyi", ".ipynb", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".gitignore", *SHELL_SUFFIXES)
 CODE: Final = (".py", ".pyi", ".ipynb")  # what is told apart file by file: any other one may tell on all findings
 NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 _WORD: Final = re.compile(r"\w+")
@@ -159,9 +159,8 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folde
                     if entry.is_symlink() or folder in behind:
                         behind.add(target)
                     continue
-                if is_paper(entry.name):
-                    rest.update(f"{entry.path}\0\n".encode(errors="surrogateescape"))  # it says where a repository begins
-                if entry.name.endswith(READ_BY_RULES):
+                # What makes a folder look like a repository says where a project begins, and a README how it is launched.
+                if entry.name.endswith(READ_BY_RULES) or is_paper(entry.name):
                     status = entry.stat()
                     mark = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
                     if entry.name.endswith(CODE) and folder not in behind:

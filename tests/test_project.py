@@ -296,3 +296,29 @@ def test_a_call_of_a_reader_is_looked_at_where_that_reads(body: str, tmp_path: P
         {"tools.py": f"import numpy as np\n\ndef load_room(path):\n    return {body}\n", "use.py": "import torch\nimport tools\nx = tools.load_room('a')\n"},
     )
     assert ("use.py" in parsed(tmp_path, monkeypatch)) == (body == "np.load(path)")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "export PYTHONPATH=$SRC_ROOT/data/:$PYTHONPATH\n",
+        'export PYTHONPATH="${PYTHONPATH}:`pwd`/src/data"\n',
+        "PYTHONPATH=./src/data python bin/train.py\n",
+    ],
+)
+def test_what_a_shell_script_puts_into_the_search_path_is_found(lines: str, tmp_path: Path) -> None:
+    script = f"MAIN_ROOT=$PWD/../..\nSRC_ROOT=$MAIN_ROOT/src\n{lines}"
+    write(tmp_path, {"recipes/one/path.sh": script, "src/data/loaders.py": FACTORY, "bin/train.py": f"from loaders import get_loaders\n{CALL}"})
+    assert found(tmp_path) == ["train.py"]
+
+
+@pytest.mark.parametrize("line", ["export PYTHONPATH=$UNKNOWN/src/data\n", "export PYTHONPATH=/src/data\n", "# export PYTHONPATH=src/data\n"])
+def test_a_search_path_that_nobody_knows_adds_nothing(line: str, tmp_path: Path) -> None:
+    write(tmp_path, {"path.sh": line, "src/data/loaders.py": FACTORY, "bin/train.py": f"from loaders import get_loaders\n{CALL}"})
+    assert found(tmp_path) == []
+
+
+def test_a_file_in_the_search_path_goes_before_a_folder_of_its_name(tmp_path: Path) -> None:
+    files = {"path.sh": "export PYTHONPATH=src/data:$PYTHONPATH\n", "src/data/data.py": FACTORY, "src/bin/train.py": f"from data import get_loaders\n{CALL}"}
+    write(tmp_path, files)
+    assert found(tmp_path) == ["train.py"]

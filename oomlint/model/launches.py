@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
 
-_SHELL_FILES = (".sh", ".bash", ".slurm", ".sbatch")
-_MOST_ENTRIES = 50_000  # files and folders that are looked at
-_MOST_SHELL_FILES = 400  # more scripts than anyone reads
 _MOST_LAUNCHES = 8
 _WHOLE_NUMBER = re.compile(r"-?\d+")
 
@@ -128,7 +125,7 @@ class Launches:
 
     def _pages(self) -> list[str]:
         try:
-            return [os.path.join(self.project.top, name) for name in os.listdir(self.project.top) if name.endswith(".md")]
+            return [os.path.join(self.project.top, name) for name in os.listdir(self.project.top) if name.lower().startswith("readme") and name.endswith(".md")]
         except OSError:
             return []
 
@@ -138,7 +135,7 @@ class Launches:
         known = self._lines.get("")
         if known is None:
             known = []
-            for path in self._shell_files():
+            for path in self.project.shell_files():
                 text = self.project.raw(path).decode("utf-8", "replace")
                 if "python" in text or "torchrun" in text or "accelerate" in text:
                     known.extend(_commands(path, text))
@@ -150,17 +147,6 @@ class Launches:
                     known.append((Place(path, line.cell, line.row, 1, line.row, len(line.text) + 2), _words(line.text)))
             self._lines[""] = known
         return known
-
-    def _shell_files(self) -> list[str]:
-        found: list[str] = []
-        seen = 0
-        for folder, folders, files in os.walk(self.project.top):
-            seen += len(folders) + len(files)
-            folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in {"node_modules", "venv", "site-packages", "__pycache__"})
-            found.extend(os.path.join(folder, f) for f in sorted(files) if f.endswith(_SHELL_FILES))
-            if len(found) > _MOST_SHELL_FILES or seen > _MOST_ENTRIES:
-                break
-        return found
 
 
 @finder

@@ -15,7 +15,7 @@ from oomlint.discovery import discover
 from oomlint.model.budget import Steps
 from oomlint.model.index import Index, index_of
 from oomlint.model.readings import FOUND, Memory, Readings, finder, search_by
-from oomlint.model.search_paths import SPEAKS, added, laid_out
+from oomlint.model.search_paths import SHELL_SUFFIXES, SPEAKS, added, exported, laid_out
 from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
 
@@ -38,6 +38,7 @@ _INSTALLED = frozenset(
 )
 _CALLED = re.compile(rb"(?<!def )(?<!class )\b(\w+)\s*\(")
 _PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
+_MOST_SHELL_FILES = 400  # more scripts than anyone reads
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
@@ -127,6 +128,7 @@ class Project:
         self._bytes: dict[str, bytes] = {}
         self._files: tuple[str, ...] | None = None
         self._exists: dict[str, bool] = {}
+        self._shell_files: tuple[str, ...] | None = None
         self._indexes: dict[str, Index | None] = {}
         self._parsed = 0  # characters
         self._additions: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
@@ -418,6 +420,29 @@ class Project:
         init = os.path.join(here, "__init__.py")
         return init if self._is_file(init) else here + os.sep
 
+    def shell_files(self) -> tuple[str, ...]:
+        """Shell scripts of the project, in order."""
+        if self._shell_files is None:
+            found: list[str] = []
+            seen = 0
+            for folder, folders, files in os.walk(self.top):
+                seen += len(folders) + len(files)
+                folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in {"node_modules", "venv", "site-packages", "__pycache__"})
+                found.extend(os.path.join(folder, f) for f in sorted(files) if f.endswith(SHELL_SUFFIXES))
+                if len(found) > _MOST_SHELL_FILES or seen > _MAX_ENTRIES:
+                    break
+            self._shell_files = tuple(found)
+        return self._shell_files
+
+    def _exported(self) -> tuple[str, ...]:
+        """Folders that shell scripts of the project put into ``PYTHONPATH``."""
+        known = self._additions_beside.get("")
+        if known is None:
+            texts = ((path, self.raw(path)) for path in self.shell_files())
+            found = (place for path, data in texts if b"PYTHONPATH" in data for place in exported(data.decode("utf-8", "replace"), path, self.top))
+            known = self._additions_beside[""] = tuple(dict.fromkeys(found))
+        return known
+
     def locate(self, importer: str, dotted: str, level: int = 0) -> str | None:
         """The file that ``import dotted`` (or ``from ...dotted import``) in ``importer`` means.
 
@@ -445,7 +470,8 @@ class Project:
         beside = () if installed or parts[0] in sys.stdlib_module_names else (own,)
         packaged = self._is_file(os.path.join(own, "__init__.py"))
         spare: str | None = None
-        for package, root in chain(self._roots(importer), (("", place) for folder in beside for place in self._added_beside(folder))):
+        elsewhere = (("", place) for folder in beside for place in (*self._added_beside(folder), *self._exported()))
+        for package, root in chain(self._roots(importer), elsewhere):
             if (package and package != parts[0]) or (installed and packaged and root == own):
                 continue
             found = self._descend(root, parts[1:] if package else parts)
@@ -456,7 +482,9 @@ class Project:
             if installed:
                 continue  # a folder of data called `datasets` is not the package
             if self._holds_python(found):
-                return found
+                # A folder without `__init__.py` is what a name means where no file anywhere in the search path has it.
+                files = (self._descend(place, parts) for place in self._exported() if beside)
+                return next((file for file in files if file is not None and file.endswith(".py")), found)
             spare = spare or found
         return spare
 

@@ -1,4 +1,4 @@
-"""Folders that a file puts into Python's search path: ``sys.path.insert(0, ...)`` and its kin, and where a project's own metadata puts its packages."""
+"""Folders in Python's search path: what files put there, by ``sys.path`` or ``PYTHONPATH``, and where a project's own metadata puts its packages."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ import warnings
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+SHELL_SUFFIXES: Final = (".sh", ".bash", ".slurm", ".sbatch")
 SPEAKS: Final = (b"sys.path", b"addsitedir")  # a file without these words changes nothing
 _METADATA: Final = ("pyproject.toml", "setup.cfg", "setup.py")
 _SAME: Final = frozenset({"abspath", "realpath", "normpath", "str", "fspath", "Path", "PurePath", "PosixPath", "PurePosixPath", "expanduser", "resolve"})
 _SAME_METHODS: Final = frozenset({"resolve", "absolute", "as_posix", "expanduser", "__str__"})
 _DIRECTORIES: Final = re.compile(r"^package_dir[ \t]*=[ \t]*([^\n]*\n(?:[ \t]+[^\n]*\n?)*)", re.MULTILINE)
+_ASSIGNED: Final = re.compile(r"^[ \t]*(?:export[ \t]+)?(\w+)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s;&]*)", re.MULTILINE)
+_VARIABLE: Final = re.compile(r"\$\{(\w+)\}|\$(\w+)|`pwd`|\$\(pwd\)")
+_OPEN: Final = "\0"  # stands for what nobody knows
+_DEEPEST_VARIABLE: Final = 8
 _MOST: Final = 16  # strings that an expression can be, and folders that a file adds
 _DEEPEST: Final = 40
 _MOST_GLOBBED: Final = 2_000  # names that a glob may find
@@ -47,6 +52,43 @@ def added(text: str, path: str, root: str) -> tuple[tuple[str, ...], tuple[str, 
         else:
             last.extend(look.folders(value))
     return tuple(dict.fromkeys(first))[:_MOST], tuple(dict.fromkeys(last))[:_MOST]
+
+
+def exported(text: str, path: str, root: str) -> tuple[str, ...]:
+    """Folders below ``root`` that a shell script puts into ``PYTHONPATH``.
+
+    Variables that the script sets are put in, and where it is run is taken to be its own folder or the root. A part that rests on anything else is left out.
+    """
+    known = {name: value for name, value in _ASSIGNED.findall(text) if name != "PYTHONPATH"}
+    found: list[str] = []
+    for name, value in _ASSIGNED.findall(text):
+        for part in _expanded(value, known).split(":") if name == "PYTHONPATH" else ():
+            if part and _OPEN not in part:
+                found.extend(_inside(part, (os.path.dirname(path), root), root))
+    return tuple(dict.fromkeys(found))[:_MOST]
+
+
+def _expanded(value: str, known: Mapping[str, str], depth: int = 0) -> str:
+    """A value of a shell script with what its variables stand for, ``_OPEN`` where nobody knows. What was in ``PYTHONPATH`` before adds nothing."""
+    if depth > _DEEPEST_VARIABLE:
+        return _OPEN
+
+    def given(match: re.Match[str]) -> str:
+        name = match[1] or match[2] or ""
+        if name in {"PYTHONPATH", "PWD", ""}:
+            return "" if name == "PYTHONPATH" else "."
+        return _expanded(known[name], known, depth + 1) if name in known else _OPEN
+
+    bare = _VARIABLE.sub(given, value.strip("\"'"))
+    return bare if "$" not in bare and "`" not in bare else _OPEN
+
+
+def _inside(text: str, bases: Iterable[str], root: str) -> Iterator[str]:
+    """The folders below ``root`` that a path means, seen from some of its folders."""
+    for base in bases:
+        folder = os.path.normpath(os.path.join(base, text))
+        if (folder == root or folder.startswith(os.path.join(root, ""))) and os.path.isdir(folder):
+            yield folder
 
 
 def _change(node: ast.AST) -> tuple[ast.expr, bool] | None:
@@ -106,10 +148,7 @@ class _Look:
     def folders(self, node: ast.expr) -> Iterator[str]:
         """The folders of the project that an expression names."""
         for text in self._strings(node):
-            for base in (os.path.dirname(self.path), self.root):
-                folder = os.path.normpath(os.path.join(base, text))
-                if (folder == self.root or folder.startswith(os.path.join(self.root, ""))) and os.path.isdir(folder):
-                    yield folder
+            yield from _inside(text, (os.path.dirname(self.path), self.root), self.root)
 
     def _strings(self, node: ast.AST) -> tuple[str, ...]:
         """The strings that an expression can be, or that are in it; what is unknown adds none."""
