@@ -117,7 +117,7 @@ class Settings:
     requires_python: Annotated[str | None, _About("Versions of Python that the code runs under; from [project] where absent.")] = None
     workers_over_memory: Annotated[int, _About("OOM114: workers from which a data set in memory is worth a word.", least=1)] = 4
     worker_limit: Annotated[int, _About("OOM120: workers from which a loader is worth a word.", least=1)] = 16
-    worker_cap: Annotated[int, _About("OOM120: workers from which a number that the code states is a warning; fewer are a note.", least=1)] = 64
+    worker_cap: Annotated[int, _About("OOM120: workers from which a number that the code states is a warning; fewer are a note.", least=1)] = 32
     small_bytes: Annotated[int, _About("Data proven to be under this many bytes in all is small: no finding.", least=0)] = 16 * 2**20
     small_elements: Annotated[int, _About("Containers proven to hold under this many elements are small: no finding.", least=0)] = 50_000
     inflight_bytes: Annotated[int, _About("OOM121: bytes that the batches in flight may take.", least=0)] = 4 * 2**30

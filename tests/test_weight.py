@@ -38,7 +38,7 @@ def only(report: Report) -> Finding:
 LOADER = "from torch.utils.data import DataLoader, Dataset\n"
 
 
-@pytest.mark.parametrize(("count", "severity"), [("32", "note"), ("64", "warning"), ("os.cpu_count()", "warning")])
+@pytest.mark.parametrize(("count", "severity"), [("24", "note"), ("32", "warning"), ("os.cpu_count()", "warning")])
 def test_a_number_of_workers_that_the_code_states_is_a_note(count: str, severity: str, tmp_path: Path) -> None:
     text = f"import os\n{LOADER}def make(data):\n    return DataLoader(data, num_workers={count})\n"
     assert only(check(tmp_path, {"train.py": text}, "OOM120")).severity == severity
