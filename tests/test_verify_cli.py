@@ -154,6 +154,7 @@ def test_a_file_that_cannot_be_parsed_is_told_and_the_others_are_verified(folder
     (folder / "broken.py").write_text("num_workers = (\n")
     done = run("verify", "--output-format", "concise", "-q")
     assert (done.status, done.out.count("confirmed")) == (1, 3)
+    assert run("verify", "--output-format", "concise").out.endswith("\n1 file could not be checked.\n")
     assert re.fullmatch(r"broken\.py:1:\d+: cannot check: .*\n", done.err)
 
 

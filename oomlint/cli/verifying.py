@@ -66,7 +66,7 @@ def verify(arguments: Arguments) -> int:
     items: list[Item] = []
     with closing(verified(cases, around, view, cache=asked.cache, bar=not arguments.quiet, tell=printed.each)) as found:
         items.extend(found)
-    printed.end(items, report.files)
+    printed.end(items, report.files, sum(item.code is None for item in report.findings))
     if arguments.html is not None:
         write_report(arguments.html, verdicts_html.text(items, view, python))
     if asked.keep is not None and items and not arguments.quiet:
@@ -183,16 +183,16 @@ class _Printed:
             self._lines(sys.stdout, [item])
             sys.stdout.flush()
 
-    def end(self, items: Sequence[Item], files: int) -> None:
-        """Report the rest."""
+    def end(self, items: Sequence[Item], files: int, unread: int) -> None:
+        """Report the rest. ``unread`` files could not be checked."""
         path = self._path
         if path is None:
-            self._rest(sys.stdout, items, files)
+            self._rest(sys.stdout, items, files, unread)
             return
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
             if self._text:
                 self._lines(stream, items)
-            self._rest(stream, items, files)
+            self._rest(stream, items, files, unread)
             stream.seek(0)
             write_report(path, stream.read())
 
@@ -203,14 +203,17 @@ class _Printed:
         else:
             printer.lines(verdicts_text.full(items, self._view, self._python, plain=not _holds_blocks(stream)))
 
-    def _rest(self, stream: TextIO, items: Sequence[Item], files: int) -> None:
+    def _rest(self, stream: TextIO, items: Sequence[Item], files: int, unread: int) -> None:
         if self._arguments.output_format is Format.JSON:
             stream.write(verdicts_json.text(items, self._view, self._python))
         elif self._arguments.output_format is Format.GITHUB:
             stream.write(verdicts_github.text(items, self._view))
         elif not self._arguments.quiet and (items or files):
             nothing = ((f"Nothing to verify: no findings in {summary.count(files, 'file')}.", ""),)
-            Printer(stream, color=wants_color(self._arguments.color, stream)).line(*(verdicts_text.summary(items) if items else nothing))
+            printer = Printer(stream, color=wants_color(self._arguments.color, stream))
+            printer.line(*(verdicts_text.summary(items) if items else nothing))
+            if unread:
+                printer.line((f"{summary.count(unread, 'file')} could not be checked.", ""))
 
 
 def _holds_blocks(stream: TextIO) -> bool:
