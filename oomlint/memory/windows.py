@@ -86,7 +86,7 @@ def is_window(project: Project, module: Module, scope: Scope, node: cst.Subscrip
     if not isinstance(part, cst.Slice) or part.lower is None or part.upper is None:
         return False
     return all(_moves(module, scope, bound, rounds) for bound in (part.lower, part.upper)) and not (
-        _apart(module, part, rounds) or _by_library(project, module, scope, part, rounds)
+        _apart(module, part, rounds) or _side_by_side(module, scope, node, part, rounds) or _by_library(project, module, scope, part, rounds)
     )
 
 
@@ -140,6 +140,19 @@ def _apart(module: Module, part: cst.Slice, rounds: Rounds) -> bool:
         return False
     step = module.code(iterated.args[2].value).strip()
     return isinstance(upper.operator, cst.Add) and step in {module.code(side).strip() for side in (upper.left, upper.right)}
+
+
+def _side_by_side(module: Module, scope: Scope, node: cst.CSTNode, part: cst.Slice, rounds: Rounds) -> bool:
+    """Whether each part begins where the last one ended: whatever cuts ``a[start:i]`` sets ``start = i``, and nothing else in the loop sets it."""
+    lower, upper = part.lower, part.upper
+    if not isinstance(lower, cst.Name) or upper is None:
+        return False
+    effects = [e for e in scope.effects.get(lower.value, ()) if not e.path and rounds in module.walk.ancestors(e.statement)]
+    around = set(module.walk.ancestors(node))
+    return bool(effects) and all(
+        e.kind == "assign" and e.value is not None and e.value.deep_equals(upper) and module.walk.parents.get(module.walk.parents[e.statement]) in around
+        for e in effects
+    )
 
 
 def _by_library(project: Project, module: Module, scope: Scope, part: cst.Slice, rounds: Rounds) -> bool:
