@@ -86,6 +86,8 @@ class Serving:
         if not leaves(module, use):
             return ""
         if scope.yields and looped:
+            if entered is not None and not self._trained_on(entered, leaves):
+                return ""
             return f"`{scope.name}`" if not (owner is not None and owner.is_function) else f"`{owner.name}`"
         if scope.yields:
             return ""
@@ -93,6 +95,22 @@ class Serving:
             return self._reader(entered.module, entered.call, entered.since, depth + 1, entered.outer, leaves)
         sites = self.evaluator.calls.sites(module, scope)[:_MOST_SITES]
         return next((who for site in sites if (who := self._reader(site.module, site.call, None, depth + 1, None, leaves))), "")
+
+    def _trained_on(self, entered: Entered, leaves: Leaves) -> bool:
+        """Whether something may train on what a generator yields of the value that a call hands to it.
+
+        Not where loops of the function that calls it take all of it, go forward only, and nothing of it leaves that function.
+        """
+        module, call = entered.module, entered.call
+        scope = module.walk.scope_at(call)
+        takers: list[cst.CSTNode] = [call]
+        holder = module.walk.parents.get(call)
+        if isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Name):
+            name = holder.targets[0].target.value
+            uses = (node for node in descend(scope.suite) if isinstance(node, cst.Name) and node.value == name)
+            takers = [node for node in uses if not isinstance(module.walk.parents.get(node), cst.AssignTarget)]
+        loops = [_loop_over(module, node) for node in takers]
+        return scope.yields or leaves(module, call) or any(loop is None or self.trains(module, loop) for loop in loops)
 
     def trains(self, module: Module, loop: Loop) -> bool:
         """Whether the rounds of a loop go backward, themselves or in a function of the project that they call."""
@@ -144,6 +162,15 @@ def is_target(module: Module, node: cst.CSTNode) -> bool:
     while isinstance(here, cst.Element | cst.Tuple | cst.List):
         child, here = here, module.walk.parents.get(here)
     return isinstance(here, cst.AssignTarget | cst.Del) or (isinstance(here, cst.AugAssign | cst.For | cst.CompFor | cst.NamedExpr) and here.target is child)
+
+
+def _loop_over(module: Module, node: cst.CSTNode) -> cst.For | None:
+    """The loop that goes over a value, counted (``enumerate``) or not."""
+    parents = module.walk.parents
+    holder = parents.get(node)
+    while isinstance(holder, cst.Arg) and isinstance(call := parents[holder], cst.Call) and names.last_name(call.func) in {"enumerate", "tqdm"}:
+        node, holder = call, parents.get(call)
+    return holder if isinstance(holder, cst.For) and holder.iter is node else None
 
 
 def picks_some(node: cst.Subscript) -> bool:
