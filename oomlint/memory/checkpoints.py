@@ -30,6 +30,7 @@ class Loaded:
 
     checkpoint: bool = False  # a part of it goes to ``load_state_dict``, or is taken by a name that checkpoints have
     only_states: bool = True  # all tensors of it go to ``load_state_dict`` and nowhere else
+    restores: bool = False  # a part of it is seen to go to ``load_state_dict``
 
 
 def is_section(key: object) -> bool:
@@ -78,13 +79,13 @@ def _handed(module: Module, call: cst.Call, arg: cst.Arg) -> Loaded:
         if isinstance(call.func, cst.Attribute) and _WITHOUT_TENSORS.search(names.last_name(call.func.value)):
             return Loaded()
         keeps = any(a.keyword is not None and a.keyword.value == "assign" for a in call.args)
-        return Loaded(checkpoint=True, only_states=not keeps and not arg.star)
+        return Loaded(checkpoint=True, only_states=not keeps and not arg.star, restores=True)
     if written in {"len", "type", "isinstance", "print", "list", "sorted", "hasattr"}:
         return Loaded(only_states=written != "print")
     # `model.load_state_dict(renamed(torch.load(path)))`
     above = module.walk.parents.get(module.walk.parents.get(call, call))
     inside = isinstance(above, cst.Call) and names.last_name(above.func).endswith("load_state_dict")
-    return Loaded(checkpoint=inside, only_states=False)
+    return Loaded(checkpoint=inside, only_states=False, restores=inside)
 
 
 def _feeds_states(module: Module, scope: Scope, node: cst.CSTNode) -> bool:
@@ -116,7 +117,7 @@ def _part(module: Module, scope: Scope, node: cst.BaseExpression, key: object, d
     if isinstance(module.walk.parents.get(node), cst.Subscript | cst.Attribute) and not section:
         return Loaded(only_states=False)
     further = _followed(module, scope, node, depth + 1)
-    return Loaded(section or further.checkpoint, further.only_states)
+    return Loaded(section or further.checkpoint, further.only_states, further.restores)
 
 
 def _names_section(holder: cst.CSTNode) -> bool:
@@ -127,7 +128,7 @@ def _bound(module: Module, scope: Scope, holder: cst.CSTNode, bound: list[tuple[
     """What becomes of the names that the value is bound to, each of them used anywhere in its scope."""
     if depth > 3 or any(path is None for path in bound):  # noqa: PLR2004
         return Loaded(only_states=False)
-    checkpoint, only = False, True
+    checkpoint, only, restores = False, True, False
     for path in bound:
         if path is None or (path[1] and path[0] in {"self", "cls"}):
             only = False
@@ -136,7 +137,8 @@ def _bound(module: Module, scope: Scope, holder: cst.CSTNode, bound: list[tuple[
             one = _followed(module, scope, use, depth + 1)
             checkpoint = checkpoint or one.checkpoint
             only = only and one.only_states
-    return Loaded(checkpoint, only)
+            restores = restores or one.restores
+    return Loaded(checkpoint, only, restores)
 
 
 def _uses(module: Module, scope: Scope, holder: cst.CSTNode, path: tuple[str, tuple[tuple[str, object], ...]]) -> Iterator[cst.BaseExpression]:

@@ -10,6 +10,7 @@ import libcst as cst
 
 from oomlint.memory.arrays import Load, arrays_of
 from oomlint.memory.attribute_names import small_key
+from oomlint.memory.checkpoints import loaded
 from oomlint.memory.construction import constructions_of
 from oomlint.memory.joins import joined
 from oomlint.memory.kept import kept_of
@@ -106,8 +107,13 @@ def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:
 def torch_loads(module: Module, project: Project) -> Iterator[Load]:
     """Single files of tensors that the module reads for a dataset."""
     for load in arrays_of(project).files(module):
-        if load.read is not None and load.read.kind is Reads.TORCH and not load.many:
+        if load.read is not None and load.read.kind is Reads.TORCH and not load.many and not _restores(load):
             yield load
+
+
+def _restores(load: Load) -> bool:
+    """Whether the file is a checkpoint: a part of it goes to ``load_state_dict``, and what else it has is the state of a training."""
+    return isinstance(load.node, cst.Call) and loaded(load.module, load.scope, load.node).restores
 
 
 def _corpora(module: Module, project: Project) -> Iterator[Load]:
