@@ -95,7 +95,7 @@ class Drivers:
         return any(spot.cell == finding.place.cell and spot.row <= finding.place.row <= spot.end_row for spot in spots)
 
     def _demos_of(self, module: Module) -> frozenset[cst.CSTNode]:
-        blocks = [statement for statement in module.tree.module.body if isinstance(statement, cst.If) and _is_main(statement.test)]
+        blocks = [statement for statement in module.tree.module.body if isinstance(statement, cst.If) and names.is_main(statement.test)]
         if not blocks or not self._is_imported(module):
             return frozenset()
         parts: list[cst.CSTNode] = list(blocks)
@@ -197,15 +197,6 @@ class Drivers:
                 if any(names.last_name(one.decorator) in _COMMANDS for one in getattr(value.scope.node, "decorators", ())):
                     continue
                 yield value.module, value.scope
-
-
-def _is_main(test: cst.BaseExpression) -> bool:
-    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1 or not isinstance(test.comparisons[0].operator, cst.Equal):
-        return False
-    sides = (test.left, test.comparisons[0].comparator)
-    return any(names.dotted(side) == "__name__" for side in sides) and any(
-        isinstance(side, cst.SimpleString) and side.evaluated_value == "__main__" for side in sides
-    )
 
 
 def _reads_arguments(blocks: Iterable[cst.CSTNode]) -> bool:

@@ -71,7 +71,7 @@ class Kept(KeptCalls):
         key = (node, index, all_of_it)
         known = self._memo.get(key)
         if known is None:
-            search = Search(pickled=_unpickles(node))
+            search = Search(origin=(module, node), pickled=_unpickles(node))
             mapped = isinstance(node, cst.Call) and names.last_name(node.func) in MAPS
             many = all_of_it or self.repeats(module, node)
             going = Going(many=many, index=index, listed=mapped, since=node, gathered=node if mapped or all_of_it else None)
@@ -96,7 +96,7 @@ class Kept(KeptCalls):
 
     def late(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
         """Datasets that keep the value of an expression, those included that take it when a sample asks for it first."""
-        search = Search(late=True)
+        search = Search(origin=(module, node), late=True)
         self.climb(search, module, node, Going(index=index, since=node))
         self.run(search)
         return tuple(search.found)

@@ -17,6 +17,7 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.model.calls import Site
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
@@ -85,7 +86,7 @@ class KeptNames(Keeping):
         for site in (*calls.sites(module, scope, most=_MOST_SITES), *calls.starts(module, scope)):
             bound = (Bound(site.args, calls.plain_frame(site.module, site.scope), site.call),)
             given = names.argument_for(scope, name, bound, skip_first=names.is_method(scope))
-            if given is None or self.constructions.per_item(site.module, site.scope):
+            if given is None or self.constructions.per_item(site.module, site.scope) or self._of_another_program(search, site):
                 continue
             now = replace(going, depth=going.depth + 1, index=None, entered=None, into=None, many=going.many or self.repeats(site.module, site.call))
             if going.gathered is None:
@@ -265,8 +266,15 @@ class KeptNames(Keeping):
         if not self._used_for_data(module, scope):
             return
         for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES):
-            if not self.constructions.per_item(site.module, site.scope):
+            if not self.constructions.per_item(site.module, site.scope) and not self._of_another_program(search, site):
                 self.climb(search, site.module, site.call, replace(going, many=going.many or self.repeats(site.module, site.call), since=site.call))
+
+    def _of_another_program(self, search: Search, site: Site) -> bool:
+        """Whether a call stands in what only another file runs when it is started, and that file does not import the one that reads."""
+        if search.origin is None or not in_main(site.module, site.call):
+            return False
+        module, node = search.origin
+        return site.module is not module and (in_main(module, node) or not self.project.may_import(site.module.path, module.path))
 
     def is_repeated(self, module: Module, node: cst.CSTNode) -> bool:
         """Whether a statement may run many times: in a loop of its function or of one that calls it, or in a function that nobody is seen to call."""
@@ -332,6 +340,11 @@ def _method_with(scope: Scope, name: str) -> Scope | None:
             return None
         here = owner
     return None
+
+
+def in_main(module: Module, node: cst.CSTNode) -> bool:
+    """Whether a node stands in what a file does only when it is started: ``if __name__ == "__main__"``."""
+    return any(isinstance(here, cst.If) and names.is_main(here.test) for here in module.walk.ancestors(node))
 
 
 def _block(module: Module, statement: cst.CSTNode) -> cst.CSTNode | None:

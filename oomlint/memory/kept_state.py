@@ -136,6 +136,7 @@ class Search:
     seen: set[object] = field(default_factory=set)
     steps: int = 0
     todo: deque[tuple[Module, cst.CSTNode, Going]] = field(default_factory=deque)
+    origin: tuple[Module, cst.CSTNode] | None = None  # the expression that it starts at
     pickled: bool = False  # it starts at an array that was saved with pickle: of one object, a dictionary most often
     inside: Scope | None = None  # the one function that is looked at, where it is not all of them
     parts: bool = False  # a container of its parts counts too

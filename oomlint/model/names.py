@@ -60,6 +60,16 @@ def dotted(node: cst.CSTNode | None) -> str:
     return ".".join(reversed(parts))
 
 
+def is_main(test: cst.BaseExpression) -> bool:
+    """``__name__ == "__main__"``."""
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1 or not isinstance(test.comparisons[0].operator, cst.Equal):
+        return False
+    sides = (test.left, test.comparisons[0].comparator)
+    return any(dotted(side) == "__name__" for side in sides) and any(
+        isinstance(side, cst.SimpleString) and side.evaluated_value == "__main__" for side in sides
+    )
+
+
 def last_name(node: cst.CSTNode) -> str:
     """The name that a call is written with: ``c`` of ``a.b.c(...)``."""
     if isinstance(node, cst.Attribute):

@@ -130,6 +130,7 @@ class Project:
         self._exists: dict[str, bool] = {}
         self._shell_files: tuple[str, ...] | None = None
         self._indexes: dict[str, Index | None] = {}
+        self._stems: dict[str, list[str]] = {}  # files by what an import calls them
         self._parsed = 0  # characters
         self._additions: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._laid_out: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -322,6 +323,28 @@ class Project:
                     return True  # a library's
                 if found is not None:
                     waiting.append(found)
+        return False
+
+    def may_import(self, path: str, wanted: str) -> bool:
+        """Whether a file may lead to another by imports, its own or those of what it imports. False is certain but for names that are made at run time."""
+        if not self._stems:
+            for one in self.files():
+                folder, _, name = one.replace("\\", "/").rpartition("/")
+                self._stems.setdefault(folder.rpartition("/")[2] if name == "__init__.py" else name.partition(".")[0], []).append(one)
+        asked: set[str] = set()
+        waiting = [path]
+        while waiting:
+            here = waiting.pop()
+            if here == wanted:
+                return True
+            if here in asked:
+                continue
+            asked.add(here)
+            self.readings.read(here)
+            index = self.index(here)
+            if index is None:
+                return True
+            waiting += [one for name in index.imported for one in self._stems.get(name, ())]
         return False
 
     def _reaches(self, path: str, owner: str, ways: Iterable[str]) -> bool:
