@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.attribute_names import may_be_data
+from oomlint.memory.content import Kind
 from oomlint.memory.kept_calls import INTO, KEEPS, KeptCalls, keeps_axes
 from oomlint.memory.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, names_of
 from oomlint.memory.serving import is_target, picks_some
@@ -40,6 +41,9 @@ _PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
 
 # Methods that read what xarray, rasterio, GDAL, decord, pyedflib or nibabel have only opened.
 READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal get_fdata get_data".split())
+
+_ARRAYS: Final = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.ARRAYS, Kind.TENSORS})
+_SINGLE: Final = frozenset({Kind.SCALAR, Kind.TEXT})
 
 
 class Kept(KeptCalls):
@@ -199,7 +203,7 @@ class Kept(KeptCalls):
                         if isinstance(parent.key, cst.SimpleString):
                             going = going.named(str(parent.key.evaluated_value))
                     if isinstance(holder, cst.List) or (isinstance(holder, cst.Tuple) and isinstance(walk.parents.get(holder), cst.Arg)):
-                        going = replace(going, listed=True)
+                        going = replace(going, listed=True, mixed=going.mixed or self._is_mixed(module, holder, parent))
                     node = holder
                     continue
                 case cst.BinaryOperation():
@@ -237,8 +241,9 @@ class Kept(KeptCalls):
                     if node is parent.iter:
                         self._gone_through(search, module, parent, going)
                         scope = walk.scope_at(parent)
+                        mixed = going.mixed and not isinstance(parent.target, cst.Tuple | cst.List)
                         for name in names_of(parent.target):
-                            self.follow_name(search, module, scope, name, parent.target, replace(going.named(name), part=True))
+                            self.follow_name(search, module, scope, name, parent.target, replace(going.named(name), part=True, mixed=mixed))
                     return
                 case cst.WithItem():
                     if parent.asname is not None and isinstance(parent.asname.name, cst.Name):
@@ -337,7 +342,7 @@ class Kept(KeptCalls):
             return replace(going.named(str(key.evaluated_value)), index=None)
         if isinstance(key, cst.Integer):
             place = int(key.evaluated_value)
-            return None if going.index is not None and going.index != place else replace(going, index=None)
+            return None if going.index is not None and going.index != place else replace(going, index=None, mixed=False)
         if isinstance(key, cst.Ellipsis | cst.Tuple):
             return going
         if isinstance(key, cst.Name) and self._counts(module, node, key.value):
@@ -345,6 +350,14 @@ class Kept(KeptCalls):
         if not going.part and self._permutes(module, key):
             going = going.doing(Does.COPIES, module, node)
         return replace(going, index=None)
+
+    def _is_mixed(self, module: Module, holder: cst.List | cst.Tuple, element: cst.CSTNode) -> bool:
+        """Whether an array stands in a list or tuple together with numbers, strings or paths."""
+        others = [one.value for one in holder.elements if one is not element]
+        if not others or not isinstance(element, cst.Element):
+            return False
+        contents, frame = self.constructions.contents, self.evaluator.calls.plain_frame(module, module.walk.scope_at(holder))
+        return contents.of(element.value, frame).kind in _ARRAYS and any(contents.of(one, frame).kind in _SINGLE for one in others)
 
     def _permutes(self, module: Module, key: cst.BaseExpression) -> bool:
         """Whether an index is a permutation of all rows: what it gives is all of them once more."""
@@ -370,11 +383,12 @@ class Kept(KeptCalls):
             holder = module.walk.parents[holder]
         wanted = set(names_of(loop.target))
         part = not across(loop.iter)  # otherwise it is all of one field
+        mixed = going.mixed and part and not isinstance(loop.target, cst.Tuple | cst.List)
         made = [holder.elt] if isinstance(holder, cst.ListComp | cst.SetComp | cst.GeneratorExp) else [holder.value] if isinstance(holder, cst.DictComp) else []
         for root in made:
             for use in descend(root):
                 if isinstance(use, cst.Name) and use.value in wanted:
-                    self.climb(search, module, use, replace(going, part=part, listed=True, rebuilt=True))
+                    self.climb(search, module, use, replace(going, part=part, listed=True, rebuilt=True, mixed=mixed))
 
 
 def byte_range(node: cst.BaseExpression) -> bool:

@@ -12,7 +12,7 @@ from oomlint.memory.kept_state import DEEPEST, Does, Going, Search
 from oomlint.memory.serving import Entered
 from oomlint.model import names
 from oomlint.model.readings import Memory
-from oomlint.model.values import ClassRef, External, FunctionRef, Instance
+from oomlint.model.values import ClassRef, Const, External, FunctionRef, Instance
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
@@ -34,6 +34,7 @@ KEEPS: Final = frozenset(
 JOINS: Final = frozenset("stack array concatenate vstack hstack dstack column_stack row_stack asarray cat concat tensor".split())
 _MAKES: Final = frozenset({"array", "asarray", "tensor"})  # one array of what stands there
 _ARRAYS: Final = frozenset({"as_tensor", "from_numpy", "ascontiguousarray", "Tensor", "FloatTensor"})
+_OBJECTS: Final = frozenset({"builtins.object", "numpy.object_", "numpy.object"})
 _SCALARS: Final = frozenset({"int", "float", "bool", "str"})  # of a part they are the part
 _LOOKS_UP: Final = frozenset({"get", "pop", "index", "lookup", "load_state_dict", "count", "join", "startswith", "isin"})
 INTO: Final = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put", "push", "setdefault"})
@@ -104,9 +105,12 @@ class KeptCalls(KeptNames):
             name = next((str(a.value.evaluated_value) for a in call.args if isinstance(a.value, cst.SimpleString)), "")
             self.follow_attribute(search, module, call, walk.scope_at(call), name, going)
             return None
+        if arg.star:
+            going = replace(going, mixed=False)
         if arg.keyword is not None and isinstance(call.func, cst.Name) and call.func.value == "dict":
             going = going.named(arg.keyword.value)
-        if last in JOINS and going.listed and call.args and call.args[0] is arg and not names.dotted(call.func).startswith(("pd.", "pandas.")):
+        listed = going.listed and not going.mixed and not self._of_references(module, call)  # what references are of is not copied
+        if last in JOINS and listed and call.args and call.args[0] is arg and not names.dotted(call.func).startswith(("pd.", "pandas.")):
             # Two arrays that stand there are no list of all, but for each round has one of them; all of both is copied.
             shown = isinstance(arg.value, cst.List | cst.Tuple)
             does = Does.JOINS if going.many or not shown else Does.COPIES
@@ -140,6 +144,17 @@ class KeptCalls(KeptNames):
                     going = going.doing(Does.MOVES, module, call)
                 return replace(going, index=None, hazy=going.hazy or not _keeps_size(value.name))
         return replace(going, index=None, hazy=going.hazy or last not in KEEPS)
+
+    def _of_references(self, module: Module, call: cst.Call) -> bool:
+        """Whether a call is told to make an array of objects: ``dtype=object``."""
+        given = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "dtype"), None)
+        if given is None:
+            return False
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
+        found = (alt.value for alt in self.evaluator.values(given, frame)[:2])
+        return any(
+            (isinstance(one, External) and names.canonical(one.name) in _OBJECTS) or (isinstance(one, Const) and one.value in {"O", "object"}) for one in found
+        )
 
     def _is_own(self, module: Module, call: cst.Call) -> bool:
         """Whether a method is one of the project: what it does with its arguments stands there, whatever it is called."""

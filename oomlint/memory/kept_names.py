@@ -42,7 +42,7 @@ class KeptNames(Keeping):
         if isinstance(target, cst.Tuple | cst.List):
             for number, element in enumerate(target.elements):
                 if going.index is None or number == going.index:
-                    self.follow_target(search, module, statement, element.value, replace(going, index=None))
+                    self.follow_target(search, module, statement, element.value, replace(going, index=None, mixed=False))
             return
         into = False
         while isinstance(target, cst.Subscript):

@@ -81,6 +81,7 @@ class Going:
     part: bool = False  # an element of it
     inside: str = ""  # the attribute of an object that holds it
     listed: bool = False  # it is in a list, not yet in an array
+    mixed: bool = False  # it is in a small list beside things that are no arrays: no array can hold both, but by reference
     given: bool = False  # it was handed to a dataset
     rebuilt: bool = False  # its elements are in another container than they were read into
     passed: tuple[Passed, ...] = ()

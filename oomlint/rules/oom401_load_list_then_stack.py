@@ -36,8 +36,8 @@ class LoadListThenStack(Rule):
     at once, and in code that a script runs once, whatever it does with the array then. A tensor that a dataset keeps, made of the rows of objects
     that are still there, is such a copy, too; and so is what an evaluation joins of all that it has kept (OOM219, OOM220).
 
-    It is silent where the list is one sample (in `__getitem__`), where the array is proven small, for labels and the like, and in scripts that
-    write each file on its own.
+    It is silent where the list is one sample (in `__getitem__`), where the array is proven small or has only references (`dtype=object`, rows of an
+    array and a number), for labels and the like, and in scripts that write each file on its own.
 
     ## Why is this bad
 
