@@ -102,6 +102,8 @@ class KeptCalls(KeptNames):
         if last in _SCALARS and not going.part:
             return None
         if last in {"register_buffer", "setattr"} and isinstance(call.func, cst.Name | cst.Attribute):
+            if arg.keyword is None and list(call.args).index(arg) != (2 if last == "setattr" else 1):
+                return None  # the object and the name are not what is stored
             name = next((str(a.value.evaluated_value) for a in call.args if isinstance(a.value, cst.SimpleString)), "")
             self.follow_attribute(search, module, call, walk.scope_at(call), name, going)
             return None
@@ -142,8 +144,13 @@ class KeptCalls(KeptNames):
                     going = going.doing(Does.READS, module, call)
                 if value.name.startswith("torch.") and not going.part and self.moves(module, call):
                     going = going.doing(Does.MOVES, module, call)
-                return replace(going, index=None, hazy=going.hazy or not _keeps_size(value.name))
-        return replace(going, index=None, hazy=going.hazy or last not in KEEPS)
+                return self._given_by(going, call, known=_keeps_size(value.name))
+        return self._given_by(going, call, known=last in KEEPS)
+
+    @staticmethod
+    def _given_by(going: Going, call: cst.Call, *, known: bool) -> Going:
+        """The value after a call that nobody can look into: where it is not ``known`` to give all of it back, it may be anything, made anew in each round."""
+        return replace(going, index=None) if known else replace(going, index=None, hazy=True, since=call)
 
     def _of_references(self, module: Module, call: cst.Call) -> bool:
         """Whether a call is told to make an array of objects: ``dtype=object``."""
