@@ -271,10 +271,10 @@ class KeptNames(Keeping):
 
     def _of_another_program(self, search: Search, site: Site) -> bool:
         """Whether a call stands in what only another file runs when it is started, and that file does not import the one that reads."""
-        if search.origin is None or not in_main(site.module, site.call):
+        if search.origin is None or not _in_main(site.module, site.call):
             return False
         module, node = search.origin
-        return site.module is not module and (in_main(module, node) or not self.project.may_import(site.module.path, module.path))
+        return site.module is not module and (_in_main(module, node) or not self.project.may_import(site.module.path, module.path))
 
     def is_repeated(self, module: Module, node: cst.CSTNode) -> bool:
         """Whether a statement may run many times: in a loop of its function or of one that calls it, or in a function that nobody is seen to call."""
@@ -342,7 +342,7 @@ def _method_with(scope: Scope, name: str) -> Scope | None:
     return None
 
 
-def in_main(module: Module, node: cst.CSTNode) -> bool:
+def _in_main(module: Module, node: cst.CSTNode) -> bool:
     """Whether a node stands in what a file does only when it is started: ``if __name__ == "__main__"``."""
     return any(isinstance(here, cst.If) and names.is_main(here.test) for here in module.walk.ancestors(node))
 
