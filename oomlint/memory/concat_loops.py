@@ -175,11 +175,19 @@ def sets_at_first(effect: Effect, loop: cst.CSTNode, path: Path, module: Module)
         if here is loop:
             return False
         if isinstance(here, cst.If) and (child is here.body or child is here.orelse) and says_first(here.test, path, module):
-            return True
+            return not _settled(here.test, loop, path, module)
         if isinstance(here, cst.ExceptHandler):
             return True
         child = here
     return False
+
+
+def _settled(test: cst.BaseExpression, loop: cst.CSTNode, path: Path, module: Module) -> bool:
+    """Whether a test compares a name with ``None`` that a loop does not bind: what it says is the same in each round."""
+    if not isinstance(loop, cst.For | cst.While) or not isinstance(test, cst.Comparison) or not isinstance(test.left, cst.Name) or test.left.value == path[0]:
+        return False
+    bound = module.walk.scope_at(loop).effects.get(test.left.value, ())
+    return isinstance(test.comparisons[0].operator, cst.Is | cst.IsNot) and not any(within(effect.statement, loop, module) for effect in bound)
 
 
 def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:

@@ -37,6 +37,7 @@ _COUNTS = frozenset({"range", "trange", "count", "tqdm", "track"})
 _MEMBERS = re.compile(r"task|fold|client|user|member|seed|run|trial|ensemble|worker|agent|subject|split", re.IGNORECASE)
 _ENDLESS = frozenset({"list", "dict", "defaultdict", "OrderedDict", "getattr", "get"})
 _HEAPS = frozenset({"heappush", "heappop", "heappushpop", "heapreplace", "average", "FedAvg", "fed_avg"})
+_ORDERS = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 _TAKE_OUT = frozenset({"sort", "pop", "popitem", "popleft", "clear", "remove"})
 
 
@@ -50,6 +51,7 @@ class Snapshot:
     loop: Loop
     per: str  # what a round is called
     doubt: int
+    improves: bool  # only rounds that are better than all before keep one
 
 
 def snapshots(module: Module, project: Project) -> Iterator[Snapshot]:
@@ -82,7 +84,7 @@ def _snapshot(module: Module, project: Project, effect: Effect, scope: Scope) ->
     place = effect.call if effect.call is not None and isinstance(effect.statement, cst.Expr) else effect.statement
     container = module.code(effect.call.func.value if effect.call is not None and isinstance(effect.call.func, cst.Attribute) else _base(effect.node, module))
     doubt = finder.doubt + conditional_in(effect.statement, loop, module)
-    return Snapshot(place, module.code(copied).strip(), container.strip(), loop, per, doubt)
+    return Snapshot(place, module.code(copied).strip(), container.strip(), loop, per, doubt, _improves(effect, loop, module))
 
 
 def _base(node: cst.CSTNode, module: Module) -> cst.CSTNode:
@@ -310,6 +312,34 @@ def _rare(effect: Effect, loop: Loop, module: Module, most: int | None) -> bool:
                 if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) and isinstance(node.right, cst.Integer):
                     every = int(node.right.evaluated_value)
                     if most is not None and every and most // every <= SHORT:
+                        return True
+        child = here
+    return False
+
+
+def _improves(effect: Effect, loop: Loop, module: Module) -> bool:
+    """Whether a test lets only rounds through that beat a record, which the same branch sets: ``if score > best: best = score``."""
+    scope = module.walk.scope_at(loop)
+    child: cst.CSTNode = effect.statement
+    for here in module.walk.ancestors(effect.statement):
+        if here is loop:
+            return False
+        if isinstance(here, cst.If) and child is here.body:
+            for test in descend(here.test):
+                if not isinstance(test, cst.Comparison) or not isinstance(test.comparisons[0].operator, _ORDERS):
+                    continue
+                for record, score in ((test.left, test.comparisons[0].comparator), (test.comparisons[0].comparator, test.left)):
+                    found = path_of(record)
+                    sets = scope.effects.get(found[0], ()) if found is not None else ()
+                    if any(
+                        one.kind == "assign"
+                        and one.path == found[1]
+                        and one.value is not None
+                        and one.value.deep_equals(score)
+                        and within(one.statement, here.body, module)
+                        for one in sets
+                        if found is not None
+                    ):
                         return True
         child = here
     return False

@@ -28,7 +28,8 @@ class SnapshotList(Rule):
 
     Checks for `snapshots.append(copy.deepcopy(model))`, `.append(copy.deepcopy(model.state_dict()))`, `.append({k: v.clone() ...})` and
     `history[epoch] = copy.deepcopy(model.state_dict())` in a training loop, and for all parameters in one vector (`parameters_to_vector`),
-    where nothing takes copies out of the container again.
+    where nothing takes copies out of the container again. Where only a new best score (`if score > best: best = score`) keeps a copy, it is
+    a note.
 
     It is silent for a single `best = copy.deepcopy(...)`, for a container that is cut (`pop`, a heap of the best few, `deque(maxlen=3)`, a
     test of its length) or made anew in each round, for ensembles, folds and populations (each round has its own model), for loops of ten
@@ -100,10 +101,12 @@ class SnapshotList(Rule):
             loops.setdefault(snapshot.loop, []).append(snapshot)
         for found in loops.values():
             ordered = sorted(found, key=lambda one: module.place(one.place))
-            first = ordered[0]
-            message = f"A copy of `{first.written}` for every {first.per} stays in `{first.container}`: all parameters once more each time"
-            related = [module.place(one.place, f"so does one in `{one.container}`") for one in ordered[1:]]
+            first = min(ordered, key=lambda one: one.improves)
+            which = " that is better than all before" if first.improves else ""
+            message = f"A copy of `{first.written}` for every {first.per}{which} stays in `{first.container}`: all parameters once more each time"
+            severity = Severity.NOTE if first.improves else None
+            related = [module.place(one.place, f"so does one in `{one.container}`") for one in ordered if one is not first]
             confidence = Confidence.MEDIUM if first.doubt else Confidence.HIGH
             kind = LoopKind.EPOCH if first.per == "epoch" else LoopKind.ROUND
             facts: list[Fact] = [loop_fact(module, first.loop, kind), *(StoreFact(module.place(one.place), one.container) for one in ordered)]
-            yield self.finding(module.place(first.place), message, confidence=confidence, related=related, facts=facts)
+            yield self.finding(module.place(first.place), message, severity=severity, confidence=confidence, related=related, facts=facts)
