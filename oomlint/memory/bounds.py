@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.iteration import LoaderLike
+from oomlint.memory.loaders import loaders_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
-from oomlint.model.values import Const, ExternalCall
+from oomlint.model.values import Const, ExternalCall, Unknown, Written
 from oomlint.syntax.walk import block_of, descend
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.events import Loop, Store
-    from oomlint.model.project import Module
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Alternative
 
 _COUNTER: Final = re.compile(
     r"(^|_)(i|j|k|n|it|iter|idx|index|step|steps|batch|batch_idx|batch_i|batch_id|batch_num|count|counter|num|seen|shown|saved|total|kept|done|cnt|iteration"
@@ -123,6 +127,36 @@ def few_samples(loop: Loop, evaluator: Evaluator) -> bool:
                 if rows is not None:
                     return rows <= _FEW and value.frame.scope is loop.scope
     return False
+
+
+def one_batch(loop: Loop, project: Project) -> bool:
+    """Whether a loop counts to the batch size of a loader: a round for each sample of one batch, however many samples there are."""
+    count = loop.node.iter if isinstance(loop.node, cst.For) else None
+    while isinstance(count, cst.Call) and names.last_name(count.func) != "range" and count.args:
+        count = count.args[0].value
+    if not isinstance(count, cst.Call) or len(count.args) != 1:
+        return False
+    loaders = loaders_of(project)
+    calls = loaders.evaluator.calls
+    found = [alt for frame in calls.frames(loop.module, loop.scope, most=4) for alt in loaders.evaluator.values(count.args[0].value, frame)]
+    origins = _origins(found)
+    if not origins:
+        return False
+    for module in project.mentioning([b"batch_size"], loop.module.path):
+        for loader in loaders.of(module):
+            for frame in calls.frames(module, loader.scope, most=4):
+                if origins & _origins(loaders.argument(loader, "batch_size", frame)):
+                    return True
+    return False
+
+
+def _origins(found: Iterable[Alternative]) -> set[cst.CSTNode]:
+    """Where the numbers come from that an expression can be: the literal, the option of the command line; nothing where one of them is worked out."""
+    known = list(found)
+    if any(isinstance(alt.value, Written) or not isinstance(alt.value, Const | Unknown) for alt in known):
+        return set()
+    ends = (alt.story[-1].node for alt in known if alt.story and isinstance(alt.value, Const))
+    return {node for node in ends if node is not None}
 
 
 def _rows(value: object, evaluator: Evaluator) -> int | None:

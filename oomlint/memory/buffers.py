@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Confidence, Severity
-from oomlint.memory.bounds import bounded, few_samples, stops
+from oomlint.memory.bounds import bounded, few_samples, one_batch, stops
 from oomlint.memory.buffer_readers import averaged, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
 from oomlint.memory.escapes import escapes
 from oomlint.memory.growing_loops import growing_loops, handing_call, has_new_key, is_flushed, unrenewed_epochs
@@ -256,8 +256,9 @@ class Buffers:
         evaluation = is_evaluation(record, loop) or (off and not has_backward(record, loop))
         dense = [leaf for leaf in leaves if leaf.size is Size.DENSE and (leaf.storage is not Storage.LOADER or leaf.device is Device.ACCELERATOR)]
         one_sample = loop.loader is None and any(outer.holds and not outer.epochs for outer in loop.around)
-        if one_sample or few_samples(loop, self.runs.evaluator):
-            dense = []  # few, or the parts of one sample at a time
+        of_batch = dense and not store.attributes and store.loops[0] is loop and one_batch(loop, self.project)
+        if one_sample or of_batch or few_samples(loop, self.runs.evaluator):
+            dense = []  # few, the parts of one sample at a time, or the samples of one batch
         device = any(leaf.device is Device.ACCELERATOR for leaf in dense)
         if (
             dense
