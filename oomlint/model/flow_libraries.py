@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _HANDS_ON: Final = frozenset({"rich.progress.track", "itertools.islice", "fastprogress.progress_bar"})
 _JOINS: Final = frozenset({"torch.cat", "torch.stack", "torch.vstack", "torch.hstack", "torch.concat", "torch.concatenate", "torch.nn.utils.rnn.pad_sequence"})
 _RESHAPES: Final = frozenset("reshape ravel argsort unique bincount nonzero diff histogram dot matmul mean sum std max min median prod linspace arange".split())
+_BY_SIZES: Final = frozenset("zeros ones empty rand randn".split())
 _NEW: Final = frozenset("zeros ones empty full rand randn zeros_like ones_like rand_like randn_like eye linspace full_like empty_like".split())
 
 
@@ -159,6 +160,7 @@ class FlowLibraries(FlowValues):
                 graph=graph,
                 device=Device.ACCELERATOR if self._to_accelerator(node) else Device.UNKNOWN,
                 sources=frozenset({id(node)}) if graph else frozenset(),
+                size=Size.SMALL if last in _BY_SIZES and self._is_one_number(node, args) else Size.UNKNOWN,
             )
         if last in PAIRS:
             found = mixed(args[:1])
@@ -191,6 +193,15 @@ class FlowLibraries(FlowValues):
         if functional and last in {"interpolate", "upsample"}:
             return found.having(kind=Kind.TENSOR, sure=True, dims=max(found.dims, resized(node)))
         return found.having(kind=Kind.OPAQUE if last[:1].isupper() and not functional else Kind.TENSOR, sure=True)
+
+    def _is_one_number(self, node: cst.Call, args: list[Held]) -> bool:
+        """Whether the sizes that a tensor is made with are one number: it is a vector. What a ``range`` counts to is a number, too."""
+        sizes = [(arg.value, held) for arg, held in zip(node.args, args, strict=True) if arg.keyword is None]
+        if len(sizes) != 1 or node.args[0].star:
+            return False
+        size, held = sizes[0]
+        counts = (call for call in self.act.scope.calls if isinstance(size, cst.Name) and names.last_name(call.func) == "range")
+        return held.kind is Kind.PLAIN or any(arg.value.deep_equals(size) for call in counts for arg in call.args)
 
     def _to_accelerator(self, node: cst.Call) -> bool:
         for arg in node.args:
