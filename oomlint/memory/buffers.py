@@ -14,7 +14,7 @@ from oomlint.memory.buffer_readers import averaged, feeds_metric, joined_later, 
 from oomlint.memory.escapes import escapes
 from oomlint.memory.growing_loops import growing_loops, handing_call, has_new_key, is_flushed, unrenewed_epochs
 from oomlint.memory.iteration import LoaderLike
-from oomlint.memory.metric_resets import never_reset
+from oomlint.memory.metric_resets import never_reset, unseen_reset
 from oomlint.memory.metric_states import grows, list_metric
 from oomlint.memory.phases import has_backward, is_evaluation
 from oomlint.memory.runs import runs_of
@@ -199,6 +199,8 @@ class Buffers:
     def _metric(self, store: Store, record: Record, loop: Loop) -> Growth | None:
         if not list_metric(store) or store.value.carries is not Graph.YES or store.mode is Mode.OFF:
             epochs = unrenewed_epochs(store, record) if grows(store.before.value) else None
+            if epochs is not None and unseen_reset(store, epochs, self.project):
+                return None
             if epochs is None and isinstance(loop.node, cst.FunctionDef) and grows(store.before.value) and never_reset(store, self.project):
                 epochs = loop
             return Growth("OOM223", Severity.ERROR, Confidence.MEDIUM, store.node, epochs, (store,), record) if epochs is not None else None

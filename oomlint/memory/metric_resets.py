@@ -9,16 +9,19 @@ import libcst as cst
 
 from oomlint.memory.loaders import evaluator_of
 from oomlint.model import names
-from oomlint.model.values import ClassRef, External
+from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
-    from oomlint.model.events import Store
+    from collections.abc import Iterator
+
+    from oomlint.model.events import Loop, Store
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
 _STEP: Final = re.compile(r"^(training|validation)_step$|^on_(train|validation)_batch_(start|end)$")
 _UPDATES: Final = frozenset({"update", "forward", "compute", "to", "cpu", "cuda"})
+_LOOKS: Final = frozenset({"print", "isinstance", "len", "type", "str", "repr", "id"})  # built-in functions that reset nothing
 
 
 def never_reset(store: Store, project: Project) -> bool:
@@ -49,3 +52,75 @@ def _may_reset(method: Scope, module: Module, name: str) -> bool:
         if isinstance(node, cst.Call) and names.last_name(node.func) == "reset" and not own:
             return True  # `for metric in self.modules(): metric.reset()`
     return False
+
+
+def unseen_reset(store: Store, epochs: Loop, project: Project) -> bool:
+    """Whether a metric may be reset where nobody can see that it is this one: in a container, by a call that takes it, by a name that is computed."""
+    metric = store.before.value
+    near = [store.module, epochs.module, *([metric.frame.module] if isinstance(metric, ExternalCall) else [])]
+    name = _name(store.node)
+    modules = {module.path: module for module in near}
+    for use, module in [(use, one) for one in modules.values() for use in _handed_on(name, one)]:
+        if isinstance(use, cst.Call) and names.dotted(use.func) not in _LOOKS:
+            scope = module.walk.scope_at(use)
+            found = evaluator_of(project).values(use.func, evaluator_of(project).calls.plain_frame(module, scope))
+            if not found or not all(isinstance(alt.value, FunctionRef | ClassRef) for alt in found):
+                return True  # a library has it
+        modules |= {module.path: module for module in project.mentioning((b".reset",), store.module.path)}
+    return any(_resets_unnamed(name, module, project) for module in list(modules.values()))
+
+
+def _name(update: cst.CSTNode) -> str:
+    """The name that a metric is updated by, without the objects that it belongs to."""
+    func = update.func if isinstance(update, cst.Call) else None
+    if isinstance(func, cst.Attribute) and func.attr.value in _UPDATES:
+        func = func.value
+    return names.last_name(func) if isinstance(func, cst.Attribute | cst.Name) else ""
+
+
+def _handed_on(name: str, module: Module) -> Iterator[cst.CSTNode]:
+    """Containers that a metric is put into, calls that it is given to, and what else it is used as a whole in."""
+    parents = module.walk.parents
+    for node in descend(module.walk.module):
+        if not isinstance(node, cst.Name) or node.value != name:
+            continue
+        whole: cst.CSTNode = node
+        above = parents.get(whole)
+        if isinstance(above, cst.Attribute) and above.attr is node:
+            whole, above = above, parents.get(above)
+        elif isinstance(above, cst.Attribute):
+            continue  # a method of it
+        while isinstance(above, cst.Element | cst.DictElement | cst.StarredElement | cst.List | cst.Tuple | cst.Dict | cst.Set):
+            whole, above = above, parents.get(above)
+        if isinstance(above, cst.Arg) and above.keyword is not node:
+            yield parents[above]
+        elif whole is not node and not isinstance(whole, cst.Attribute) and not isinstance(above, cst.AssignTarget):
+            yield whole
+
+
+def _resets_unnamed(name: str, module: Module, project: Project) -> bool:
+    """Whether something is reset in a module of which nobody knows what it is, or the reset of the metric is handed on."""
+    evaluator, walk = evaluator_of(project), module.walk
+    for node in descend(module.walk.module) if ".reset" in module.source.text else ():
+        if not isinstance(node, cst.Attribute) or node.attr.value != "reset":
+            continue
+        above = walk.parents.get(node)
+        if not isinstance(above, cst.Call) or above.func is not node:
+            if names.last_name(node.value) == name:
+                return True
+            continue
+        root = names.dotted(node.value).partition(".")[0]
+        targets = [one.target for one in walk.ancestors(node) if isinstance(one, cst.For)]
+        rows = [one for one in walk.ancestors(node) if isinstance(one, cst.BaseComp)]
+        targets += [part.target for row in rows for part in descend(row) if isinstance(part, cst.CompFor)]
+        if not root or any(isinstance(part, cst.Name) and part.value == root for target in targets for part in descend(target)):
+            return True  # an element of something
+        found = evaluator.values(node.value, evaluator.calls.plain_frame(module, walk.scope_at(node)))
+        if not found or not all(isinstance(alt.value, Instance) or (isinstance(alt.value, ExternalCall) and _of_library(alt.value)) for alt in found):
+            return True
+    return False
+
+
+def _of_library(made: ExternalCall) -> bool:
+    """Whether a library made a thing, and no built-in function looked it up."""
+    return "." in made.name and not made.name.startswith("builtins.")
