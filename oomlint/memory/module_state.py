@@ -22,7 +22,7 @@ from oomlint.syntax.walk import descend
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.model.events import Store
+    from oomlint.model.events import Record, Store
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Effect, Scope
 
@@ -57,7 +57,7 @@ def written_states(module: Module, project: Project) -> Iterator[Written]:
         cases.sort(key=lambda case: module.tree.span(case[1].node))
         if cases:
             name, store, cls = cases[0]
-            yield Written("" if name == _ANY else name, store, cls, tuple(other for _, other, _ in cases[1:]), _fix([s for _, s, _ in cases], module))
+            yield Written("" if name == _ANY else name, store, cls, tuple(other for _, other, _ in cases[1:]), _fix(cases, module, project))
 
 
 def _forwards(module: Module, project: Project) -> Iterator[tuple[ClassRef, Scope]]:
@@ -126,8 +126,48 @@ def _stores(cls: ClassRef, forward: Scope, project: Project) -> Iterator[tuple[s
             and (store.tests or _trains(project, cls.module))
             and _is_state(store, name, project)
             and not _cut(cls, name, project)
+            and not _of_frozen(cls, store, record, project)
         ):
             yield name, store
+
+
+def _of_frozen(cls: ClassRef, store: Store, record: Record, project: Project) -> bool:
+    """Whether all the modules that gave what is written may be frozen: none of their parameters asks for gradients, so there is no graph."""
+    sources = store.value.all_sources
+    passed = {names.last_name(e.node.func) for e in record.forwards if id(e.node) in sources and isinstance(e.node, cst.Call)}
+    if not passed:
+        return False
+    for module in project.mentioning((b"requires_grad",), cls.module.path):
+        frozen = set(_frozen(module.walk.module))
+        if not frozen:
+            continue
+        for one in evaluator_of(project).line(cls):
+            for method in one.scope.children:
+                effects = method.effects.get(names.self_name(method) or "", ()) if method.is_function else ()
+                for effect in effects:
+                    if effect.kind == "assign" and len(effect.path) == 1 and effect.value is not None and (one.module is module):
+                        words = {part.value for part in descend(effect.value) if isinstance(part, cst.Name)}
+                        if words & frozen or any(_freezes(part) for part in descend(effect.value)):
+                            frozen.add(str(effect.path[0][1]))
+        passed -= frozen
+    return not passed
+
+
+def _frozen(tree: cst.Module) -> Iterator[str]:
+    """Last names of what is frozen in a file: by `x.requires_grad_(False)`, or in a loop over `x.parameters()`."""
+    for node in descend(tree):
+        if _freezes(node) and isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            yield names.last_name(node.func.value)
+        asked = node.iter if isinstance(node, cst.For) and any(_freezes(part) for part in descend(node.body)) else None
+        if isinstance(asked, cst.Call) and isinstance(asked.func, cst.Attribute) and asked.func.attr.value in {"parameters", "named_parameters"}:
+            yield names.last_name(asked.func.value)
+
+
+def _freezes(node: cst.CSTNode) -> bool:
+    """Whether gradients are switched off here, of a module or of a parameter."""
+    if isinstance(node, cst.Assign):
+        return names.last_name(node.targets[0].target) == "requires_grad" and names.dotted(node.value) == "False"
+    return isinstance(node, cst.Call) and names.last_name(node.func) == "requires_grad_" and bool(node.args) and names.dotted(node.args[0].value) == "False"
 
 
 def _trains(project: Project, module: Module) -> bool:
@@ -200,10 +240,10 @@ def _words(node: cst.BaseExpression) -> set[str]:
     return {part.attr.value for part in descend(node) if isinstance(part, cst.Attribute)}
 
 
-def _fix(stores: list[Store], module: Module) -> Fix | None:
-    """What is written loses its graph first; ``None`` where that cannot be told from the arguments of a method."""
+def _fix(cases: list[tuple[str, Store, ClassRef]], module: Module, project: Project) -> Fix | None:
+    """What is written loses its graph first; ``None`` where that cannot be told from the arguments of a method, only told where the pass may use the graph."""
     edits = []
-    for store in stores:
+    for _, store, _ in cases:
         node = store.node
         if isinstance(node, cst.Assign | cst.AugAssign):
             edits += suffixed(module, node.value, ".detach()")
@@ -211,4 +251,44 @@ def _fix(stores: list[Store], module: Module) -> Fix | None:
             edits += suffixed(module, node.args[0].value, ".detach()")
         else:
             return None
+    if any(_used_later(name, store, [other.node for _, other, _ in cases], project) for name, store, _ in cases):
+        return Fix(Safety.DISPLAY, "detach what the pass before left, and keep the graph of what this one adds")
     return Fix(Safety.UNSAFE, "write the value without its graph", tuple(edits))
+
+
+def _used_later(name: str, store: Store, writes: list[cst.CSTNode], project: Project) -> bool:
+    """Whether the gradient of the loss may go through what is written: the value of the statement is used, or the attribute is read behind it."""
+    walk = store.module.walk
+    if name == _ANY or (isinstance(store.node, cst.Assign) and len(store.node.targets) > 1):
+        return True
+    above = walk.parents.get(store.node)
+    while isinstance(above, cst.Attribute | cst.Call):
+        above = walk.parents.get(above)
+    if not isinstance(above, cst.Expr | cst.SimpleStatementLine | cst.IndentedBlock):
+        return True
+    for module in project.mentioning((name.encode(),), store.module.path):
+        for node in descend(module.walk.module):
+            if not isinstance(node, cst.Attribute) or node.attr.value != name or isinstance(module.walk.parents.get(node), cst.AssignTarget):
+                continue
+            ancestors = list(module.walk.ancestors(node))
+            if any(one in writes for one in ancestors) or any(one in ancestors for write in writes for one in _chain(write, module)):
+                continue
+            scope = module.walk.scope_at(node)
+            ahead = scope is store.scope and module.tree.span(node) < module.tree.span(store.node) and not _repeated(store, module)
+            if not ahead and scope.name not in _ONCE:
+                return True
+    return False
+
+
+def _chain(write: cst.CSTNode, module: Module) -> list[cst.CSTNode]:
+    """The calls that a call is chained to: `self.x.mul_(m).add_(y)`."""
+    above = module.walk.parents.get(write)
+    found: list[cst.CSTNode] = []
+    while isinstance(above, cst.Attribute | cst.Call):
+        found.append(above)
+        above = module.walk.parents.get(above)
+    return found
+
+
+def _repeated(store: Store, module: Module) -> bool:
+    return any(isinstance(one, cst.For | cst.While) for one in module.walk.ancestors(store.node))

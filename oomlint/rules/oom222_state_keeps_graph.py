@@ -26,7 +26,8 @@ class StateKeepsGraph(Rule):
     `self.x = m * self.x + y`, where `y` comes from a layer or a parameter.
 
     It is silent under `torch.no_grad()`, for `self.x.data` and `y.detach()`, where somebody makes the tensor anew or cuts it off, where a test
-    lets it happen the first time only, for `self.x = y`, which lets go of the graph before, and where nothing in the project trains anything.
+    lets it happen the first time only, for `self.x = y`, which lets go of the graph before, where the modules that `y` comes from are frozen
+    (`requires_grad_(False)`), and where nothing in the project trains anything.
 
     ## Why is this bad
 
@@ -109,8 +110,8 @@ class StateKeepsGraph(Rule):
 
     ## Fix safety
 
-    Unsafe: `.detach()` is written behind what is stored. That changes nothing in a training that ran longer than one step, but what else is
-    computed of the buffer within the same pass has no gradient then.
+    Unsafe: `.detach()` is written behind what is stored, where nothing reads the buffer behind it. Where the same pass returns the buffer, or computes
+    its output of it, the loss may need the gradient of what was written, and the fix is only told: `0.9 * self.x.detach() + 0.1 * y`.
 
     ## References
 
