@@ -10,7 +10,8 @@ import libcst as cst
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders import evaluator_of, is_positive, loaders_of
 from oomlint.memory.suites import holds_tests
-from oomlint.model.values import Const, Display, External, ExternalCall, Written
+from oomlint.model.values import Const, Display, External, ExternalCall, FunctionRef, Written
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,8 +73,8 @@ def _of_use(use: Use, project: Project) -> Iterator[Shuffled]:
     counts = loaders.workers(use.loader, use.frame)
     known = [alt for alt in counts if is_positive(alt.value) and alt.under(use.picks) is not None]
     workers = min(known, key=lambda alt: alt.reach, default=None)
-    if workers is None and all(isinstance(alt.value, Const) for alt in counts):
-        return  # one process, and one buffer
+    if workers is None and (all(isinstance(alt.value, Const) for alt in counts) or any(alt.const == 0 for alt in counts)):
+        return  # one process, and one buffer, as far as anybody can tell
     for dataset in loaders.argument(use.loader, "dataset", use.frame):
         decoded: Stage | None = None
         for stage in _stages(dataset.value, project):
@@ -85,7 +86,9 @@ def _of_use(use: Use, project: Project) -> Iterator[Shuffled]:
                     places = (stage.place("this fills the buffer"), decoded.place("with samples that are decoded here"))
                     facts = (loader_fact(use.loader, [workers] if workers is not None else []),)
                     yield Shuffled(use.loader, given.const, workers, given, places, facts)
-            elif stage.name not in _SAME and (stage.name not in _TAKES_OUT or not _keeps_pictures(stage, project)):
+            elif (stage.name == "map" and _leaves_out(stage, project)) or (
+                stage.name not in _SAME and (stage.name not in _TAKES_OUT or not _keeps_pictures(stage, project))
+            ):
                 decoded = None  # they are gone, or nobody knows what it gives
 
 
@@ -138,6 +141,39 @@ def _keeps_pictures(stage: Stage, project: Project) -> bool:
             if not isinstance(alt.const, str) or any(key.rpartition(".")[2].lower() in _PICTURES for key in alt.const.replace(";", " ").split()):
                 return True
     return False
+
+
+def _leaves_out(stage: Stage, project: Project) -> bool:
+    """Whether a function that is applied to each sample reads only entries of it that are no pictures."""
+    for arg in stage.call.args[:1]:
+        functions: list[cst.CSTNode] = [arg.value] if isinstance(arg.value, cst.Lambda) else []
+        found = evaluator_of(project).values(arg.value, stage.frame)[:2] if not functions else []
+        functions += [alt.value.scope.node for alt in found if isinstance(alt.value, FunctionRef)]
+        return bool(functions) and len(functions) >= len(found) and all(_reads_no_picture(function) for function in functions)
+    return False
+
+
+def _reads_no_picture(function: cst.CSTNode) -> bool:
+    if not isinstance(function, cst.FunctionDef | cst.Lambda) or len(function.params.params) != 1:
+        return False
+    sample = function.params.params[0].name.value
+    uses = sum(isinstance(node, cst.Name) and node.value == sample for node in descend(function.body))
+    keys = [
+        _text(node.slice[0].slice.value)
+        for node in descend(function.body)
+        if isinstance(node, cst.Subscript)
+        and isinstance(node.value, cst.Name)
+        and node.value.value == sample
+        and len(node.slice) == 1
+        and isinstance(node.slice[0].slice, cst.Index)
+    ]
+    known = [key for key in keys if key is not None and not any(word.rpartition(".")[2].lower() in _PICTURES for word in key.replace(";", " ").split())]
+    return bool(uses) and len(known) == uses
+
+
+def _text(node: cst.BaseExpression) -> str | None:
+    value = node.evaluated_value if isinstance(node, cst.SimpleString) else None
+    return value if isinstance(value, str) else None
 
 
 def _size(stage: Stage, project: Project) -> Alternative | None:

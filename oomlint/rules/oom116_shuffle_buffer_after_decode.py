@@ -30,7 +30,7 @@ class ShuffleBufferAfterDecode(Rule):
     and stages of a `DataPipeline`.
 
     It is silent where the buffer comes first, where it is smaller or of unknown size, where `decode()` is given no handler for pictures, where
-    `to_tuple` leaves the pictures out, without workers, and behind the loader, where there is one buffer for all.
+    `to_tuple` or a function of `map` leaves the pictures out, without workers, and behind the loader, where there is one buffer for all.
 
     ## Why is this bad
 
