@@ -232,8 +232,20 @@ def _cut(cls: ClassRef, name: str, project: Project) -> bool:
                 return True
             if any(names.last_name(call.func) in _CUTS and name in _words(call.func) for call in method.calls):
                 return True
+    if any(_cuts_buffers(module.walk.module) for module in project.mentioning((b"buffers(", b"detach_("), cls.module.path)):
+        return True
     pattern = re.compile(rb"(?<!self)\.%s(\.(%s)\(|\s*=(?!=))" % (re.escape(name.encode()), b"|".join(sorted(word.encode() for word in _CUTS))))
     return any(pattern.search(module.source.text.encode()) for module in project.mentioning((name.encode(),), cls.module.path))
+
+
+def _cuts_buffers(tree: cst.Module) -> bool:
+    """Whether a file cuts off all buffers of a module: `for buffer in model.buffers(): buffer.detach_()`."""
+    return any(
+        isinstance(node, cst.For)
+        and any(isinstance(part, cst.Attribute) and part.attr.value in {"buffers", "named_buffers"} for part in descend(node.iter))
+        and any(isinstance(part, cst.Call) and names.last_name(part.func) in _CUTS for part in descend(node.body))
+        for node in descend(tree)
+    )
 
 
 def _words(node: cst.BaseExpression) -> set[str]:
