@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 from oomlint.source import SourceError, read_source
 from oomlint.syntax import quick
 from oomlint.syntax.tree import Tree
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,3 +113,11 @@ def test_nodes_are_told_apart_by_identity_and_inheritance() -> None:
     assert isinstance(one, cst.BaseExpression)
     assert not isinstance(one, cst.BaseSmallStatement)
     assert cst.SimpleString('"a\\n"').evaluated_value == "a\n"
+
+
+def test_a_number_of_more_digits_than_python_reads() -> None:
+    """`int` and `ast` refuse it; the file is read, and the number is larger than what anybody asks for."""
+    with quick.parsing():
+        tree = cst.parse_module(f"wide = {'9' * 5000}\nlow = {'9' * 4300}\n")
+    wide, low = (node for node in descend(tree) if isinstance(node, cst.Integer))
+    assert (wide.evaluated_value, low.evaluated_value) == (sys.maxsize, 10**4300 - 1)

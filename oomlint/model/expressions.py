@@ -26,6 +26,7 @@ from oomlint.model.values import (
     join,
     truth_of,
 )
+from oomlint.syntax.quick import MOST_DIGITS
 from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Expressions(Questions):
     def expression(self, node: cst.BaseExpression, frame: Frame) -> Alternatives:
         """The values of an expression, by its form; nothing is remembered."""
         if isinstance(node, cst.Integer):
-            return [constant(node.evaluated_value, node, frame)]
+            return [constant(node.evaluated_value, node, frame) if len(node.value) <= MOST_DIGITS else written(node, frame)]
         if isinstance(node, cst.SimpleString | cst.ConcatenatedString | cst.Float):
             return [constant(node.evaluated_value, node, frame)]
         if isinstance(node, cst.Name | cst.Attribute | cst.Subscript):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.model.questions import Questions
 
 _MOST_LAUNCHES = 8
-_WHOLE_NUMBER = re.compile(r"-?\d+")
+_WHOLE_NUMBER = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
 
 
 # What starts a script in several processes, and the options that say in how many.
@@ -191,7 +191,7 @@ def _processes(words: list[str], base: str) -> int | Literal[False] | None:
             text = given if equals else (before[number + 1] if number + 1 < len(before) else "")
             default = _DEFAULT.fullmatch(text)
             text = default.group(1) if default else text
-            return int(text) if text.isdecimal() and int(text) > 0 else None
+            return int(text) if _WHOLE_NUMBER.fullmatch(text) and int(text) > 0 else None
     several = launcher == "deepspeed" or (launcher == "accelerate" and "--multi_gpu" in before)
     return None if several else False
 

@@ -13,15 +13,19 @@ from __future__ import annotations
 
 import ast
 import gc
+import sys
 from abc import ABCMeta
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+MOST_DIGITS: Final = 4300  # Python reads no longer number; `int` and `ast` refuse it
 
 
 class _Plain(ABCMeta):
@@ -44,7 +48,9 @@ def _read(literal: str) -> object:
 
 
 def _evaluated(node: Any) -> object:
-    """What a string or number stands for."""
+    """What a string or number stands for. A number that Python does not read is at least larger than all that is asked for."""
+    if len(node.value) > MOST_DIGITS and isinstance(node, cst.Integer):
+        return sys.maxsize
     return _read(node.value)
 
 
