@@ -164,7 +164,7 @@ class Datasets:
             holdings = []
             for arg in value.call.args:
                 content = self.contents.of(arg.value, value.frame)
-                if content.kind is not Kind.TENSOR:
+                if content.kind not in {Kind.TENSOR, Kind.SHARED}:
                     content = Content(Kind.TENSOR, "a tensor", value.frame.module, value.call)
                 holdings.append(Holding("tensors", content, None, value.frame.module, read=True))
             return Dataset("`TensorDataset`", value.frame.module, value.call, None, tuple(holdings), ())

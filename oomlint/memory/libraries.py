@@ -11,7 +11,7 @@ import libcst as cst
 from oomlint.memory.bytes import Size, allocated
 from oomlint.memory.content import NOTHING, Classifier, Content, Kind
 from oomlint.model import names
-from oomlint.model.values import External
+from oomlint.model.values import Const, External
 
 if TYPE_CHECKING:
     from oomlint.model.values import Element, ExternalCall, Frame
@@ -111,6 +111,8 @@ class Libraries(Classifier):
         module = frame.module
         last = name.rpartition(".")[2]
         known = _RESULTS.get(name)
+        if name == "torch.load" and self._maps(call, frame):
+            return Content(Kind.SHARED, "tensors of a mapped file", module, call)
         if known is not None:
             words = known[1].format(name=name, last=last, library=name.partition(".")[0], plain=name.removeprefix("builtins."))
             return Content(known[0], words, module, call, numbers=known[0] is Kind.SCALAR)
@@ -122,6 +124,8 @@ class Libraries(Classifier):
             return Content(Kind.SMALL, "the distinct values", module, call)
         if name.startswith(("numpy.", "cupy.")) and name not in GENERATORS and (last in _NUMPY_MAKERS or name.startswith("numpy.random.")):
             return self._array(name, last, call, frame)
+        if name in {"torch.from_numpy", "torch.as_tensor"} and call.args and self.of(call.args[0].value, frame).kind is Kind.MEMMAP:
+            return Content(Kind.SHARED, "a tensor of a mapped file", module, call)
         if name.startswith("torch.") and last in _TORCH_MAKERS:
             return Content(Kind.TENSOR, "a tensor", module, call, size=self._tensor_size(name, last, call, frame))
         if name in _ITERATED:
@@ -132,6 +136,11 @@ class Libraries(Classifier):
             if name.startswith(beginning):
                 return Content(kind, words, module, call)
         return NOTHING
+
+    def _maps(self, call: cst.Call, frame: Frame) -> bool:
+        """Whether `torch.load` maps the file, for all that is known."""
+        given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "mmap"), None)
+        return given is not None and any(not isinstance(a.value, Const) or a.const for a in self.evaluator.values(given, frame))
 
     def _numpy_load(self, call: cst.Call, frame: Frame) -> Content:
         for arg in call.args:
@@ -213,6 +222,8 @@ class Libraries(Classifier):
             if attr in {"values", "T"}:
                 return Content(Kind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
             return Content(Kind.FRAME, "a column of a DataFrame" if first[0] == "item" else "a DataFrame", module, node)
+        if whole.kind is Kind.SHARED and value.whole.name == "torch.load":
+            return whole
         if whole.kind in {Kind.BLOB, Kind.OBJECTS}:
             if any(kind == "attr" for kind, _ in value.accessors):
                 return NOTHING  # settings read from a file, most likely

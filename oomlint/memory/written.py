@@ -18,6 +18,7 @@ _TENSOR_METHODS = frozenset(
     "float long int double half bool byte to cpu cuda clone detach contiguous permute reshape view transpose squeeze unsqueeze type t share_memory_ expand "
     "pin_memory type_as repeat flatten narrow index_select".split(),
 )
+_VIEWS = frozenset("detach permute reshape view transpose squeeze unsqueeze t share_memory_ expand flatten narrow".split())  # no copy
 _STRING_METHODS = frozenset("strip rstrip lstrip lower upper replace format decode join encode title".split())
 _CONTAINERS = frozenset({"sorted", "list", "tuple", "set", "frozenset"})
 _DRAWS = frozenset("random standard_normal normal uniform integers rand randn randint random_sample choice permutation".split())
@@ -64,7 +65,7 @@ class WrittenForms(Classifier):
         base = self.of(node.value, frame)
         if base.kind is Kind.H5:
             return Content(Kind.ARRAY, "an array read whole from HDF5", frame.module, node)
-        if base.kind is Kind.MEMMAP:
+        if base.kind in {Kind.MEMMAP, Kind.SHARED}:
             return base
         if base.kind in {Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS}:
             return replace(base, count=self.sliced(node, frame))
@@ -122,6 +123,8 @@ class WrittenForms(Classifier):
             return replace(base, module=module, node=node)
         if base.kind in {Kind.ARRAY, Kind.ARRAYS} and name in _ARRAY_METHODS:
             return replace(base, size=Size()) if name in {"mean", "sum"} else base
+        if base.kind is Kind.SHARED and name in _VIEWS:
+            return base
         if base.kind is Kind.TENSOR:
             if name == "numpy":
                 return Content(Kind.ARRAY, "a NumPy array", module, node, size=base.size)
