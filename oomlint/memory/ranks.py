@@ -45,7 +45,7 @@ _PROCESSES: Final = _SHARDS | {
 }
 _STARTERS: Final = frozenset(name.rpartition(".")[2] for name in _PROCESSES) | {"DDP", "FSDP"}
 _GROUP: Final = "init_process_group"
-_SPAWN: Final = "multiprocessing.spawn"  # under whose names torch.multiprocessing goes
+SPAWN: Final = "multiprocessing.spawn"  # under whose names torch.multiprocessing goes
 _ENVIRONMENT: Final = re.compile(r"[\"'](?:\w*_)?(?:RANK|PROCID)[\"']")
 _RANK: Final = re.compile(r"(^|_)rank(_?id)?$", re.IGNORECASE)
 _FIRST: Final = re.compile(r"main_process|is_main|is_master|is_chief|is_primary|is_first|primary|global_zero|rank_?(0|zero)", re.IGNORECASE)
@@ -150,7 +150,7 @@ class RanksOf:
                 given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "nprocs"), None)
                 if given is None and len(call.args) > 2 and call.args[2].keyword is None:  # noqa: PLR2004 - fn, args, nprocs
                     given = call.args[2].value
-                if self._called(call, module, scope) == _SPAWN and given is not None:
+                if self._called(call, module, scope) == SPAWN and given is not None:
                     return self._number(given, module, scope), call
         return None
 
@@ -175,7 +175,7 @@ class RanksOf:
     def names_rank(self, module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> bool:
         """Whether the rank goes into an expression: each has its own file, or its own part."""
         for part in descend(node):
-            if isinstance(part, cst.Name | cst.Attribute | cst.Call) and self._is_rank(module, scope, part):
+            if isinstance(part, cst.Name | cst.Attribute | cst.Call) and self.is_rank(module, scope, part):
                 return True
             if isinstance(part, cst.Name) and depth < _DEEPEST:
                 bound = [e.value for e in scope.effects.get(part.value, ()) if e.kind == "assign" and not e.path and e.value is not None]
@@ -195,7 +195,7 @@ class RanksOf:
         if isinstance(test, cst.Comparison):
             return self._compares(module, scope, test, wanted=wanted)
         if not wanted:
-            return self._is_rank(module, scope, test)
+            return self.is_rank(module, scope, test)
         if isinstance(test, cst.Call):
             function = project_function(self.project, test.func, module, scope)
             if function is not None:
@@ -226,12 +226,12 @@ class RanksOf:
             one = not wanted
         else:
             one = wanted and isinstance(operator, cst.In | cst.LessThan | cst.LessThanEqual)
-        return one and any(self._is_rank(module, scope, side) for side in (test.left, other))
+        return one and any(self.is_rank(module, scope, side) for side in (test.left, other))
 
-    def _is_rank(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+    def is_rank(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
         """Whether an expression is the number of the process, or that within its machine."""
         if isinstance(node, cst.BinaryOperation):
-            return isinstance(node.operator, cst.Modulo) and self._is_rank(module, scope, node.left)
+            return isinstance(node.operator, cst.Modulo) and self.is_rank(module, scope, node.left)
         if isinstance(node, cst.BaseNumber | cst.BaseString | cst.List | cst.Tuple | cst.UnaryOperation):
             return False
         found = self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope))

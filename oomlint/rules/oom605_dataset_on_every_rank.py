@@ -32,6 +32,8 @@ class DatasetOnEveryRank(Rule):
 
     It is silent where reading a sample opens a file, for memory maps, file names, labels and other records of the samples, for what is proven small
     (under 16 MiB, or under 50,000 elements), and without a sampler that deals the samples out.
+    So it is where the rank goes into the path, with `num_replicas=1`, and for tensors that `torch.multiprocessing.spawn` sends to the ranks: it moves
+    them into shared memory.
 
     ## Why is this bad
 
