@@ -86,7 +86,9 @@ class FlowLibraries(FlowValues):
             return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, self.element_of(args[0]))]), loader=args[0].loader, tags=args[0].tags)
         if last == "zip" and args:
             loader = next((held.loader for held in args if held.loader is not None), None)
-            return Held(Kind.ITERABLE, each=pack([(n, self.element_of(held)) for n, held in enumerate(args)]), loader=loader)
+            return Held(
+                Kind.ITERABLE, each=pack([(n, PLAIN if held.kind is Kind.PLAIN else self.element_of(held)) for n, held in enumerate(args)]), loader=loader
+            )
         if last in {"iter", "reversed"} and args:
             return args[0]
         if last == "next" and args:

@@ -195,7 +195,7 @@ class FlowMethods(FlowModules):
         if method == "extend" and args:
             if base.moved == "bounded":
                 return PLAIN
-            added = args[0].any() if args[0].kind is Kind.PACK else self.element_of(args[0])
+            added = self.row_of(args[0])
             self.stored(node, state, "extend", path, added, node.args[0].value, base)
             self._grow(path, base, added, node, state)
             return PLAIN
@@ -294,7 +294,7 @@ class FlowMethods(FlowModules):
                 self._grow(base.home, base, args[-1], node, state)
             return PLAIN
         if method == "extend" and args and base.home and base.kind is not Kind.OBJECT:
-            added = args[0].any() if args[0].kind is Kind.PACK else self.element_of(args[0])
+            added = self.row_of(args[0])
             self.stored(node, state, "extend", base.home, added, node.args[0].value, base)
             self._grow(base.home, base, added, node, state)
             return PLAIN

@@ -322,6 +322,12 @@ class FlowValues(FlowDefinitions):
             here = here.inner_for_in
         return inner
 
+    def row_of(self, held: Held) -> Held:
+        """What is put where all elements of a value are: numbers where it is nothing but numbers, as `tolist()` gives."""
+        if held.kind is Kind.PACK:
+            return held.any()
+        return PLAIN if held.kind is Kind.PLAIN else self.element_of(held)
+
     @staticmethod
     def element_of(held: Held) -> Held:
         """What going through a value gives."""
