@@ -52,6 +52,7 @@ class Gather:
     ranks: Ranks | None = None
     primitive: tuple[Module, cst.Call] | None = None  # in a function of the project
     others_look: bool = False  # the other ranks go through it, too
+    first: bool = False  # the one that reads it is proven to be rank 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,8 @@ class Gathers:
         reads = self.reads(module, scope, module.walk.statement_of(call), path[0]) if filled is not None and path is not None and not path[1] else None
         if filled is not None and reads is not None:
             ranks = self.ranks.at(module, scope, call)
-            yield Gather(module, scope, call, module.code(what).strip(), filled, (module, reads.first), ranks, None, reads.others_look)
+            first = self.ranks.on_first(module, module.walk.scope_at(reads.first), reads.first)
+            yield Gather(module, scope, call, module.code(what).strip(), filled, (module, reads.first), ranks, None, reads.others_look, first)
 
     def _through(self, module: Module, scope: Scope, call: cst.Call) -> Iterator[Gather]:
         """A call of a function that gathers what it is given, and returns all of it."""
@@ -334,7 +336,9 @@ def to_one(gathers: tuple[Gather, ...]) -> Fix:
 
 def _to_one(found: Gather) -> Edit | None:
     given = _arguments(found.node)
-    if found.primitive is not None or given is None or found.others_look or not isinstance(found.node.func, cst.Attribute) or len(found.node.args) > 2:  # noqa: PLR2004
+    if not found.first or found.others_look or found.primitive is not None or given is None:
+        return None
+    if not isinstance(found.node.func, cst.Attribute) or len(found.node.args) > 2:  # noqa: PLR2004
         return None
     code = found.module.code
     library = code(found.node.func.value).strip()

@@ -172,6 +172,40 @@ class RanksOf:
         """Whether tests for the rank let one process alone come to ``node``."""
         return any(self.tells(module, scope, test, wanted=wanted) for test, wanted in path_conditions(module.walk, scope, node))
 
+    def on_first(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
+        """Whether that process is proven to be the first of all machines: a test whether the global rank is 0."""
+        return any(self._says_first(module, scope, test, wanted=wanted) for test, wanted in path_conditions(module.walk, scope, node))
+
+    def _says_first(self, module: Module, scope: Scope, test: cst.BaseExpression, *, wanted: bool, depth: int = 0) -> bool:
+        if depth > _DEEPEST:
+            return False
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            return self._says_first(module, scope, test.expression, wanted=not wanted, depth=depth)
+        if isinstance(test, cst.BooleanOperation):
+            return any(self._says_first(module, scope, side, wanted=wanted, depth=depth) for side in (test.left, test.right))
+        if isinstance(test, cst.Comparison):
+            sides = (test.left, test.comparisons[0].comparator)
+            zero = any(isinstance(side, cst.Integer) and side.value == "0" for side in sides)
+            return zero and self._compares(module, scope, test, wanted=wanted) and any(self._is_global(module, scope, side) for side in sides)
+        if not wanted:
+            return self._is_global(module, scope, test)
+        found: list[tuple[Module, Scope, cst.BaseExpression]] = []
+        if isinstance(test, cst.Call):
+            function = project_function(self.project, test.func, module, scope)
+            if function is not None:
+                found = [(function.module, function.scope, item.value) for item in function.scope.returns if item.value is not None]
+        elif isinstance(test, cst.Name | cst.Attribute):
+            values = [alt.value for alt in self.evaluator.values(test, self.evaluator.calls.plain_frame(module, scope))]
+            written = [v for v in values if isinstance(v, Written) and v.node is not None and v.node is not test]
+            found = [(v.frame.module, v.frame.scope, v.node) for v in written if v.frame is not None and v.node is not None]
+        return any(self._says_first(*one, wanted=True, depth=depth + 1) for one in found)
+
+    def _is_global(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+        """Whether an expression is the number of the process among all, on whichever machine."""
+        values = [a.value for a in self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope))]
+        asked = any(isinstance(v, ExternalCall) and v.name.rpartition(".")[2] in {"get_rank", "get_global_rank", "process_index"} for v in values)
+        return asked or any(re.search(r"(environ|getenv)\W.*[\"']RANK[\"']", text) for text in (module.code(node), *map(_written, values)))
+
     def names_rank(self, module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> bool:
         """Whether the rank goes into an expression: each has its own file, or its own part."""
         for part in descend(node):
