@@ -37,6 +37,7 @@ _SAME_ATTRIBUTES: Final = frozenset({"T", "mT", "values", "array", "iloc", "loc"
 
 
 _SAME_ROWS: Final = frozenset({"t", "detach"})  # methods that give the rows as they are, or as columns
+_DRAWS: Final = frozenset({"torch.randint", "torch.multinomial", "numpy.random.randint", "numpy.random.choice"})
 _PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
 
 # Methods that read what xarray, rasterio, GDAL, decord, pyedflib or nibabel have only opened.
@@ -114,7 +115,7 @@ class Kept(KeptCalls):
 
     @staticmethod
     def _met(search: Search, module: Module, node: cst.Call | cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> None:
-        if search.meets is not None and not (going.part or going.inside or going.hazy):
+        if search.meets is not None and not (going.part or going.some or going.inside or going.hazy):
             search.meets.append(Met(module, node, operand, going))
 
     def returned(
@@ -334,7 +335,7 @@ class Kept(KeptCalls):
         """What an index leaves of the value; ``None`` where that is one element of many."""
         first = node.slice[0].slice
         if not isinstance(first, cst.Index):
-            return replace(going, index=None)
+            return replace(going, index=None, some=going.some or self._is_short(module, first))
         key = first.value
         if len(node.slice) != 1:  # `rows[i, 0]` is of one row
             return replace(going, index=None, part=going.part or (isinstance(key, cst.Name) and self._counts(module, node, key.value)))
@@ -349,7 +350,27 @@ class Kept(KeptCalls):
             return replace(going, part=True)
         if not going.part and self._permutes(module, key):
             going = going.doing(Does.COPIES, module, node)
-        return replace(going, index=None)
+        return replace(going, index=None, some=going.some or self._draws(module, key))
+
+    def _is_short(self, module: Module, rows: cst.BaseSlice) -> bool:
+        """Whether a slice ends at a number that is known."""
+        if not isinstance(rows, cst.Slice) or rows.upper is None:
+            return False
+        found = self.evaluator.values(rows.upper, self.evaluator.calls.plain_frame(module, module.walk.scope_at(rows)))
+        return bool(found) and all(isinstance(alt.const, int) and alt.const > 0 for alt in found)
+
+    def _draws(self, module: Module, key: cst.BaseExpression) -> bool:
+        """Whether an index is a draw of some rows: random numbers, as many as are asked for, or the first of a permutation."""
+        if isinstance(key, cst.Name):
+            given = [e.value for e in module.walk.scope_at(key).effects.get(key.value, ()) if e.kind == "assign" and not e.path]
+            return len(given) == 1 and given[0] is not None and not isinstance(given[0], cst.Name) and self._draws(module, given[0])
+        if isinstance(key, cst.Subscript):
+            rows = key.slice[0].slice
+            return isinstance(rows, cst.Slice) and rows.upper is not None and self._permutes(module, key.value)
+        if not isinstance(key, cst.Call):
+            return False
+        found = self.evaluator.values(key, self.evaluator.calls.plain_frame(module, module.walk.scope_at(key)))[:3]
+        return any(isinstance(alt.value, ExternalCall) and names.canonical(alt.value.name) in _DRAWS for alt in found)
 
     def _is_mixed(self, module: Module, holder: cst.List | cst.Tuple, element: cst.CSTNode) -> bool:
         """Whether an array stands in a list or tuple together with numbers, strings or paths."""

@@ -29,7 +29,7 @@ class AllPairsAtOnce(Rule):
     over a loader has filled and that was then joined, or an array with a row for every sample.
 
     It is silent for a product within one batch, for what a loop computes block by block, for the product of all samples with weights or with a few
-    centres, and for the small matrix `x.t() @ x` of features by features.
+    centres, for rows that are drawn or end at a known number (`x[:100] @ x.t()`), and for the small matrix `x.t() @ x` of features by features.
 
     ## Why is this bad
 
