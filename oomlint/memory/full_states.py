@@ -120,4 +120,17 @@ def on_one_rank(found: FullState) -> Fix:
     message = "let the first rank alone get the state"
     if any(a.keyword is not None and a.keyword.value == "rank0_only" for a in call.args) or any(a.keyword is None for a in call.args):
         return Fix(Safety.DISPLAY, f"{message}: `rank0_only=True`")
+    if _has_other_users(module, call):
+        return Fix(Safety.DISPLAY, f"{message}: `rank0_only=True`, in settings that nothing else goes by")
     return Fix(Safety.UNSAFE, message, (added_argument(module, call, "rank0_only=True"),))
+
+
+def _has_other_users(module: Module, call: cst.Call) -> bool:
+    """Whether more than one place reads the name that settings are given: a state that is loaded needs all ranks."""
+    statement = module.walk.statement_of(call)
+    if not isinstance(statement, cst.Assign) or statement.value is not call:
+        return False
+    given = [one.target for one in statement.targets]
+    named = {target.value for target in given if isinstance(target, cst.Name)}
+    read = [node for node in descend(module.tree.module) if isinstance(node, cst.Name) and node.value in named and node not in given]
+    return len(read) > 1
