@@ -88,8 +88,9 @@ class GatheredOnEveryRank(Rule):
 
     ## Fix safety
 
-    `gather_object` to rank 0: unsafe. It is made where nothing but code behind a test whether the global rank is 0 reads the result. Elsewhere it is advice. With NCCL the objects go through the current device in both cases. Better still: write each part to a file
-    of its own, or sum up a metric on each rank and reduce that.
+    `gather_object` to rank 0: unsafe. It is made where nothing but code behind a test whether the global rank is 0 reads the result.
+    Elsewhere it is advice. With NCCL the objects go through the current device in both cases. Better still: write each part to a file of
+    its own, or sum up a metric on each rank and reduce that.
 
     ## References
 
