@@ -16,6 +16,7 @@ from verify_cases import judge, marked, told, verify
 from oomlint import engine, registry
 from oomlint.config import load_settings
 from oomlint.finding import Safety
+from oomlint.measurement import UNMEASURED
 from oomlint.rule import page
 from oomlint.verify.case import Case, Outcome
 from oomlint.verify.run import cases_of
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from oomlint.verify.workshop import Workshop
 
 ALL: Final = os.environ.get("OOMLINT_ALL_FIXTURES") == "1"
-SAFE: Final = [rule.code for rule in registry.all_rules() if rule.fixable is Safety.SAFE]
+# What `verify` does not measure, such as ranks, is run before and after its fixes by test_fixes_run.py alone.
+SAFE: Final = [rule.code for rule in registry.all_rules() if rule.fixable is Safety.SAFE and rule.measured_as is not UNMEASURED]
 CHOSEN: Final = [
     program
     for code in SAFE
