@@ -12,6 +12,7 @@ from oomlint.finding import Fix, Safety
 from oomlint.memory.growth_fixes import suffixed
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.runs import runs_of
+from oomlint.memory.serving import serving_of
 from oomlint.memory.suites import holds_tests
 from oomlint.model import names
 from oomlint.model.held import Graph, Kind, Mode
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Effect, Scope
 
 _ONCE: Final = frozenset({"__init__", "__setstate__"})
-_LEARNS: Final = (b".backward(", b"manual_backward(", b"def training_step(")  # somewhere in the project
 _ANY: Final = "*"  # an attribute whose name is computed
 _CUTS: Final = frozenset({"detach_", "set_"})
 
@@ -123,7 +123,7 @@ def _stores(cls: ClassRef, forward: Scope, project: Project) -> Iterator[tuple[s
         if (
             isinstance(name, str)
             and not _spared(store)
-            and (store.tests or _trains(project, cls.module))
+            and (store.tests or serving_of(project).project_trains(cls.module))
             and _is_state(store, name, project)
             and not _cut(cls, name, project)
             and not _of_frozen(cls, store, record, project)
@@ -168,11 +168,6 @@ def _freezes(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Assign):
         return names.last_name(node.targets[0].target) == "requires_grad" and names.dotted(node.value) == "False"
     return isinstance(node, cst.Call) and names.last_name(node.func) == "requires_grad_" and bool(node.args) and names.dotted(node.args[0].value) == "False"
-
-
-def _trains(project: Project, module: Module) -> bool:
-    """Whether anything is trained in the project. Else whoever runs the module may well do so without gradients, as where it caches keys and values."""
-    return any(next(iter(project.mentioning((word,), module.path)), None) is not None for word in _LEARNS)
 
 
 def _spared(store: Store) -> bool:

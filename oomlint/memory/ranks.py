@@ -14,7 +14,7 @@ from oomlint.memory.notes_loops import library_name, project_function
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory, finder
-from oomlint.model.values import Const, ExternalCall, FunctionRef, Unknown, Written
+from oomlint.model.values import Const, ExternalCall, Unknown, Written
 from oomlint.syntax.walk import descend
 from oomlint.weighing import in_each
 
@@ -174,31 +174,7 @@ class RanksOf:
 
     def on_first(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
         """Whether that process is proven to be the first of all machines: a test whether the global rank is 0."""
-        return any(self._says_first(module, scope, test, wanted=wanted) for test, wanted in path_conditions(module.walk, scope, node))
-
-    def _says_first(self, module: Module, scope: Scope, test: cst.BaseExpression, *, wanted: bool, depth: int = 0) -> bool:
-        if depth > _DEEPEST:
-            return False
-        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-            return self._says_first(module, scope, test.expression, wanted=not wanted, depth=depth)
-        if isinstance(test, cst.BooleanOperation):
-            return any(self._says_first(module, scope, side, wanted=wanted, depth=depth) for side in (test.left, test.right))
-        if isinstance(test, cst.Comparison):
-            sides = (test.left, test.comparisons[0].comparator)
-            zero = any(isinstance(side, cst.Integer) and side.value == "0" for side in sides)
-            return zero and self._compares(module, scope, test, wanted=wanted) and any(self._is_global(module, scope, side) for side in sides)
-        if not wanted:
-            return self._is_global(module, scope, test)
-        found: list[tuple[Module, Scope, cst.BaseExpression]] = []
-        if isinstance(test, cst.Call):
-            function = project_function(self.project, test.func, module, scope)
-            if function is not None:
-                found = [(function.module, function.scope, item.value) for item in function.scope.returns if item.value is not None]
-        elif isinstance(test, cst.Name | cst.Attribute):
-            values = [alt.value for alt in self.evaluator.values(test, self.evaluator.calls.plain_frame(module, scope))]
-            written = [v for v in values if isinstance(v, Written) and v.node is not None and v.node is not test]
-            found = [(v.frame.module, v.frame.scope, v.node) for v in written if v.frame is not None and v.node is not None]
-        return any(self._says_first(*one, wanted=True, depth=depth + 1) for one in found)
+        return any(self.tells(module, scope, test, wanted=wanted, first=True) for test, wanted in path_conditions(module.walk, scope, node))
 
     def _is_global(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
         """Whether an expression is the number of the process among all, on whichever machine."""
@@ -217,38 +193,40 @@ class RanksOf:
                     return True
         return False
 
-    def tells(self, module: Module, scope: Scope, test: cst.BaseExpression, *, wanted: bool, depth: int = 0) -> bool:
-        """Whether a test that came out as ``wanted`` says that this is one certain rank."""
+    def tells(self, module: Module, scope: Scope, test: cst.BaseExpression, *, wanted: bool, first: bool = False, depth: int = 0) -> bool:
+        """Whether a test that came out as ``wanted`` says that this is one certain rank; with ``first``, that it is proven to be the first of all machines."""
         if depth > _DEEPEST:
             return False
         if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-            return self.tells(module, scope, test.expression, wanted=not wanted, depth=depth)
+            return self.tells(module, scope, test.expression, wanted=not wanted, first=first, depth=depth)
         if isinstance(test, cst.BooleanOperation):
             # One side of it may ask whether there are several processes at all.
-            return any(self.tells(module, scope, side, wanted=wanted, depth=depth) for side in (test.left, test.right))
+            return any(self.tells(module, scope, side, wanted=wanted, first=first, depth=depth) for side in (test.left, test.right))
         if isinstance(test, cst.Comparison):
-            return self._compares(module, scope, test, wanted=wanted)
+            return self._compares(module, scope, test, wanted=wanted) and (not first or self._with_zero(module, scope, test))
         if not wanted:
-            return self.is_rank(module, scope, test)
+            return self._is_global(module, scope, test) if first else self.is_rank(module, scope, test)
         if isinstance(test, cst.Call):
             function = project_function(self.project, test.func, module, scope)
             if function is not None:
-                return self._answers(function, depth)
-            return _FIRST.search(names.last_name(test.func)) is not None
+                given = (item.value for item in function.scope.returns if item.value is not None)
+                return any(self.tells(function.module, function.scope, value, wanted=True, first=first, depth=depth + 1) for value in given)
+            return not first and _FIRST.search(names.last_name(test.func)) is not None
         if not isinstance(test, cst.Name | cst.Attribute):
             return False
         for alt in self.evaluator.values(test, self.evaluator.calls.plain_frame(module, scope)):
             value = alt.value
             if isinstance(value, Written) and value.node is not None and value.frame is not None and value.node is not test:
                 frame = value.frame
-                if self.tells(frame.module, frame.scope, value.node, wanted=True, depth=depth + 1):
+                if self.tells(frame.module, frame.scope, value.node, wanted=True, first=first, depth=depth + 1):
                     return True
-        return _FIRST.search(names.last_name(test)) is not None
+        return not first and _FIRST.search(names.last_name(test)) is not None
 
-    def _answers(self, function: FunctionRef, depth: int) -> bool:
-        """Whether a function of the project says whether this is one certain rank."""
-        given = (item.value for item in function.scope.returns if item.value is not None)
-        return any(self.tells(function.module, function.scope, value, wanted=True, depth=depth + 1) for value in given)
+    def _with_zero(self, module: Module, scope: Scope, test: cst.Comparison) -> bool:
+        """Whether the global rank is compared with 0."""
+        sides = (test.left, test.comparisons[0].comparator)
+        zero = any(isinstance(side, cst.Integer) and side.value == "0" for side in sides)
+        return zero and any(self._is_global(module, scope, side) for side in sides)
 
     def _compares(self, module: Module, scope: Scope, test: cst.Comparison, *, wanted: bool) -> bool:
         if len(test.comparisons) != 1:

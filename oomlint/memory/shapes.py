@@ -13,6 +13,7 @@ from oomlint.amounts import readable
 from oomlint.memory.bytes import ITEM_BYTES, item_bytes
 from oomlint.model import names
 from oomlint.model.values import Const, Display
+from oomlint.syntax.quick import MOST_DIGITS
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
@@ -88,7 +89,7 @@ def commented(module: Module, node: cst.CSTNode) -> Bytes | None:
             if comment is None or found is None:
                 return None
             parts = re.split(r"\s*(?:,|\bx\b|\u00d7|\*)\s*", found.group(1))
-            if not any(part.isdigit() for part in parts):
+            if not any(part.isdigit() for part in parts) or any(len(part) > MOST_DIGITS for part in parts):
                 return None
             dtype = _DTYPE.search(comment.value)
             dimensions = tuple(int(part) if part.isdigit() else part for part in parts if part)

@@ -13,9 +13,9 @@ from oomlint.memory.facts import ranks_fact
 from oomlint.memory.loaders import evaluator_of
 from oomlint.memory.notes_edits import added_argument
 from oomlint.memory.notes_loops import library_name
+from oomlint.memory.rank_checkpoints import LOADS, held_on, released
 from oomlint.memory.ranks import ranks_of
 from oomlint.memory.suites import holds_tests
-from oomlint.memory.weights import held_on, released
 from oomlint.model.names import last_name
 from oomlint.model.values import Absent
 from oomlint.rule import Rule
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _CUDA = re.compile(r"cuda|nccl")
 _RANKS = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.RANKS,))
-_LOADS = frozenset({"torch.load", "torch.serialization.load"})
 _OF_LIGHTNING = "load_from_checkpoint"  # reads by `torch.load` with its default (pytorch-lightning 2.6, `core/saving.py`)
 
 
@@ -110,7 +109,7 @@ class TorchLoadToSavedDevice(Rule):
             if not last_name(call.func) or not self._is_open(call, module, project, scope):
                 continue
             whole = isinstance(call.func, cst.Attribute) and call.func.attr.value == _OF_LIGHTNING
-            if not whole and library_name(project, call.func, module, scope) not in _LOADS:
+            if not whole and library_name(project, call.func, module, scope) not in LOADS:
                 continue
             found = Loaded(checkpoint=True) if whole else loaded(module, scope, call)
             if not found.checkpoint or chosen_by_device(module, call):
