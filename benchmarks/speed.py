@@ -81,7 +81,7 @@ class Cost(NamedTuple):
 
 
 @dataclass(slots=True)
-class Bench:
+class Session:
     """Runs programs in a folder and measures them."""
 
     folder: Path
@@ -284,55 +284,55 @@ def row(*cells: object) -> None:
 BOTH: Final = ("oomlint: user CPU", "wall", "peak", "ruff: user CPU", "wall", "peak", "user CPU to ruff's")
 
 
-def corpora(bench: Bench, folders: Corpora, _: argparse.Namespace) -> None:
+def corpora(session: Session, folders: Corpora, _: argparse.Namespace) -> None:
     """The corpora, each as one run."""
     heading("Corpora, each as one run", "", "files", "lines", *BOTH, "lines parsed by libcst", "texts parsed")
     for name in ("research", "packages"):
         files = lines_below(folders.get(name))
         lines = sum(files.values())
-        report = bench.folder / "report"
-        ours, parsed = bench.counted(*COLD, "--output-format", "concise", name, out=report)
+        report = session.folder / "report"
+        ours, parsed = session.counted(*COLD, "--output-format", "concise", name, out=report)
         if name == "research":
             folders.note(report)
-        theirs = bench.ruff(name)
+        theirs = session.ruff(name)
         share = f"{parsed.lines:,} ({parsed.lines / max(lines, 1):.0%})" if ours.ended else "?"
         texts = f"{parsed.texts:,} in {parsed.calls:,} calls" if ours.ended else "?"
         row(name, f"{len(files):,}", f"{lines:,}", ours.cells(), theirs.cells(), ours.times(theirs), share, texts)
 
 
-def apart(bench: Bench, folders: Corpora, _: argparse.Namespace) -> None:
+def apart(session: Session, folders: Corpora, _: argparse.Namespace) -> None:
     """Each repository by itself."""
     heading("Research repositories, each by itself", "", *BOTH)
     repositories = [str(path) for path in folders.repositories()]
-    ours, theirs = ([run(path) for path in repositories] for run in (lambda path: bench.oomlint(*COLD, path), bench.ruff))
+    ours, theirs = ([run(path) for path in repositories] for run in (lambda path: session.oomlint(*COLD, path), session.ruff))
     one, other = (Cost(sum(each.user for each in costs), sum(each.wall for each in costs), max(each.peak for each in costs)) for costs in (ours, theirs))
     row(f"{len(repositories)} runs in sum, peak of the largest", one.cells(), other.cells(), one.times(other))
 
 
-def warm(bench: Bench, folders: Corpora, _: argparse.Namespace) -> None:
+def warm(session: Session, folders: Corpora, _: argparse.Namespace) -> None:
     """With a cache."""
     heading("Research with a cache", "", "user CPU", "wall", "peak")
-    name, report = folders.get("research").name, bench.folder / "report"
-    row("cache filled", bench.oomlint(*CHECK, "--output-format", "concise", name, out=report).cells())
+    name, report = folders.get("research").name, session.folder / "report"
+    row("cache filled", session.oomlint(*CHECK, "--output-format", "concise", name, out=report).cells())
     folders.note(report)
-    row("nothing changed", bench.oomlint(*CHECK, name).cells())
+    row("nothing changed", session.oomlint(*CHECK, name).cells())
     with report.open(encoding="utf-8", errors="replace") as lines:  # with findings, where there are any
-        target = next((path for line in lines if (path := bench.folder / line.partition(":")[0]).suffix == ".py"), None)
+        target = next((path for line in lines if (path := session.folder / line.partition(":")[0]).suffix == ".py"), None)
     target = target or next(path for path in folders.get(name).rglob("*.py"))
     with target.open("ab") as file:
         file.write(b"\n# a row more\n")
-    row(f"a row added to {target.relative_to(bench.folder)}", bench.oomlint(*CHECK, name).cells())
+    row(f"a row added to {target.relative_to(session.folder)}", session.oomlint(*CHECK, name).cells())
 
 
-def start(bench: Bench, _: Corpora, __: argparse.Namespace) -> None:
+def start(session: Session, _: Corpora, __: argparse.Namespace) -> None:
     """One file, and an interpreter that imports as much."""
-    file = single(bench.folder / "single")
+    file = single(session.folder / "single")
     number = lines_of(file)
     heading(f"One file of {number} lines, the median of {RUNS} runs", "", "user CPU", "wall", "peak")
     ways: dict[str, Callable[[], Cost]] = {
-        "oomlint check --no-cache": lambda: bench.oomlint(*COLD, str(file)),
-        "python -c 'import libcst, typer'": lambda: bench.run([sys.executable, "-P", "-c", "import libcst, typer"]),
-        "ruff": lambda: bench.ruff(str(file)),
+        "oomlint check --no-cache": lambda: session.oomlint(*COLD, str(file)),
+        "python -c 'import libcst, typer'": lambda: session.run([sys.executable, "-P", "-c", "import libcst, typer"]),
+        "ruff": lambda: session.ruff(str(file)),
     }
     costs: dict[str, list[Cost]] = {name: [] for name in ways}
     for run in ways.values():  # writes the bytecode
@@ -344,13 +344,13 @@ def start(bench: Bench, _: Corpora, __: argparse.Namespace) -> None:
         row(name, Cost(*(statistics.median(values) for values in list(zip(*runs, strict=True))[:3])).cells())
 
 
-def fixes(bench: Bench, folders: Corpora, arguments: argparse.Namespace) -> None:
+def fixes(session: Session, folders: Corpora, arguments: argparse.Namespace) -> None:
     """What fixing costs more than checking."""
     if arguments.repository:
-        target = next(copy([Path(arguments.repository)], bench.folder / "repository").iterdir())
+        target = next(copy([Path(arguments.repository)], session.folder / "repository").iterdir())
     elif not folders.findings:
-        report = bench.folder / "report"
-        bench.oomlint(*COLD, "--output-format", "concise", "--quiet", folders.get("research").name, out=report)
+        report = session.folder / "report"
+        session.oomlint(*COLD, "--output-format", "concise", "--quiet", folders.get("research").name, out=report)
         folders.note(report)
     if not arguments.repository:
         if not folders.findings:
@@ -359,13 +359,13 @@ def fixes(bench: Bench, folders: Corpora, arguments: argparse.Namespace) -> None
         target = folders.findings.most_common(1)[0][0]
     files = lines_below(target)
     heading(f"Fixing {target.name}: {len(files)} files, {sum(files.values()):,} lines", "", "user CPU", "wall", "peak", "to the check")
-    check = bench.oomlint(*COLD, str(target))
+    check = session.oomlint(*COLD, str(target))
     row("check", check.cells(), "")
-    mended = bench.oomlint(*COLD, "--fix", "--unsafe-fixes", "--diff", str(target))
+    mended = session.oomlint(*COLD, "--fix", "--unsafe-fixes", "--diff", str(target))
     row("check --fix --unsafe-fixes --diff", mended.cells(), mended.times(check))
 
 
-def growth(bench: Bench, folders: Corpora, arguments: argparse.Namespace) -> None:
+def growth(session: Session, folders: Corpora, arguments: argparse.Namespace) -> None:
     """Whether twice the code takes twice the time."""
     heading(
         "Growth over the packages",
@@ -378,7 +378,7 @@ def growth(bench: Bench, folders: Corpora, arguments: argparse.Namespace) -> Non
         "exponent since the row above",
         "parsed by libcst",
     )
-    source, target = folders.get("packages"), bench.folder / "growing"
+    source, target = folders.get("packages"), session.folder / "growing"
     known = lines_below(source)
     by_folder: dict[Path, list[Path]] = {}
     for path in map(Path, known):
@@ -397,7 +397,7 @@ def growth(bench: Bench, folders: Corpora, arguments: argparse.Namespace) -> Non
                 lines, number = lines + known[str(path)], number + 1
         if lines == before:
             break
-        cost, parsed = bench.counted(*COLD, target.name, out=bench.folder / "report")
+        cost, parsed = session.counted(*COLD, target.name, out=session.folder / "report")
         exponent = f"{math.log(cost.user / last[1]) / math.log(lines / last[0]):.2f}" if last and lines > last[0] and cost.ended else ""
         row(f"{number:,}", f"{lines:,}", cost.cells(), f"{cost.user / lines * 10_000:.2f} s", exponent, f"{parsed.lines / lines:.0%}" if cost.ended else "?")
         last = (lines, cost.user)
@@ -430,11 +430,11 @@ def literal_files() -> Iterator[tuple[str, str]]:
     yield "a dict of 30,000 entries", f"{head}ITEMS = {{\n{entries}}}\n\n\n{holder.format('ITEMS')}{loader}"
 
 
-def literals(bench: Bench, _: Corpora, __: argparse.Namespace) -> None:
+def literals(session: Session, _: Corpora, __: argparse.Namespace) -> None:
     """Files of a size that nobody writes by hand."""
     heading("Literals and nestings", "", "bytes", *BOTH)
-    for name, path, size in aside(_write_literals, bench.folder):
-        ours, theirs = bench.oomlint(*COLD, path), bench.ruff(path)
+    for name, path, size in aside(_write_literals, session.folder):
+        ours, theirs = session.oomlint(*COLD, path), session.ruff(path)
         row(name, f"{size:,}", ours.cells(), theirs.cells(), ours.times(theirs))
 
 
@@ -448,7 +448,7 @@ def _write_literals(folder: Path) -> list[tuple[str, str, int]]:
     return written
 
 
-SECTIONS: Final[dict[str, Callable[[Bench, Corpora, argparse.Namespace], None]]] = {
+SECTIONS: Final[dict[str, Callable[[Session, Corpora, argparse.Namespace], None]]] = {
     "start": start,
     "literals": literals,
     "corpora": corpora,
@@ -477,12 +477,12 @@ def main() -> int:
     chosen = [name for name in SECTIONS if name in arguments.only or (arguments.literals and name == "literals")] or list(SECTIONS)
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[-arguments.processors :]))  # children inherit it
     with tempfile.TemporaryDirectory(prefix="oomlint-speed-") as name:
-        bench = Bench(Path(os.path.realpath(name)), arguments.limit)
-        folders = Corpora(arguments.research, arguments.packages, bench.folder)
+        session = Session(Path(os.path.realpath(name)), arguments.limit)
+        folders = Corpora(arguments.research, arguments.packages, session.folder)
         revision = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False).stdout.strip()  # noqa: S607
         print(f"oomlint {revision or 'without a revision'}, Python {sys.version.split()[0]}, {len(os.sched_getaffinity(0))} of {os.cpu_count()} processors")
         for section in chosen:
-            SECTIONS[section](bench, folders, arguments)
+            SECTIONS[section](session, folders, arguments)
     return 0
 
 

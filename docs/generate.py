@@ -20,8 +20,8 @@ from oomlint.cli.rule import fix_of, markdown
 from oomlint.config import json_schema
 from oomlint.output.json_schema import schema as findings_schema
 from oomlint.rule import page
-from oomlint.verify.criteria import amount
 from oomlint.verify.sandbox import report
+from oomlint.verify.thresholds import amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

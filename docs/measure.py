@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint import engine, registry
-from oomlint.cli.workbench import Asked, surroundings
+from oomlint.cli.verification import Asked, surroundings
 from oomlint.config import Settings, load_settings
 from oomlint.rule import page
-from oomlint.verify.bench import Options
 from oomlint.verify.case import Case
 from oomlint.verify.run import Surroundings, cases_of, verdicts
+from oomlint.verify.session import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -157,7 +157,7 @@ class Trait(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What of a finding can be measured, and by which recipes. Nothing, where no recipe is named."""
+    """What of a finding can be measured, and by which strategies. Nothing, where no strategy is named."""
 
     dataset: tuple[DatasetSign, ...] = ()
     function: FunctionSign | None = None
@@ -179,8 +179,8 @@ class Measurement:
         return replace(self.loop, epochs=1)
 
     @property
-    def recipes(self) -> tuple[str, ...]:
-        """The recipes that measure it, the most faithful first."""
+    def strategies(self) -> tuple[str, ...]:
+        """The strategies that measure it, the most faithful first."""
         named = {
             "command": self.command or self.command_loop or self.error,
             "datasets": self.dataset,

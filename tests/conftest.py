@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pytest
 
 from oomlint.verify.sandbox.view import View
-from oomlint.verify.workshop import Workshop
+from oomlint.verify.sandbox_runner import SandboxRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,7 +106,7 @@ def nobody(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxRunner]:
     """Runs jobs under this interpreter. A test has its files below one folder, which jobs may be told to run in."""
-    with Workshop(sys.executable, unsandboxed=True, view=View(writable=(str(tmp_path_factory.getbasetemp()),))) as opened:
+    with SandboxRunner(sys.executable, unsandboxed=True, view=View(writable=(str(tmp_path_factory.getbasetemp()),))) as opened:
         yield opened

@@ -9,23 +9,23 @@ from dataclasses import asdict
 
 from oomlint.verify.jobs import Job, Limits
 from oomlint.verify.sandbox.view import of_project
-from oomlint.verify.workshop import Workshop
+from oomlint.verify.sandbox_runner import SandboxRunner
 
 
 def main(path: str) -> None:
     with open(path, encoding="utf-8") as file:
         asked = json.load(file)
     results = {}
-    with Workshop(sys.executable, view=of_project(asked["project"]), shared_memory=2**24, unsandboxed=asked["unsandboxed"]) as workshop:
-        folder = os.path.join(workshop.place, "copy")
+    with SandboxRunner(sys.executable, view=of_project(asked["project"]), shared_memory=2**24, unsandboxed=asked["unsandboxed"]) as runner:
+        folder = os.path.join(runner.place, "copy")
         os.mkdir(folder)
         for name, program in asked["attacks"].items():
             attack = os.path.join(folder, "attack.py")
             with open(attack, "w", encoding="utf-8") as file:
                 file.write(program)
-            done = workshop.run(Job("scripts:run", {"path": attack}, folder, Limits(seconds=30, disk=2**25)))
+            done = runner.run(Job("scripts:run", {"path": attack}, folder, Limits(seconds=30, disk=2**25)))
             results[name] = {"ended": done.ended, "printed": done.printed, "failure": done.failure}
-        sys.stdout.write(json.dumps({"sandbox": asdict(workshop.ready.sandbox), "results": results}))
+        sys.stdout.write(json.dumps({"sandbox": asdict(runner.ready.sandbox), "results": results}))
 
 
 if __name__ == "__main__":

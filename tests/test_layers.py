@@ -112,14 +112,14 @@ def test_children_have_torch_and_little_of_oomlint(path: Path) -> None:
             assert package not in {"torch", "h5py", "numpy", "PIL", "lmdb"}, where
         else:
             assert package != "libcst", where
-            assert package != "oomlint" or name.startswith("oomlint.verify.child") or name in {"oomlint.verify", "oomlint.verify.trace"}, where
+            assert package != "oomlint" or name.startswith("oomlint.verify.child") or name in {"oomlint.verify", "oomlint.verify.process_tree"}, where
 
 
 def test_what_children_take_from_the_verifier_is_theirs() -> None:
     for path in (PACKAGE / "verify" / "child").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module == "oomlint.verify":
-                assert {alias.name for alias in node.names} <= {"child", "trace"}, f"{path.name}:{node.lineno}"
+                assert {alias.name for alias in node.names} <= {"child", "process_tree"}, f"{path.name}:{node.lineno}"
 
 
 def test_nothing_is_pickled_or_fetched() -> None:

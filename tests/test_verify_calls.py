@@ -14,19 +14,19 @@ from oomlint.config import load_settings
 from oomlint.engine import Options as Running
 from oomlint.engine import run
 from oomlint.model.project import Project
-from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Outcome
-from oomlint.verify.recipes import calls, calls_judge
-from oomlint.verify.recipes.calls_slice import counterpart, cut, sites
+from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.run import cases_of
-from oomlint.verify.tree import Base, Trees
+from oomlint.verify.session import Options, Session
+from oomlint.verify.strategies import call_verdict, calls
+from oomlint.verify.strategies.slicing import counterpart, cut, sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from oomlint.verify.case import Verdict
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None or sys.platform != "linux", reason="needs torch, and Linux")
 
@@ -119,14 +119,14 @@ FAILS = "persistent_workers option needs num_workers > 0"
     ],
 )
 def test_exceptions(before: list[dict[str, Any]], after: list[dict[str, Any]], outcome: Outcome) -> None:
-    assert calls_judge.exceptions("persistent_workers", before, after).outcome is outcome
+    assert call_verdict.exceptions("persistent_workers", before, after).outcome is outcome
 
 
 # -- whole verifications ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def verify(tmp_path: Path, workshop: Workshop) -> Callable[..., Verdict]:
+def verify(tmp_path: Path, runner: SandboxRunner) -> Callable[..., Verdict]:
     def verdict(text: str, code: str, *, instead: Callable[[str], str] | None = None) -> Verdict:
         """The verdict on the only finding of a program; ``instead`` writes another fix than the rule's."""
         file = tmp_path / "train.py"
@@ -138,8 +138,8 @@ def verify(tmp_path: Path, workshop: Workshop) -> Callable[..., Verdict]:
         if instead is not None:
             data = file.read_bytes()
             case = Case(case.finding, case.root, {str(file): (data, instead(data.decode()).encode())})
-        with Base(str(tmp_path), within=workshop.place) as base, Trees(base, case.changes) as trees:
-            return calls.verify(Bench(case, Project(tmp_path, settings), settings, Options(), workshop, trees))
+        with Base(str(tmp_path), within=runner.place) as base, Trees(base, case.changes) as trees:
+            return calls.verify(Session(case, Project(tmp_path, settings), settings, Options(), runner, trees))
 
     return verdict
 

@@ -9,15 +9,15 @@ import pytest
 from verify_cases import judge_by_hand, told
 
 from oomlint.verify.case import Outcome
-from oomlint.verify.child import call_values, values_optimizer
-from oomlint.verify.recipes.loops_beyond import beyond, hidden
+from oomlint.verify.child.synthesis import stub_optimizer, symbolic_sweep
+from oomlint.verify.strategies.unrelated_changes import beyond, hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from oomlint.verify.case import Verdict
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
     Judge = Callable[[str, str], Verdict]
 
@@ -59,8 +59,8 @@ GUARDED: Final = LOADER.replace(ALWAYS, "persistent_workers=workers > 0")
 
 
 @pytest.fixture
-def judged(workshop: Workshop, tmp_path: Path) -> Judge:
-    return partial(judge_by_hand, workshop, tmp_path)
+def judged(runner: SandboxRunner, tmp_path: Path) -> Judge:
+    return partial(judge_by_hand, runner, tmp_path)
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["in the call", "under a name"])
@@ -203,11 +203,11 @@ def test_what_hides_an_effect(line: str, hides: bool) -> None:  # noqa: FBT001 -
 
 def test_owners_of_parameters_are_read_off_the_program() -> None:
     text = "opt_g = torch.optim.Adam(self.netG.parameters(), lr=1)\nself.optim_d = AdamW(params=D.module.parameters())\nx = f(y.parameters())\n"
-    assert values_optimizer.owners(text) == {"opt_g": "netG", "optim_d": "D"}
+    assert stub_optimizer.owners(text) == {"opt_g": "netG", "optim_d": "D"}
 
 
 @pytest.mark.parametrize(
     ("name", "many"), [("labels", True), ("args.class_weights", True), ("ys", True), ("num_classes", False), ("batch_size", False), ("n", False)]
 )
 def test_what_has_a_value_for_each_sample_is_told_by_its_name(name: str, many: bool) -> None:  # noqa: FBT001 - a parameter
-    assert bool(call_values.rows(name)) is many
+    assert bool(symbolic_sweep.rows(name)) is many

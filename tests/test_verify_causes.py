@@ -14,7 +14,7 @@ from oomlint.verify.case import Outcome
 from oomlint.verify.causes import steady, step
 
 if TYPE_CHECKING:
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 WRONG: Final = Path(__file__).parent.parent / "fixtures" / "verify" / "wrong"
 TIMES: Final = 3
@@ -69,9 +69,9 @@ def programs(name: str) -> tuple[str, str, str]:
         ("another file", "--factory"),
     ],
 )
-def test_the_reason_is_the_same_in_each_run(name: str, hint: str, workshop: Workshop, tmp_path: Path) -> None:
+def test_the_reason_is_the_same_in_each_run(name: str, hint: str, runner: SandboxRunner, tmp_path: Path) -> None:
     before, after, code = programs(name)
-    said = [judge(workshop, tmp_path / str(number), before, after, code=code) for number in range(TIMES)]
+    said = [judge(runner, tmp_path / str(number), before, after, code=code) for number in range(TIMES)]
     assert {verdict.outcome for verdict in said} == {Outcome.INCONCLUSIVE}, told(said[0])
     assert len({(verdict.reason, verdict.next_step) for verdict in said}) == 1, "\n".join(verdict.reason for verdict in said)
     assert str(tmp_path) not in said[0].reason

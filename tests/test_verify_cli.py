@@ -15,14 +15,14 @@ import pytest
 
 from oomlint import amounts
 from oomlint.__main__ import main
-from oomlint.cli import app, verify, workbench
+from oomlint.cli import app, verification, verify
 from oomlint.cli.options import read
 from oomlint.config import ConfigError
-from oomlint.verify import mends
+from oomlint.verify import patches
 from oomlint.verify import run as run_module
-from oomlint.verify.bench import Bench, Options, nearest
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
-from oomlint.verify.jobs import Limits, WorkshopError
+from oomlint.verify.jobs import Limits, SandboxError
+from oomlint.verify.session import Options, Session, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -88,7 +88,7 @@ class Judge:
 @pytest.fixture
 def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
     made = Judge()
-    monkeypatch.setattr(workbench, "verdicts", made)
+    monkeypatch.setattr(verification, "verdicts", made)
     return made
 
 
@@ -159,7 +159,7 @@ def test_a_file_that_cannot_be_parsed_is_told_and_the_others_are_verified(folder
 
 
 def test_no_job_can_be_run(run: Callable[..., Done], judge: Judge) -> None:
-    judge.outcomes["one"] = WorkshopError("/usr/bin/python3 has no torch")
+    judge.outcomes["one"] = SandboxError("/usr/bin/python3 has no torch")
     assert run("verify") == (2, "", "oomlint: error: /usr/bin/python3 has no torch\n")
     assert run("check", "--fix", "--verify") == (2, "", "oomlint: error: /usr/bin/python3 has no torch\n")
 
@@ -342,12 +342,12 @@ def test_mends_of_the_settings_lead_to_no_other_files(tmp_path: Path) -> None:
         (tmp_path / path).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / path).write_text(f"x = {path!r}\n")
     (project / "mended" / "notes.txt").symlink_to(home / "notes.txt")
-    assert set(mends.of_setting(str(project), "mended")) == {str(project / "a.py")}
-    assert set(mends.of_setting(str(project), "../home")) == {str(project / "a.py")}
+    assert set(patches.of_setting(str(project), "mended")) == {str(project / "a.py")}
+    assert set(patches.of_setting(str(project), "../home")) == {str(project / "a.py")}
     (project / "mended" / "a.py").unlink()
     os.mkfifo(project / "mended" / "a.py")
     with pytest.raises(ConfigError):
-        mends.of_setting(str(project), "./mended")
+        patches.of_setting(str(project), "./mended")
 
 
 @pytest.mark.usefixtures("mine")
@@ -404,12 +404,12 @@ def test_a_lower_cap_holds_for_every_run(cap: int, own: int, most: int) -> None:
 
 
 def run_with(limits: Limits, **own: Any) -> Any:
-    """The job that a recipe's run becomes."""
+    """The job that a strategy's run becomes."""
     jobs: list[Any] = []
-    workshop: Any = SimpleNamespace(run=jobs.append)
+    runner: Any = SimpleNamespace(run=jobs.append)
     trees: Any = SimpleNamespace(folder=lambda _: "")
     nothing: Any = None
-    Bench(nothing, nothing, nothing, Options(limits), workshop, trees).run(Part.BEFORE, "a:b", {"seconds": 10.0}, **own)
+    Session(nothing, nothing, nothing, Options(limits), runner, trees).run(Part.BEFORE, "a:b", {"seconds": 10.0}, **own)
     return jobs[0]
 
 

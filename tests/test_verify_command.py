@@ -12,17 +12,17 @@ import pytest
 from oomlint.config import Settings
 from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.model.project import Project
-from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Fidelity, Outcome, Verdict
-from oomlint.verify.child.command import parse
-from oomlint.verify.recipes import command as recipe
-from oomlint.verify.recipes.command_same import masked
-from oomlint.verify.tree import Base, Trees
+from oomlint.verify.child.driving.command import parse
+from oomlint.verify.project_copy import Base, Trees
+from oomlint.verify.session import Options, Session
+from oomlint.verify.strategies import command as strategy
+from oomlint.verify.strategies.command_equivalence import masked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 if not all(map(importlib.util.find_spec, ("torch", "numpy", "h5py"))) or sys.platform != "linux":
     pytest.skip("the command is run with torch, numpy and h5py, on Linux", allow_module_level=True)
@@ -62,7 +62,7 @@ if __name__ == "__main__":
 
 @dataclass
 class Harness:
-    workshop: Workshop
+    runner: SandboxRunner
     settings: Settings
 
     def verify(self, folder: Path, code: str, before: str, after: str | None, mark: str = "# HERE", command: str = PLAIN, **files: str) -> Verdict:
@@ -74,14 +74,14 @@ class Harness:
         finding = Finding(code, "a-rule", "it does", Severity.ERROR, Confidence.HIGH, Place(str(path), 0, row, 1, row, 2))
         changes = {} if after is None else {str(path): (before.encode(), after.encode())}
         case = Case(finding, str(folder), changes)
-        with Base(str(folder), within=self.workshop.place) as base, Trees(base, changes) as trees:
-            bench = Bench(case, Project(str(folder), self.settings, {}), self.settings, Options(command=command), self.workshop, trees)
-            return recipe.verify(bench)
+        with Base(str(folder), within=self.runner.place) as base, Trees(base, changes) as trees:
+            session = Session(case, Project(str(folder), self.settings, {}), self.settings, Options(command=command), self.runner, trees)
+            return strategy.verify(session)
 
 
 @pytest.fixture(scope="module")
-def harness(workshop: Workshop) -> Harness:
-    return Harness(workshop, Settings())
+def harness(runner: SandboxRunner) -> Harness:
+    return Harness(runner, Settings())
 
 
 def reading(verdict: Verdict, name: str) -> Any:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from oomlint.verify import criteria
+from oomlint.verify import thresholds
 
 # -- growth ------------------------------------------------------------------------------------------------------------
 
 
 def test_what_grows_in_each_step_grows() -> None:
-    found = criteria.growth("autograd nodes", "nodes", [40, 9, 5, 5, 5, 5, 5, 5, 5], [12, 0, 0, 0, 0, 0, 0, 0, 0])
+    found = thresholds.growth("autograd nodes", "nodes", [40, 9, 5, 5, 5, 5, 5, 5, 5], [12, 0, 0, 0, 0, 0, 0, 0, 0])
     assert found.shown
     assert found.ended
     assert found.words == "autograd nodes grow by 5 a step before, by 0 after"
 
 
 def test_the_first_steps_do_not_count() -> None:
-    assert not criteria.rate([3, 3, 3, 0, 0, 0, 0, 0]).grows
+    assert not thresholds.rate([3, 3, 3, 0, 0, 0, 0, 0]).grows
 
 
 def test_too_few_steps_tell_nothing() -> None:
-    rate = criteria.rate([0, 0, 0, 5, 5, 5, 5])
+    rate = thresholds.rate([0, 0, 0, 5, 5, 5, 5])
     assert not rate.enough
     assert not rate.grows
-    assert "too few steps" in criteria.growth("autograd nodes", "nodes", [1, 1], [0, 0]).words
+    assert "too few steps" in thresholds.growth("autograd nodes", "nodes", [1, 1], [0, 0]).words
 
 
 @pytest.mark.parametrize(
@@ -37,26 +37,26 @@ def test_too_few_steps_tell_nothing() -> None:
     ],
 )
 def test_growth_at_intervals(deltas: list[int], *, grows: bool) -> None:
-    assert criteria.rate(deltas).grows is grows
+    assert thresholds.rate(deltas).grows is grows
 
 
 def test_numbers_in_a_list_are_benign() -> None:
-    assert not criteria.python_growth([24] * 10).shown
-    assert criteria.python_growth([640] * 10, [24] * 10).ended
+    assert not thresholds.python_growth([24] * 10).shown
+    assert thresholds.python_growth([640] * 10, [24] * 10).ended
 
 
 def test_python_bytes_that_do_not_follow_the_batch_are_benign() -> None:
-    assert not criteria.python_growth([456] * 10, doubled=[456] * 10).shown
-    assert criteria.python_growth([640] * 10, doubled=[1280] * 10).shown
+    assert not thresholds.python_growth([456] * 10, doubled=[456] * 10).shown
+    assert thresholds.python_growth([640] * 10, doubled=[1280] * 10).shown
 
 
 def test_a_copy_of_all_so_far_takes_more_in_each_step() -> None:
-    assert criteria.slope([100 * step for step in range(12)]).a_step == 100
-    assert not criteria.slope([100] * 12).grows
+    assert thresholds.slope([100 * step for step in range(12)]).a_step == 100
+    assert not thresholds.slope([100] * 12).grows
 
 
 def test_handles_are_counted_after_each_step() -> None:
-    found = criteria.handles("descriptors", [10 + 2 * step for step in range(12)], [10] * 12)
+    found = thresholds.handles("descriptors", [10 + 2 * step for step in range(12)], [10] * 12)
     assert found.shown
     assert found.ended
 
@@ -66,32 +66,32 @@ def test_handles_are_counted_after_each_step() -> None:
 
 def test_less_memory_counts_beyond_three_spreads() -> None:
     lists, arrays = [43.4e6, 42.9e6, 44.0e6], [24.5e6, 24.4e6, 24.6e6]
-    found = criteria.worker_memory(lists, arrays, size=8e6, workers=2)
+    found = thresholds.worker_memory(lists, arrays, size=8e6, workers=2)
     assert found.enough
     assert found.words == "workers add 43.4 MB before, 24.5 MB after"
-    assert criteria.worker_memory(arrays, lists, size=8e6, workers=2).more
-    assert not criteria.worker_memory([43e6, 50e6, 38e6], [24e6] * 3, size=8e6, workers=2).enough
+    assert thresholds.worker_memory(arrays, lists, size=8e6, workers=2).more
+    assert not thresholds.worker_memory([43e6, 50e6, 38e6], [24e6] * 3, size=8e6, workers=2).enough
 
 
 def test_less_memory_counts_beyond_a_megabyte_and_a_tenth_of_the_data() -> None:
-    assert not criteria.worker_memory([1.9e6] * 3, [1e6] * 3, size=1e6, workers=2).enough
-    assert criteria.worker_memory([2.1e6] * 3, [1e6] * 3, size=1e6, workers=2).enough
-    assert not criteria.worker_memory([12e6] * 3, [1e6] * 3, size=64e6, workers=2).enough
+    assert not thresholds.worker_memory([1.9e6] * 3, [1e6] * 3, size=1e6, workers=2).enough
+    assert thresholds.worker_memory([2.1e6] * 3, [1e6] * 3, size=1e6, workers=2).enough
+    assert not thresholds.worker_memory([12e6] * 3, [1e6] * 3, size=64e6, workers=2).enough
 
 
 # -- equivalence -------------------------------------------------------------------------------------------------------
 
 
 def test_what_does_not_repeat_cannot_be_compared() -> None:
-    assert criteria.same(["a"], ["b"], ["a"]).same is None
+    assert thresholds.same(["a"], ["b"], ["a"]).same is None
 
 
 def test_the_first_difference_is_said() -> None:
-    assert criteria.same(["a", "b"], ["a", "b"], ["a", "b"]).same
-    found = criteria.same(["a", "b"], ["a", "b"], ["a", "c"])
+    assert thresholds.same(["a", "b"], ["a", "b"], ["a", "b"]).same
+    found = thresholds.same(["a", "b"], ["a", "b"], ["a", "c"])
     assert found.same is False
     assert found.words == "the result differs: `b` before, `c` after"
-    assert "1 parts before, 2 after" in criteria.same(["a"], ["a"], ["a", "b"]).words
+    assert "1 parts before, 2 after" in thresholds.same(["a"], ["a"], ["a", "b"]).words
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_first_difference_is_said() -> None:
     ],
 )
 def test_rounding(before: list[float | None], after: list[float | None], *, close: bool) -> None:
-    assert criteria.close(before, after) is close
+    assert thresholds.close(before, after) is close
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_rounding(before: list[float | None], after: list[float | None], *, clos
     ],
 )
 def test_rounding_in_printed_text(before: str, after: str, *, close: bool) -> None:
-    assert criteria.close_text(before, after) is close
+    assert thresholds.close_text(before, after) is close
 
 
 def test_bytes_for_people() -> None:
-    assert [criteria.human(item) for item in (0, 160, 1120, 4_132_000, 2.1e9)] == ["0 B", "160 B", "1.1 KB", "4.1 MB", "2.1 GB"]
+    assert [thresholds.human(item) for item in (0, 160, 1120, 4_132_000, 2.1e9)] == ["0 B", "160 B", "1.1 KB", "4.1 MB", "2.1 GB"]

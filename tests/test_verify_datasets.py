@@ -13,15 +13,15 @@ from verify_cases import judge, told
 from oomlint.config import load_settings
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
 from oomlint.model.project import Project
-from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Fidelity, Outcome, Verdict
-from oomlint.verify.recipes import datasets, functions
-from oomlint.verify.tree import Base, Trees
+from oomlint.verify.project_copy import Base, Trees
+from oomlint.verify.session import Options, Session
+from oomlint.verify.strategies import datasets, functions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 HEAD: Final = """\
 import functools
@@ -64,7 +64,7 @@ class Example:
     words: str = ""
 
 
-def run(workshop: Workshop, folder: Path, example: Example, *, factory: bool = True) -> Verdict:
+def run(runner: SandboxRunner, folder: Path, example: Example, *, factory: bool = True) -> Verdict:
     path = folder / "data.py"
     before, after = (HEAD + dedent(text) + example.make if text else "" for text in (example.before, example.after))
     path.write_text(before, encoding="utf-8")
@@ -75,9 +75,9 @@ def run(workshop: Workshop, folder: Path, example: Example, *, factory: bool = T
     settings, root = load_settings(None, True, folder)  # noqa: FBT003 - the signature of the package
     case = Case(finding, str(folder), {str(path): (before.encode(), after.encode())} if after else {})
     project = Project(root, settings, {})
-    with Base(str(folder), within=workshop.place) as base, Trees(base, case.changes) as trees:
-        bench = Bench(case, project, settings, Options(repeat=1, factory="data:make" if factory else None), workshop, trees)
-        return datasets.verify(bench) if factory else functions.verify(bench)
+    with Base(str(folder), within=runner.place) as base, Trees(base, case.changes) as trees:
+        session = Session(case, project, settings, Options(repeat=1, factory="data:make" if factory else None), runner, trees)
+        return datasets.verify(session) if factory else functions.verify(session)
 
 
 HANDLE: Final = """
@@ -302,8 +302,8 @@ EXAMPLES: Final = [
 
 
 @pytest.mark.parametrize("example", [pytest.param(item, id=f"{item.code}-{item.name}") for item in EXAMPLES])
-def test_a_dataset_is_judged_by_what_it_does(example: Example, tmp_path: Path, workshop: Workshop) -> None:
-    verdict = run(workshop, tmp_path, example)
+def test_a_dataset_is_judged_by_what_it_does(example: Example, tmp_path: Path, runner: SandboxRunner) -> None:
+    verdict = run(runner, tmp_path, example)
     assert verdict.outcome is example.outcome, verdict
     assert example.words in verdict.reason
     assert verdict.readings or verdict.outcome is Outcome.REGRESSED
@@ -331,9 +331,9 @@ def load(path):
         pytest.param("", "", Outcome.REGRESSED, id="closed-too-early"),
     ],
 )
-def test_a_function_is_judged_by_what_it_gives_back_and_leaves_open(before: str, after: str, outcome: Outcome, tmp_path: Path, workshop: Workshop) -> None:
+def test_a_function_is_judged_by_what_it_gives_back_and_leaves_open(before: str, after: str, outcome: Outcome, tmp_path: Path, runner: SandboxRunner) -> None:
     example = Example("", "OOM307", outcome, FUNCTION.format(read=before), WITH.format(read=after))
-    verdict = run(workshop, tmp_path, example, factory=False)
+    verdict = run(runner, tmp_path, example, factory=False)
     assert verdict.outcome is outcome, verdict
 
 
@@ -347,12 +347,12 @@ SAVE, LOAD = "file.create_dataset(name, data=value.numpy())", "value.copy_(torch
 
 
 @pytest.mark.parametrize(("name", "mode", "body"), [("save", "w", SAVE), ("load", "r", LOAD)])
-def test_weights_are_saved_and_loaded(name: str, mode: str, body: str, tmp_path: Path, workshop: Workshop) -> None:
+def test_weights_are_saved_and_loaded(name: str, mode: str, body: str, tmp_path: Path, runner: SandboxRunner) -> None:
     before = WEIGHTS.format(name=name, mode=mode, body=body)
     lines = before.rstrip().splitlines()
     lines[2] = f'    with h5py.File(path, "{mode}") as file:'
     after = "\n".join([*lines[:3], *(f"    {line}" for line in lines[3:])]) + "\n"
-    verdict = run(workshop, tmp_path, Example("", "OOM307", Outcome.CONFIRMED, before, after), factory=False)
+    verdict = run(runner, tmp_path, Example("", "OOM307", Outcome.CONFIRMED, before, after), factory=False)
     assert verdict.outcome is Outcome.CONFIRMED, verdict
     assert any("net is a small linear layer" in line for line in verdict.assumptions)
 
@@ -383,9 +383,9 @@ OPEN: Final = SHOWN.format(handle="self.file = h5py.File(path)", names="        
         pytest.param("        self.labels = np.arange(64)\n", "self.lables.sum()", Outcome.REGRESSED, id="a-method-that-fails"),
     ],
 )
-def test_what_others_read_off_a_dataset_stays(names: str, total: str, outcome: Outcome, tmp_path: Path, workshop: Workshop) -> None:
+def test_what_others_read_off_a_dataset_stays(names: str, total: str, outcome: Outcome, tmp_path: Path, runner: SandboxRunner) -> None:
     after = SHOWN.format(handle="self.file = None", names=names, total=total)
-    verdict = run(workshop, tmp_path, Example("", "OOM301", outcome, OPEN, after, READ_OFF))
+    verdict = run(runner, tmp_path, Example("", "OOM301", outcome, OPEN, after, READ_OFF))
     assert verdict.outcome is outcome, verdict
 
 
@@ -411,12 +411,12 @@ def main():
 """
 
 
-def test_data_too_few_to_tell_are_replaced_by_others(tmp_path: Path, workshop: Workshop) -> None:
+def test_data_too_few_to_tell_are_replaced_by_others(tmp_path: Path, runner: SandboxRunner) -> None:
     np.save(tmp_path / "waves.npy", np.zeros((64, 16), dtype=np.float32))
     was = (tmp_path / "waves.npy").read_bytes()
     after = SMALL.replace("np.load(path)", "torch.from_numpy(np.load(path))").replace("\nimport", "\nimport torch\nimport", 1)
     after = after.replace("return self.rows[index]", "return self.rows[index].numpy()")
-    verdict = judge(workshop, tmp_path, SMALL, after, code="OOM112")
+    verdict = judge(runner, tmp_path, SMALL, after, code="OOM112")
     assert (verdict.outcome, verdict.fidelity) == (Outcome.CONFIRMED, Fidelity.SYNTHETIC), told(verdict)
     assert "the project's own data are too few to tell: others are made up in their place" in verdict.assumptions
     assert (tmp_path / "waves.npy").read_bytes() == was

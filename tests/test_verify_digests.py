@@ -15,7 +15,7 @@ import pytest
 np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 
-from oomlint.verify.child.digests import compare, describe, digest, generators, write  # noqa: E402 - not without torch
+from oomlint.verify.child.measuring.digests import compare, describe, digest, generators, write  # noqa: E402 - not without torch
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - the kind that programs make
 
@@ -160,7 +160,7 @@ def test_generators_of_random_numbers() -> None:
 
 
 def test_a_digest_is_the_same_in_every_process() -> None:
-    program = "from oomlint.verify.child.digests import digest; print(digest({'a': {1.5, 'x', None, (1, 2)}, 'b': [1, b'2', range(3)]}))"
+    program = "from oomlint.verify.child.measuring.digests import digest; print(digest({'a': {1.5, 'x', None, (1, 2)}, 'b': [1, b'2', range(3)]}))"
     seen = {
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": str(n)}).stdout for n in range(3)
     }

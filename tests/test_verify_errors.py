@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from oomlint.verify import trace
+from oomlint.verify import process_tree
 from oomlint.verify.jobs import Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None or sys.platform != "linux", reason="jobs need torch, and these tests Linux")
 
@@ -84,7 +84,7 @@ def temporary(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     yield folder
     assert os.listdir(folder) == []
-    assert trace.marked(str(folder)) == []
+    assert process_tree.marked(str(folder)) == []
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_a_factory_on_prepared_data(project: Path, temporary: Path) -> None:
         ("parts.makers:in_folder", ""),
     ],
 )
-def test_what_is_wrong_with_a_factory(workshop: Workshop, tmp_path: Path, name: str, cause: str) -> None:
+def test_what_is_wrong_with_a_factory(runner: SandboxRunner, tmp_path: Path, name: str, cause: str) -> None:
     makers = """
         import os
         from torch.utils.data import DataLoader, IterableDataset, TensorDataset
@@ -217,7 +217,7 @@ def test_what_is_wrong_with_a_factory(workshop: Workshop, tmp_path: Path, name: 
     (tmp_path / "parts" / "__init__.py").touch()
     (tmp_path / "parts" / "broken.py").write_text("x = (\n")
     (tmp_path / "parts" / "makers.py").write_text(dedent(makers))
-    done = workshop.run(Job("asked:factory", {"name": name, "root": str(tmp_path)}, str(tmp_path)))
+    done = runner.run(Job("server.preflight:factory", {"name": name, "root": str(tmp_path)}, str(tmp_path)))
     assert done.failure == ""
     found = done.answer["cause"]
     assert found == cause if not cause.endswith(": ") else found.startswith(cause)
@@ -371,7 +371,7 @@ def test_two_paths_one_of_them_a_notebook_into_a_file(project: Path, temporary: 
 def begun(process: subprocess.Popen[str], temporary: Path) -> None:
     """Wait until it runs code of others."""
     deadline = time.monotonic() + PATIENCE
-    while not trace.marked(f"OOMLINT_PLACE={temporary}"):
+    while not process_tree.marked(f"OOMLINT_PLACE={temporary}"):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -401,7 +401,7 @@ def test_killed_it_takes_all_with_it(project: Path, temporary: Path) -> None:
         process.kill()
         process.communicate(timeout=PATIENCE)
     deadline = time.monotonic() + PATIENCE
-    while (os.listdir(temporary) or trace.marked(str(temporary))) and time.monotonic() < deadline:
+    while (os.listdir(temporary) or process_tree.marked(str(temporary))) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 

@@ -1,8 +1,8 @@
 """A verdict does not depend on words: with every message of a finding garbled, what is run is the same, and what comes of it.
 
-Nothing has to run to see that: what the recipes ask of a child is recorded, and every child fails. With OOMLINT_ALL_FIXTURES=1 that is done for all fixtures
+Nothing has to run to see that: what the strategies ask of a child is recorded, and every child fails. With OOMLINT_ALL_FIXTURES=1 that is done for all fixtures
 of the rules, else for the first bad one of each; and all examples of the rules, all wrong fixes and all incidents are verified with garbled words as well,
-else a few of the examples, those whose recipes ask most of a finding.
+else a few of the examples, those whose strategies ask most of a finding.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from jsonschema import Draft202012Validator
 from verify_cases import FILE, MARK, found, marked, told, verify
 
 from oomlint import cache, engine, facts, registry
-from oomlint.cli.workbench import Asked, surroundings
+from oomlint.cli.verification import Asked, surroundings
 from oomlint.config import Settings, load_settings
 from oomlint.model.project import Project
 from oomlint.output import json_array
 from oomlint.output.json_schema import schema
 from oomlint.output.view import View
 from oomlint.rule import page
-from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Outcome
 from oomlint.verify.jobs import Done, Ended, Ready, Sandbox
-from oomlint.verify.recipes.loops_signals import plan_for
+from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.run import _said, cases_of, verdicts
-from oomlint.verify.tree import Base, Trees
+from oomlint.verify.session import Options, Session
+from oomlint.verify.strategies.growth_metrics import plan_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding, Place
     from oomlint.verify.case import Part
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 ROOT: Final = Path(__file__).parent.parent
 FIXTURES: Final = ROOT / "fixtures" / "rules"
@@ -84,7 +84,7 @@ def _garbled(text: str) -> str:
 # -- what is asked, and nothing run ------------------------------------------------------------------------------------
 
 
-class Recorder(Bench):
+class Recorder(Session):
     """Every child fails; what it was asked is kept."""
 
     def __init__(self, case: Case, project: Project, trees: Trees) -> None:
@@ -109,8 +109,8 @@ def assert_same(*listed: Case) -> None:
                 said = []
                 with Trees(base, case.changes) as trees:
                     for finding in (case.finding, garbled(case.finding), retold(case.finding)):
-                        bench = Recorder(replace(case, finding=finding), project, trees)
-                        said.append((_said(bench), bench.asked))
+                        session = Recorder(replace(case, finding=finding), project, trees)
+                        said.append((_said(session), session.asked))
                 assert said == said[:1] * 3, f"{case.finding.place}: {case.finding.message}"
 
 
@@ -157,18 +157,18 @@ def example(code: str, folder: Path) -> Case:
 
 
 @pytest.mark.parametrize("code", [code for code in RULES if ALL or code in ASKING])
-def test_words_do_not_decide_the_verdict_on_an_example(code: str, workshop: Workshop, tmp_path: Path) -> None:
+def test_words_do_not_decide_the_verdict_on_an_example(code: str, runner: SandboxRunner, tmp_path: Path) -> None:
     libraries = {"OOM213": "torchmetrics", "OOM215": "lightning"}
     if code in libraries:
         pytest.importorskip(libraries[code])
     case = example(code, tmp_path)
-    verdict = verify(workshop, replace(case, finding=garbled(case.finding)))
+    verdict = verify(runner, replace(case, finding=garbled(case.finding)))
     assert verdict.outcome.value == MEASURED["rules"][code]["outcome"], told(verdict)
 
 
 @pytest.mark.skipif(not ALL, reason="with OOMLINT_ALL_FIXTURES=1")
 @pytest.mark.parametrize("name", sorted(path.name for path in WRONG.iterdir() if path.is_dir()))
-def test_words_let_no_wrong_fix_through(name: str, workshop: Workshop, tmp_path: Path) -> None:
+def test_words_let_no_wrong_fix_through(name: str, runner: SandboxRunner, tmp_path: Path) -> None:
     before, after = ((WRONG / name / f"{part}.py").read_text(encoding="utf-8") for part in ("before", "after"))
     path = tmp_path / FILE
     path.write_text(before, encoding="utf-8")
@@ -177,7 +177,7 @@ def test_words_let_no_wrong_fix_through(name: str, workshop: Workshop, tmp_path:
     said = engine.run([str(path)], Settings().with_overrides(select=[code], severity="note", min_confidence="low"), tmp_path, engine.Options(cache=False))
     known = next((item for item in said.findings if item.place.row == at.place.row), None)
     for finding in (at, *([replace(known, fix=None)] if known is not None else [])):  # its own fix is another one
-        verdict = verify(workshop, Case(garbled(finding), str(tmp_path), {str(path): (before.encode(), after.encode())}))
+        verdict = verify(runner, Case(garbled(finding), str(tmp_path), {str(path): (before.encode(), after.encode())}))
         assert verdict.outcome in {Outcome.REGRESSED, Outcome.INCONCLUSIVE}, told(verdict)
 
 
@@ -214,7 +214,7 @@ def test_the_verifier_knows_no_rule_by_its_code() -> None:
 
 
 def test_every_rule_says_how_it_is_measured() -> None:
-    unmeasured = {rule.code for rule in registry.all_rules() if not rule.measured_as.recipes}
+    unmeasured = {rule.code for rule in registry.all_rules() if not rule.measured_as.strategies}
     assert unmeasured == {"OOM001"} | {code for code, item in MEASURED["rules"].items() if "is not measured" in item["reason"]}
     for rule in registry.all_rules():
         for loop in filter(None, (rule.measured_as.loop, rule.measured_as.command_loop)):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oomlint.verify.child import find
+from oomlint.verify.child.search import find_inputs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 pytest.importorskip("torch")
 
 HEAD = "import torch, numpy as np, json, csv, pickle, os, glob\nfrom torch.utils.data import Dataset\n"
-HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(find.__file__))))
+HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(find_inputs.__file__))))
 
 
 def asked(root: Path, call: str, *arguments: Any, **keywords: Any) -> Any:
     """Call a function of the child's side in an interpreter of its own, as the server does."""
     code = (
-        "import json, sys, torch, h5py\ntorch.set_num_threads(1)\nfrom oomlint.verify.child import find\n"
-        f"arguments, keywords = json.loads(sys.stdin.read())\nprint(json.dumps(find.{call}(*arguments, **keywords), default=str))\n"
+        "import json, sys, torch, h5py\ntorch.set_num_threads(1)\nfrom oomlint.verify.child.search import find_inputs\n"
+        f"arguments, keywords = json.loads(sys.stdin.read())\nprint(json.dumps(find_inputs.{call}(*arguments, **keywords), default=str))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -267,8 +267,8 @@ def test_the_same_state_gives_the_same_items_anywhere(tmp_path: Path) -> None:
     state = dataset(one, text)["state"]
     assert dataset(two, text)["state"] == state
     code = (
-        "import sys, json\nfrom oomlint.verify.child import find\n"
-        "d = find.built(sys.argv[1] + '/data.py', sys.argv[1], 'D', json.loads(sys.argv[2]))\nprint(len(d), float(d[0].sum()), float(d[7].sum()))\n"
+        "import sys, json\nfrom oomlint.verify.child.search import find_inputs\n"
+        "d = find_inputs.built(sys.argv[1] + '/data.py', sys.argv[1], 'D', json.loads(sys.argv[2]))\nprint(len(d), float(d[0].sum()), float(d[7].sum()))\n"
     )
     texts = [
         subprocess.run(

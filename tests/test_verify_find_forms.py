@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oomlint.verify.child import find, moves_reach, scale, target
+from oomlint.verify.child.driving import trial
+from oomlint.verify.child.search import branch_mutations, find_inputs
+from oomlint.verify.child.synthesis import scale
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,15 +21,15 @@ if TYPE_CHECKING:
 pytest.importorskip("torch")
 
 HEAD = "import torch, numpy as np, json, csv, pickle, os, glob, h5py\nfrom torch.utils.data import Dataset, TensorDataset\n"
-HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(find.__file__))))
+HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(find_inputs.__file__))))
 
 
 def found(root: Path, text: str, name: str = "D", call: str = "dataset", **keywords: Any) -> Any:
     """Search in an interpreter of its own, as the server does."""
     (root / "data.py").write_text(HEAD + textwrap.dedent(text))
     code = (
-        "import json, sys, torch, h5py\ntorch.set_num_threads(1)\nfrom oomlint.verify.child import find\n"
-        f"arguments, keywords = json.loads(sys.stdin.read())\nprint(json.dumps(find.{call}(*arguments, **keywords), default=str))\n"
+        "import json, sys, torch, h5py\ntorch.set_num_threads(1)\nfrom oomlint.verify.child.search import find_inputs\n"
+        f"arguments, keywords = json.loads(sys.stdin.read())\nprint(json.dumps(find_inputs.{call}(*arguments, **keywords), default=str))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -63,11 +65,11 @@ def test_an_index_of_paths_and_rows(tmp_path: Path) -> None:
                 return torch.from_numpy(self.files[path]["patches"][row])
         """,
     )
-    assert answer["length"] == find.MANY
-    assert sum(spec["kind"] == "h5" for spec in answer["state"]["files"].values()) == find.MANY
+    assert answer["length"] == find_inputs.MANY
+    assert sum(spec["kind"] == "h5" for spec in answer["state"]["files"].values()) == find_inputs.MANY
     longer = scale.scale_to(answer["state"], 2**23)
-    assert longer["n"] == find.MANY
-    assert all(spec["nodes"]["/patches"]["shape"][0] > find.MANY for spec in longer["files"].values() if spec["kind"] == "h5")
+    assert longer["n"] == find_inputs.MANY
+    assert all(spec["nodes"]["/patches"]["shape"][0] > find_inputs.MANY for spec in longer["files"].values() if spec["kind"] == "h5")
 
 
 def test_rows_of_arrays_and_labels(tmp_path: Path) -> None:
@@ -190,13 +192,13 @@ def test_a_row_behind_a_condition_is_reached(tmp_path: Path) -> None:
     row = HEAD.count("\n") + 5
     answer = found(tmp_path, text, "read", "function", rows=[row])
     assert answer["reached"]
-    assert [len(item.constants) for item in moves_reach.guards(str(tmp_path / "data.py"), [row])] == [1, 1]
+    assert [len(item.constants) for item in branch_mutations.guards(str(tmp_path / "data.py"), [row])] == [1, 1]
 
 
 def test_a_class_whose_parameters_a_fix_changes_is_made_as_the_file_makes_it(tmp_path: Path) -> None:
     (tmp_path / "data.py").write_text(HEAD + "class D(Dataset):\n    def __init__(self, path):\n        self.path = path\nloader = D('features.h5')\n")
     state = {"n": 8, "arguments": {"gone": {"is": "json", "value": 1}}, "owner": {}, "files": {}}
-    code = f"import torch, h5py\nfrom oomlint.verify.child import find\nprint(find.built('data.py', '.', 'D', {state!r}).path)"
+    code = f"import torch, h5py\nfrom oomlint.verify.child.search import find_inputs\nprint(find_inputs.built('data.py', '.', 'D', {state!r}).path)"
     environment = {**os.environ, "PYTHONPATH": HOME, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False, timeout=120)
     assert done.stdout.strip() == "features.h5", done.stderr
@@ -234,7 +236,7 @@ def test_the_file_as_a_script(tmp_path: Path) -> None:
                 file = h5py.File(path, "r")
                 np.save(path + ".npy", file["waves"][:].mean())
         """,
-        target.SCRIPT,
+        trial.SCRIPT,
         "function",
         rows=[9],
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from test_fixes_run import Program
 
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 ALL: Final = os.environ.get("OOMLINT_ALL_FIXTURES") == "1"
 # What `verify` does not measure, such as ranks, is run before and after its fixes by test_fixes_run.py alone.
@@ -56,8 +56,8 @@ def cases(program: Program, folder: Path) -> list[Case]:
     return list(cases_of(found, str(folder)))
 
 
-def test_no_safe_fix_of_a_fixture_is_seen_to_do_harm(workshop: Workshop, tmp_path: Path) -> None:
-    said = [(program.name, verify(workshop, case)) for program in CHOSEN for case in cases(program, tmp_path / program.name)[: None if ALL else 1]]
+def test_no_safe_fix_of_a_fixture_is_seen_to_do_harm(runner: SandboxRunner, tmp_path: Path) -> None:
+    said = [(program.name, verify(runner, case)) for program in CHOSEN for case in cases(program, tmp_path / program.name)[: None if ALL else 1]]
     harmful = [f"{name}: {told(verdict)}" for name, verdict in said if verdict.outcome is Outcome.REGRESSED]
     assert not harmful, "\n\n".join(harmful)
     known = [name for name, verdict in said if verdict.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT}]
@@ -65,9 +65,9 @@ def test_no_safe_fix_of_a_fixture_is_seen_to_do_harm(workshop: Workshop, tmp_pat
 
 
 @pytest.mark.parametrize("code", ["OOM101", "OOM201"])
-def test_ten_runs_give_the_same_verdict(code: str, workshop: Workshop, tmp_path: Path) -> None:
+def test_ten_runs_give_the_same_verdict(code: str, runner: SandboxRunner, tmp_path: Path) -> None:
     rule = registry.load(code)
-    said = [judge(workshop, tmp_path / str(number), page(rule).example, page(rule).remedy, code=code) for number in range(TIMES)]
+    said = [judge(runner, tmp_path / str(number), page(rule).example, page(rule).remedy, code=code) for number in range(TIMES)]
     assert {(verdict.outcome, verdict.reason) for verdict in said} == {(said[0].outcome, said[0].reason)}
     assert said[0].outcome is Outcome.CONFIRMED
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from oomlint.verify import interpreters, trace
-from oomlint.verify.jobs import WorkshopError
-from oomlint.verify.workshop import Workshop
+from oomlint.verify import interpreters, process_tree
+from oomlint.verify.jobs import SandboxError
+from oomlint.verify.sandbox_runner import SandboxRunner
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None or sys.platform != "linux", reason="jobs need torch, and these tests Linux")
 
@@ -49,8 +49,8 @@ def test_the_interpreter_is_the_one_with_torch(tmp_path: Path, monkeypatch: pyte
 
 
 def refused(python: str) -> str:
-    with pytest.raises(WorkshopError) as caught:
-        Workshop(python)
+    with pytest.raises(SandboxError) as caught:
+        SandboxRunner(python)
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -110,10 +110,10 @@ MAIN = """
 import sys
 from oomlint.verify.jobs import Job, Limits
 from oomlint.verify.sandbox.view import View
-from oomlint.verify.workshop import Workshop
-with Workshop(unsandboxed=True, view=View(writable=(sys.argv[2],))) as workshop:
-    print(workshop.place, flush=True)
-    workshop.run(Job("scripts:run", {"path": sys.argv[1]}, sys.argv[2], Limits(seconds=60)))
+from oomlint.verify.runner import SandboxRunner
+with SandboxRunner(unsandboxed=True, view=View(writable=(sys.argv[2],))) as runner:
+    print(runner.place, flush=True)
+    runner.run(Job("loading.run_script:run", {"path": sys.argv[1]}, sys.argv[2], Limits(seconds=60)))
 """
 
 
@@ -131,10 +131,10 @@ def test_nothing_is_left_when_we_are_ended(tmp_path: Path, number: signal.Signal
         assert process.stdout is not None
         place = process.stdout.readline().strip()
         wait_for(lambda: os.path.exists(tmp_path / "started"))
-        assert len(trace.marked(place)) > 2
+        assert len(process_tree.marked(place)) > 2
         process.send_signal(number)
         process.wait(PATIENCE)
-    wait_for(lambda: not trace.marked(place))
+    wait_for(lambda: not process_tree.marked(place))
     wait_for(lambda: not os.path.exists(place))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oomlint.verify.child import load, names, stubs
+from oomlint.verify.child.loading import import_names, stubs, tolerant_import
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +26,9 @@ def project(tmp_path: Path) -> Iterator[Path]:
     before, path = set(sys.modules), list(sys.path)
     parse = argparse.ArgumentParser.parse_known_args
     yield tmp_path
-    load.uninstall(str(tmp_path))
+    tolerant_import.uninstall(str(tmp_path))
     argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]  # as it was
-    os.environ.pop(load.MODULES, None)
+    os.environ.pop(tolerant_import.MODULES, None)
     sys.path[:] = path
     for name in set(sys.modules) - before:
         del sys.modules[name]
@@ -41,8 +41,8 @@ def write(root: Path, **files: str) -> None:
         file.write_text(textwrap.dedent(text))
 
 
-def loaded(root: Path, name: str) -> load.Loaded:
-    return load.load(str(root / name), str(root))
+def loaded(root: Path, name: str) -> tolerant_import.Loaded:
+    return tolerant_import.load(str(root / name), str(root))
 
 
 def test_a_statement_that_fails_is_noted_and_the_rest_runs(project: Path) -> None:
@@ -61,7 +61,7 @@ def test_loops_and_starts_are_not_run(project: Path) -> None:
 
 
 def test_a_statement_that_takes_too_long_is_left(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "SECONDS", 0.2)
+    monkeypatch.setattr(tolerant_import, "SECONDS", 0.2)
     write(project, a="import time\nA = time.sleep(20)\nclass B:\n    pass\n")
     found = loaded(project, "a.py")
     assert "takes more than" in found.skipped[0]
@@ -94,7 +94,7 @@ def test_names_that_others_have_are_left_to_them(project: Path) -> None:
 )
 def test_dotted_names(project: Path, files: dict[str, str], path: str, name: str) -> None:
     write(project, **files)
-    assert names.dotted(str(project / path), str(project))[0] == name
+    assert import_names.dotted(str(project / path), str(project))[0] == name
     assert not loaded(project, path).skipped
 
 
@@ -152,13 +152,13 @@ def test_globals_of_the_main_block(project: Path) -> None:
     found = loaded(project, "a.py")
     assert found.module.f() == ("data", 4, "x")
     assert "argument --data is 'data'" in found.assumed
-    assert load.main_names(str(project / "a.py")) == ["parser", "args"]
+    assert tolerant_import.main_names(str(project / "a.py")) == ["parser", "args"]
 
 
 @pytest.mark.parametrize("text", ["print 'x'\n", "def f(:\n"])
 def test_what_is_no_python(project: Path, text: str) -> None:
     write(project, a=text)
-    with pytest.raises(load.LoadError, match=r"no Python 3: line 1"):
+    with pytest.raises(tolerant_import.LoadError, match=r"no Python 3: line 1"):
         loaded(project, "a.py")
 
 
@@ -183,16 +183,17 @@ def test_workers_that_are_spawned_find_the_classes_again(project: Path) -> None:
     boot = project / "boot"
     boot.mkdir()
     (boot / "sitecustomize.py").write_text(
-        "import os\nif 'OOMLINT_ROOT' in os.environ:\n    from oomlint.verify.child.load import install\n    install(os.environ['OOMLINT_ROOT'])\n"
+        "import os\nif 'OOMLINT_ROOT' in os.environ:\n"
+        "    from oomlint.verify.child.loading.tolerant_import import install\n    install(os.environ['OOMLINT_ROOT'])\n"
     )
     (project / "go.py").write_text(
-        "from oomlint.verify.child.load import load\n"
+        "from oomlint.verify.child.loading.tolerant_import import load\n"
         "if __name__ == '__main__':\n"
         f"    m = load({str(project / 'data/m.py')!r}, {str(project)!r}).module\n"
         "    from torch.utils.data import DataLoader\n"
         "    print([int(x) for x in DataLoader(m.D(), batch_size=None, num_workers=1, multiprocessing_context='spawn')])\n"
     )
-    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(load.__file__))))
+    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(tolerant_import.__file__))))
     environment = {**os.environ, "PYTHONPATH": f"{boot}{os.pathsep}{home}", "OOMLINT_ROOT": str(project)}
     done = subprocess.run([sys.executable, str(project / "go.py")], env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == "[1, 2, 3, 4]", done.stderr[-2000:]

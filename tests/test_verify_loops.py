@@ -11,21 +11,21 @@ import pytest
 from oomlint.config import load_settings
 from oomlint.finding import Confidence, Finding, Fix, Place, Safety, Severity
 from oomlint.model.project import Project
-from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Fidelity, Outcome, Verdict, plan_of
 from oomlint.verify.jobs import Limits
-from oomlint.verify.recipes import loops
-from oomlint.verify.recipes.loops_judge import Expected, Runs, Way, judge
-from oomlint.verify.recipes.loops_known import known_in, modes
-from oomlint.verify.recipes.loops_places import Target, followed
-from oomlint.verify.recipes.loops_signals import Plan, plan_for
-from oomlint.verify.tree import Base, Trees
+from oomlint.verify.project_copy import Base, Trees
+from oomlint.verify.session import Options, Session
+from oomlint.verify.strategies import loops
+from oomlint.verify.strategies.growth_metrics import Plan, plan_for
+from oomlint.verify.strategies.known_constants import known_in, modes
+from oomlint.verify.strategies.locate_loop import Target, followed
+from oomlint.verify.strategies.loop_verdict import Expected, Runs, Way, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 
 def plan(code: str) -> Plan:
@@ -327,15 +327,15 @@ class Program:
 
 
 @pytest.fixture
-def verified(workshop: Workshop, tmp_path: Path) -> Callable[[Program], Verdict]:
+def verified(runner: SandboxRunner, tmp_path: Path) -> Callable[[Program], Verdict]:
     def verify(program: Program) -> Verdict:
         path = tmp_path / "program.py"
         path.write_text(program.text, encoding="utf-8")
         changes = {str(path): (program.text.encode(), program.mended().encode())} if program.fixes else {}
         told = Case(finding(program.code, path, program.row, program.safety if program.fixes else None), str(tmp_path), changes)
         settings, _ = load_settings(None, isolated=True, start=tmp_path)
-        with Base(str(tmp_path), within=workshop.place) as base, Trees(base, told.changes) as trees:
-            return loops.verify(Bench(told, Project(tmp_path, settings), settings, Options(limits=Limits(seconds=60)), workshop, trees))
+        with Base(str(tmp_path), within=runner.place) as base, Trees(base, told.changes) as trees:
+            return loops.verify(Session(told, Project(tmp_path, settings), settings, Options(limits=Limits(seconds=60)), runner, trees))
 
     return verify
 

@@ -21,7 +21,7 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CHILD = """
 import json, sys
 from importlib import import_module
-loops = import_module("oomlint.verify.child.loops")
+loops = import_module("oomlint.verify.child.driving.loop_job")
 path, root, function, row, known, options = json.loads(sys.argv[1])
 found = loops.find(path, root, function, row, known, seconds=20)
 answer = {"find": found}
@@ -302,7 +302,7 @@ def test_no_stand_ins(tmp_path: Path) -> None:
 
 
 def test_a_program_that_fails_after_a_fix_is_said_to(tmp_path: Path) -> None:
-    loops = importlib.import_module("oomlint.verify.child.loops")
+    loops = importlib.import_module("oomlint.verify.child.driving.loop_job")
     text = "def run(model, loader):\n    outs = []\n    for x in loader:\n        outs.append(model(x){})\n    return outs\n"
     before, after = tmp_path / "before.py", tmp_path / "after.py"
     before.write_text(text.format(""))

@@ -10,15 +10,15 @@ import pytest
 from verify_cases import judge_by_hand, told
 
 from oomlint.verify.case import Outcome
-from oomlint.verify.child import loops_edits
-from oomlint.verify.recipes.loops_devices import mixed, precision
+from oomlint.verify.child.search import loop_error_mutations
+from oomlint.verify.strategies.device_moves import mixed, precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from oomlint.verify.case import Verdict
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
     Judge = Callable[[str, str], Verdict]
 
@@ -40,8 +40,8 @@ def train(model, loader, opt):
 
 
 @pytest.fixture
-def judged(workshop: Workshop, tmp_path: Path) -> Judge:
-    return partial(judge_by_hand, workshop, tmp_path)
+def judged(runner: SandboxRunner, tmp_path: Path) -> Judge:
+    return partial(judge_by_hand, runner, tmp_path)
 
 
 def summed(program: str, more: str = "") -> str:
@@ -86,7 +86,7 @@ def test_mixed_precision_that_is_taken_out_is_not_confirmed(judged: Judge) -> No
 )
 def test_messages_without_numbers_suggest_something_or_nothing(message: str) -> None:
     specs = {"x": {"kind": "tensor", "shape": [8], "dtype": "int64"}}
-    for pattern, make in loops_edits.RULES:
+    for pattern, make in loop_error_mutations.RULES:
         found = re.search(pattern, message)
         if found:
             list(make(found, specs, ["x"]))

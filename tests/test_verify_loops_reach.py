@@ -9,14 +9,14 @@ import pytest
 from verify_cases import judge, told
 
 from oomlint.verify.case import Outcome
-from oomlint.verify.recipes.loops_changes import changed, readers
+from oomlint.verify.strategies.changed_statements import changed, readers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from oomlint.verify.case import Verdict
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
     Judge = Callable[[str, str], Verdict]
 
@@ -71,8 +71,8 @@ def test_what_reads_a_changed_name() -> None:
 
 
 @pytest.fixture
-def judged(workshop: Workshop, tmp_path: Path) -> Judge:
-    return lambda before, after: judge(workshop, tmp_path / "project", dedent(before), dedent(after))
+def judged(runner: SandboxRunner, tmp_path: Path) -> Judge:
+    return lambda before, after: judge(runner, tmp_path / "project", dedent(before), dedent(after))
 
 
 def mended(judged: Judge, program: str, *changes: tuple[str, str]) -> Verdict:

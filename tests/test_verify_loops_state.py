@@ -13,7 +13,7 @@ from oomlint.verify.case import Outcome
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 PROGRAM: Final = """
 import csv
@@ -68,9 +68,9 @@ RIGHT: Final = ("total += loss ", "total += loss.item() ")
         pytest.param("writerow([", "writerow([0, ", "file log.csv", id="what a file says"),
     ],
 )
-def test_what_a_loop_leaves_behind(workshop: Workshop, tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_what_a_loop_leaves_behind(runner: SandboxRunner, tmp_path: Path, old: str, new: str, words: str) -> None:
     assert old in PROGRAM
     before = dedent(PROGRAM)
-    verdict = judge(workshop, tmp_path / "project", before, before.replace(*RIGHT).replace(old, new) if old else before.replace(*RIGHT))
+    verdict = judge(runner, tmp_path / "project", before, before.replace(*RIGHT).replace(old, new) if old else before.replace(*RIGHT))
     assert verdict.outcome is (Outcome.REGRESSED if words else Outcome.CONFIRMED), verdict.reason
     assert words in verdict.reason

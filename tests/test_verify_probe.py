@@ -15,8 +15,8 @@ import pytest
 np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 
-from oomlint.verify.child import pretend  # noqa: E402 - not without torch
-from oomlint.verify.child.probe import Growth, creeping, steady  # noqa: E402 - likewise
+from oomlint.verify.child.measuring import fake_cuda  # noqa: E402 - not without torch
+from oomlint.verify.child.measuring.tensor_census import Growth, creeping, steady  # noqa: E402 - likewise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -268,7 +268,7 @@ def test_steady_and_creeping() -> None:
 
 def on_device(step: Callable[[Any, list[Any]], Any]) -> tuple[float, float]:
     kept: list[Any] = []
-    with pretend.Pretend(), Growth() as growth:
+    with fake_cuda.Pretend(), Growth() as growth:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)).to(device)
         for _ in range(STEPS):
@@ -291,11 +291,11 @@ def test_what_is_kept_on_a_pretended_device() -> None:
     assert on_device(lambda out, kept: kept.append(out.argmax(1)[:1])) == (1, 80)
     assert on_device(lambda _, kept: kept.append(torch.zeros(4, device="cuda"))) == (1, 16)
     assert on_device(lambda _, kept: kept.append(torch.zeros(4))) == (0, 0)
-    assert torch.cuda.is_available() is False or torch.cuda.get_device_name() != pretend.LABEL
+    assert torch.cuda.is_available() is False or torch.cuda.get_device_name() != fake_cuda.LABEL
 
 
 def test_a_pretended_device_refuses_what_a_real_one_refuses() -> None:
-    with pretend.Pretend():
+    with fake_cuda.Pretend():
         there, here = torch.ones(3).cuda(), torch.ones(3)
         with pytest.raises(TypeError, match="can't convert cuda:0 device type tensor to numpy"):
             there.numpy()
@@ -340,13 +340,13 @@ def test_training_on_a_pretended_device() -> None:
         return losses
 
     plain = train("cpu")
-    with pretend.Pretend():
+    with fake_cuda.Pretend():
         assert train("cuda") == pytest.approx(plain)
 
 
 def test_the_probe_itself_is_cheap_to_import() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "import oomlint.verify.child.digests, sys; print('torch' in sys.modules)"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", "import oomlint.verify.child.measuring.digests, sys; print('torch' in sys.modules)"], capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
 

@@ -10,15 +10,15 @@ from verify_cases import FILE, marked, told, verify
 from oomlint.config import Settings
 from oomlint.model.project import Project
 from oomlint.verify import recheck
-from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Outcome, Verdict
-from oomlint.verify.criteria import Price
-from oomlint.verify.recipes import prices
+from oomlint.verify.session import Options, Session
+from oomlint.verify.strategies import prices
+from oomlint.verify.thresholds import Price
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 BEFORE: Final = """\
 import h5py
@@ -45,7 +45,7 @@ GRAVE: Final = "    def __getitem__(self, index):\n        whole = h5py.File('sc
 ENDED: Final = Verdict(Outcome.CONFIRMED, "pickling fails before, works after")
 
 
-def bench(folder: Path, after: str, before: str = BEFORE, **others: tuple[str, str]) -> Bench:
+def session(folder: Path, after: str, before: str = BEFORE, **others: tuple[str, str]) -> Session:
     path = folder / FILE
     path.write_text(before)
     changes = {str(path): (before.encode(), after.encode())}
@@ -55,20 +55,20 @@ def bench(folder: Path, after: str, before: str = BEFORE, **others: tuple[str, s
         changes[str(other)] = (old.encode(), new.encode())
     settings = Settings()
     case = Case(marked(path), str(folder), changes, by_hand=True)
-    return Bench(case, Project(str(folder), settings), settings, Options(), None, None)  # type: ignore[arg-type] # nothing is run
+    return Session(case, Project(str(folder), settings), settings, Options(), None, None)  # type: ignore[arg-type] # nothing is run
 
 
 @pytest.mark.parametrize("comment", ["", "  # noqa: OOM304", "  # oomlint: ignore[OOM304]"])
 def test_a_new_finding_as_grave_is_a_regression_that_names_its_place(comment: str, tmp_path: Path) -> None:
     start = BEFORE.index("    def __getitem__")
     after = BEFORE[:start] + GRAVE.replace("[:]", f"[:]{comment}")
-    verdict = recheck.judged(bench(tmp_path, after), ENDED)
+    verdict = recheck.judged(session(tmp_path, after), ENDED)
     assert verdict.outcome is Outcome.REGRESSED
     assert verdict.reason.startswith(f"the patch adds OOM304 at {FILE}:15: ")
 
 
 def test_a_new_finding_that_is_less_grave_leaves_it_open(tmp_path: Path) -> None:
-    verdict = recheck.judged(bench(tmp_path, WHOLE), ENDED)
+    verdict = recheck.judged(session(tmp_path, WHOLE), ENDED)
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert "OOM305" in verdict.reason
 
@@ -77,19 +77,19 @@ def test_a_finding_in_a_file_that_imports_what_is_changed_counts(tmp_path: Path)
     call = "DataLoader(data, num_workers=WORKERS, persistent_workers=True)"
     program = f"from counts import WORKERS\nfrom torch.utils.data import DataLoader\n\n\ndef load(data):\n    return {call}\n"
     (tmp_path / "train.py").write_text(program)
-    one = bench(tmp_path, BEFORE + "\nprint(len(loader))\n", counts=("WORKERS = 2\n", "WORKERS = 0\n"))
+    one = session(tmp_path, BEFORE + "\nprint(len(loader))\n", counts=("WORKERS = 2\n", "WORKERS = 0\n"))
     verdict = recheck.judged(one, ENDED)
     assert (verdict.outcome, verdict.reason.partition(": ")[0]) == (Outcome.REGRESSED, "the patch adds OOM101 at train.py:6")
 
 
 def test_what_moves_to_another_file_is_not_new(tmp_path: Path) -> None:
     reads = "import h5py\nimport torch\nfrom torch.utils.data import Dataset\n\n\nclass Other(Dataset):\n" + GRAVE
-    verdict = recheck.judged(bench(tmp_path, "from moved import Other\n" + BEFORE, BEFORE + "\n\n" + reads, moved=("", reads)), ENDED)
+    verdict = recheck.judged(session(tmp_path, "from moved import Other\n" + BEFORE, BEFORE + "\n\n" + reads, moved=("", reads)), ENDED)
     assert verdict == ENDED
 
 
 def test_a_patch_without_new_findings_keeps_its_verdict(tmp_path: Path) -> None:
-    assert recheck.judged(bench(tmp_path, BEFORE + "\nprint(len(loader))\n"), ENDED) == ENDED
+    assert recheck.judged(session(tmp_path, BEFORE + "\nprint(len(loader))\n"), ENDED) == ENDED
 
 
 # -- prices ------------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_a_price_is_higher_only_beyond_share_margin_and_noise(before: tuple[floa
 
 
 def test_a_dearer_program_is_a_regression_whatever_was_said_of_it(tmp_path: Path) -> None:
-    one = bench(tmp_path, BEFORE)
+    one = session(tmp_path, BEFORE)
     one.prices.append(Price("memory held", (100_000.0,), (900_000.0,), 1.5, 65_536))
     verdict = prices.judged(one, ENDED)
     assert (verdict.outcome, verdict.reason) == (Outcome.REGRESSED, "the patch takes more: memory held: 100.0 KB before, 900.0 KB after")
@@ -162,12 +162,12 @@ FALSE_ECONOMIES: Final = {
 
 
 @pytest.mark.parametrize("what", FALSE_ECONOMIES)
-def test_what_your_command_takes_more_of_is_a_regression(what: str, workshop: Workshop, tmp_path: Path) -> None:
+def test_what_your_command_takes_more_of_is_a_regression(what: str, runner: SandboxRunner, tmp_path: Path) -> None:
     path = tmp_path / FILE
     path.write_text("import torch\ntorch.manual_seed(0)\n" + TRAIN)
     before = path.read_text()
     after = before.replace("total += loss  # finding: OOM201", FALSE_ECONOMIES[what])
     case = Case(marked(path), str(tmp_path), {str(path): (before.encode(), after.encode())})
-    verdict = verify(workshop, case, Options(command=f"python {FILE}"))
+    verdict = verify(runner, case, Options(command=f"python {FILE}"))
     assert verdict.outcome is Outcome.REGRESSED, told(verdict)
     assert verdict.reason.startswith(f"the patch takes more: {what}: "), told(verdict)

@@ -15,7 +15,7 @@ from oomlint.rule import page
 from oomlint.verify.case import Outcome
 
 if TYPE_CHECKING:
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 MEASURED: Final[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "docs" / "measured.json").read_text(encoding="utf-8"))
 RULES: Final = [rule.code for rule in registry.all_rules() if rule.code != "OOM001"]  # which is about comments
@@ -26,11 +26,11 @@ LIBRARIES: Final = {"OOM213": "torchmetrics", "OOM215": "lightning"}  # what the
 
 
 @pytest.mark.parametrize("code", RULES)
-def test_what_the_page_says_to_write_instead_mends_what_it_calls_wrong(code: str, workshop: Workshop, tmp_path: Path) -> None:
+def test_what_the_page_says_to_write_instead_mends_what_it_calls_wrong(code: str, runner: SandboxRunner, tmp_path: Path) -> None:
     if code in LIBRARIES:
         pytest.importorskip(LIBRARIES[code])
     rule = registry.load(code)
-    verdict = judge(workshop, tmp_path / "project", page(rule).example, page(rule).remedy, code=code)
+    verdict = judge(runner, tmp_path / "project", page(rule).example, page(rule).remedy, code=code)
     assert verdict.outcome.value == MEASURED["rules"][code]["outcome"], told(verdict)
     if verdict.outcome is Outcome.CONFIRMED:
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oomlint.verify import trace
+from oomlint.verify import process_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,32 +48,32 @@ os.read(reading, 1)
 time.sleep(0.2)
 """
     with started(program) as process:
-        pids = trace.tree(process.pid)
+        pids = process_tree.tree(process.pid)
         assert pids[0] == process.pid
         assert len(pids) == 3
-        assert sorted(trace.family(process.pid)) == sorted(pids)
-        assert process.pid in trace.tree(os.getpid())
-    assert trace.tree(process.pid) == []
+        assert sorted(process_tree.family(process.pid)) == sorted(pids)
+        assert process.pid in process_tree.tree(os.getpid())
+    assert process_tree.tree(process.pid) == []
 
 
 def test_memory_that_is_shared_counts_once() -> None:
     size = 64 * MEBIBYTE
     with started("") as process:
-        empty = trace.memory(process.pid)
+        empty = process_tree.memory(process.pid)
     with started(f"held = bytes([1]) * {size}\n{FORK}") as process:
-        pids = trace.tree(process.pid)
-        each = [trace.memory(pid) for pid in pids]
+        pids = process_tree.tree(process.pid)
+        each = [process_tree.memory(pid) for pid in pids]
         assert len(each) == 2
         assert all(size // 2 < memory.anonymous < size * 3 // 4 for memory in each)
         assert all(memory.resident > size for memory in each)
         assert all(memory.private < size // 2 for memory in each)
-        assert size < trace.total(pids) - empty.anonymous < size + 16 * MEBIBYTE
-        assert trace.resident(pids) > 2 * size
+        assert size < process_tree.total(pids) - empty.anonymous < size + 16 * MEBIBYTE
+        assert process_tree.resident(pids) > 2 * size
 
 
 def test_shared_memory_is_told_apart() -> None:
     with started(f"import mmap\nheld = mmap.mmap(-1, {16 * MEBIBYTE})\nheld.write(b'x' * {16 * MEBIBYTE})\n{FORK}") as process:
-        each = [trace.memory(pid) for pid in trace.tree(process.pid)]
+        each = [process_tree.memory(pid) for pid in process_tree.tree(process.pid)]
         assert len(each) == 2
         assert sum(memory.shared for memory in each) == 16 * MEBIBYTE
         assert sum(memory.anonymous for memory in each) < 16 * MEBIBYTE
@@ -84,49 +84,49 @@ def test_descriptors_and_bytes_read(tmp_path: object) -> None:
     with open(path, "wb") as file:
         file.write(b"x" * MEBIBYTE)
     with started("") as process:
-        before, read = trace.descriptors(process.pid), trace.read_bytes(process.pid)
+        before, read = process_tree.descriptors(process.pid), process_tree.read_bytes(process.pid)
     with started(f"held = [open({path!r}, 'rb') for n in range(20)]\nfor file in held: file.read()") as process:
-        assert trace.descriptors(process.pid) - before == 20
-        assert 20 * MEBIBYTE <= trace.read_bytes(process.pid) - read < 21 * MEBIBYTE
-        assert trace.sample(process.pid).descriptors == before + 20
+        assert process_tree.descriptors(process.pid) - before == 20
+        assert 20 * MEBIBYTE <= process_tree.read_bytes(process.pid) - read < 21 * MEBIBYTE
+        assert process_tree.sample(process.pid).descriptors == before + 20
 
 
 def test_waiting_for_a_processor_is_counted() -> None:
     with started("") as process:
-        assert 0 <= trace.delayed([process.pid]) < 60
+        assert 0 <= process_tree.delayed([process.pid]) < 60
 
 
 def test_a_process_that_is_gone_says_so() -> None:
     with started("") as process:
         pass
-    for read in (trace.memory, trace.descriptors, trace.read_bytes):
+    for read in (process_tree.memory, process_tree.descriptors, process_tree.read_bytes):
         with pytest.raises(ProcessLookupError):
             read(process.pid)
-    assert trace.total([process.pid]) == trace.resident([process.pid]) == trace.delayed([process.pid]) == 0
-    assert trace.sample(process.pid) == (0, 0, 0)
+    assert process_tree.total([process.pid]) == process_tree.resident([process.pid]) == process_tree.delayed([process.pid]) == 0
+    assert process_tree.sample(process.pid) == (0, 0, 0)
 
 
 def test_a_process_is_found_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OOMLINT_TEST_MARK", "a-mark-of-this-test")
     with started("") as process:
-        assert trace.marked("a-mark-of-this-test") == [process.pid]
-    assert trace.marked("a-mark-of-this-test") == []
+        assert process_tree.marked("a-mark-of-this-test") == [process.pid]
+    assert process_tree.marked("a-mark-of-this-test") == []
 
 
 def test_a_watch_reads_until_it_is_left() -> None:
-    with started(f"held = bytes([1]) * {32 * MEBIBYTE}") as process, trace.Watch(process.pid, 0.01) as watch:
+    with started(f"held = bytes([1]) * {32 * MEBIBYTE}") as process, process_tree.Watch(process.pid, 0.01) as watch:
         time.sleep(0.3)
     assert len(watch.moments) > 3
     assert max(moment.memory for moment in watch.moments) > 32 * MEBIBYTE
     assert [moment.seconds for moment in watch.moments] == sorted(moment.seconds for moment in watch.moments)
-    with trace.Watch(process.pid, 0.01) as late:
+    with process_tree.Watch(process.pid, 0.01) as late:
         time.sleep(0.05)
     assert late.moments == []
 
 
 def test_where_nothing_can_be_read_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(trace.NotHere, match="Linux is needed"):
-        trace.Watch(os.getpid())
-    with pytest.raises(trace.NotHere, match="Linux is needed"):
-        trace.memory(2**22 + 1)
+    with pytest.raises(process_tree.NotHere, match="Linux is needed"):
+        process_tree.Watch(os.getpid())
+    with pytest.raises(process_tree.NotHere, match="Linux is needed"):
+        process_tree.memory(2**22 + 1)

@@ -12,7 +12,7 @@ import pytest
 from oomlint.source import SourceError
 from oomlint.verify.case import Part
 from oomlint.verify.copier import LARGE, listed
-from oomlint.verify.tree import Base, Trees
+from oomlint.verify.project_copy import Base, Trees
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

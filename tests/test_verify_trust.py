@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from oomlint.__main__ import main
-from oomlint.cli import workbench
+from oomlint.cli import verification
 from oomlint.cli.own import Own
 from oomlint.verify import run as run_module
-from oomlint.verify.bench import nearest
 from oomlint.verify.case import Fidelity, Outcome, Verdict
+from oomlint.verify.session import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -121,7 +121,7 @@ class Judge:
 @pytest.fixture
 def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
     made = Judge()
-    monkeypatch.setattr(workbench, "verdicts", made)
+    monkeypatch.setattr(verification, "verdicts", made)
     return made
 
 
@@ -616,11 +616,11 @@ def test_what_one_project_is_given_is_not_anothers(folder: Path, run: Callable[.
     run("verify", "--trust")
     made: list[tuple[Sequence[str], Sequence[str]]] = []
 
-    def workshop(_: str, **given: Any) -> ExitStack:
+    def runner(_: str, **given: Any) -> ExitStack:
         made.append((given["pass_env"], given["view"].readable))
         return ExitStack()
 
-    monkeypatch.setattr(run_module, "Workshop", workshop)
+    monkeypatch.setattr(run_module, "SandboxRunner", runner)
     monkeypatch.setattr(ExitStack, "place", "", raising=False)
     monkeypatch.setattr(run_module, "Base", lambda *_: ExitStack())
     monkeypatch.setattr(run_module, "_Runner", lambda *_: None)
@@ -674,7 +674,7 @@ def test_a_verdict_is_kept_for_what_the_code_is_given(folder: Path, judge: Judge
             keys.append(store._key(case))  # type: ignore[attr-defined]
             yield case, verdict
 
-    monkeypatch.setattr(workbench, "verdicts", verdicts)
+    monkeypatch.setattr(verification, "verdicts", verdicts)
     for path in folder.iterdir():
         os.utime(path, (time.time() - 60,) * 2)
     (folder.parent / "data").mkdir()

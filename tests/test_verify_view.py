@@ -18,10 +18,10 @@ import pytest
 from oomlint.verify import leftovers
 from oomlint.verify.folders import remove
 from oomlint.verify.jobs import Job, Limits
+from oomlint.verify.project_copy import Base
 from oomlint.verify.sandbox.secrets import is_secret
 from oomlint.verify.sandbox.view import View, of_interpreter, of_project
-from oomlint.verify.tree import Base
-from oomlint.verify.workshop import Workshop
+from oomlint.verify.sandbox_runner import SandboxRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ def project(place: Path) -> Path:
     return place / "project"
 
 
-def readable(workshop: Workshop, folder: str, paths: Sequence[str]) -> list[str]:
+def readable(runner: SandboxRunner, folder: str, paths: Sequence[str]) -> list[str]:
     """Which of some files a job can read."""
     with open(os.path.join(folder, "look.py"), "w", encoding="utf-8") as file:
         file.write(
@@ -74,7 +74,7 @@ def readable(workshop: Workshop, folder: str, paths: Sequence[str]) -> list[str]
                     pass
             """)
         )
-    done = workshop.run(Job("scripts:run", {"path": os.path.join(folder, "look.py")}, folder, Limits(seconds=60)))
+    done = runner.run(Job("loading.run_script:run", {"path": os.path.join(folder, "look.py")}, folder, Limits(seconds=60)))
     assert done.failure == ""
     return done.printed.splitlines()
 
@@ -84,12 +84,12 @@ def test_data_that_is_named_is_seen_and_nothing_else(project: Path, off: str, mo
     monkeypatch.setenv("OOMLINT_NO_SANDBOX", off)
     elsewhere = project.parent / "elsewhere"
     view = of_project(str(project), [str(elsewhere / "given.bin")])
-    with Workshop(view=view) as workshop, Base(str(project), within=workshop.place) as base:
+    with SandboxRunner(view=view) as runner, Base(str(project), within=runner.place) as base:
         seen = ["data/large.bin", "data/vocabulary/tokens.txt", "secrets.py", str(elsewhere / "named/data.bin"), str(elsewhere / "given.bin")]
         (project / "way").symlink_to("../me/.ssh")
         unseen = [".env", ".env.local", "keys/server.pem", "config/credentials.json", "conf/secrets.yaml", "way/id_rsa", "/dev/tty", "/dev/pts/0"]
         hidden = [*unseen, *(str(project / name) for name in unseen if name[0] != "/"), str(elsewhere / "named/.env"), str(elsewhere / "other/data.bin")]
-        assert readable(workshop, base.folder, [*hidden, *seen]) == seen
+        assert readable(runner, base.folder, [*hidden, *seen]) == seen
         assert os.path.islink(os.path.join(base.folder, "data/large.bin"))
 
 
@@ -166,8 +166,8 @@ def test_variables_stay_out_unless_named(tmp_path: Path, monkeypatch: pytest.Mon
     program = tmp_path / "program.py"
     program.write_text("import os\nprint(sorted(name for name, value in os.environ.items() if value == 'here'))\n")
     for named, seen in (((), ["CUDA_VISIBLE_DEVICES"]), (("MY_C*", "OTHER_ONE"), ["CUDA_VISIBLE_DEVICES", "MY_CHOICE", "OTHER_ONE"])):
-        with Workshop(unsandboxed=True, view=View(writable=(str(tmp_path),)), pass_env=named) as workshop:
-            assert workshop.run(Job("scripts:run", {"path": str(program)}, str(tmp_path))).printed == f"{seen}\n"
+        with SandboxRunner(unsandboxed=True, view=View(writable=(str(tmp_path),)), pass_env=named) as runner:
+            assert runner.run(Job("loading.run_script:run", {"path": str(program)}, str(tmp_path))).printed == f"{seen}\n"
 
 
 def test_a_killed_run_is_cleaned_up_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,17 +15,17 @@ from oomlint.engine import Options as Running
 from oomlint.engine import run
 from oomlint.model.project import Project
 from oomlint.rule import page
-from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Outcome
-from oomlint.verify.recipes import workers
-from oomlint.verify.tree import Base, Trees
+from oomlint.verify.project_copy import Base, Trees
+from oomlint.verify.session import Options, Session
+from oomlint.verify.strategies import workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from oomlint.verify.case import Verdict
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 CODES: Final = [code for code, _ in registry.catalogue() if registry.load(code).measured_as.workers is not None]
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None or sys
 
 
 @pytest.fixture
-def verify(tmp_path: Path, workshop: Workshop) -> Callable[..., Verdict]:
+def verify(tmp_path: Path, runner: SandboxRunner) -> Callable[..., Verdict]:
     def verdict(text: str, code: str, instead: str | None = None) -> Verdict:
         """The verdict on the first finding of a program, and on another program in its place."""
         file = tmp_path / "train.py"
@@ -43,8 +43,8 @@ def verify(tmp_path: Path, workshop: Workshop) -> Callable[..., Verdict]:
         finding = run([str(file)], settings, tmp_path, Running(cache=False)).findings[0]
         changes = {} if instead is None else {str(file): (file.read_bytes(), dedent(instead).encode())}
         case = Case(finding, str(tmp_path), changes)
-        with Base(str(tmp_path), within=workshop.place) as base, Trees(base, case.changes) as trees:
-            return workers.verify(Bench(case, Project(tmp_path, settings), settings, Options(), workshop, trees))
+        with Base(str(tmp_path), within=runner.place) as base, Trees(base, case.changes) as trees:
+            return workers.verify(Session(case, Project(tmp_path, settings), settings, Options(), runner, trees))
 
     return verdict
 

@@ -11,7 +11,7 @@ from verify_cases import UNPROVEN, judge, told
 from oomlint.verify.case import Outcome
 
 if TYPE_CHECKING:
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 FOLDER: Final = Path(__file__).parent.parent / "fixtures" / "verify" / "wrong"
 WRONG: Final = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
@@ -19,12 +19,12 @@ CAUGHT: Final = 30  # at the least, that are seen to change what the program doe
 
 
 @pytest.fixture(scope="module")
-def outcomes(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Outcome, str]]:
+def outcomes(runner: SandboxRunner, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Outcome, str]]:
     folder = tmp_path_factory.mktemp("wrong")
     said = {}
     for name in WRONG:
         before, after = ((FOLDER / name / f"{part}.py").read_text(encoding="utf-8") for part in ("before", "after"))
-        verdict = judge(workshop, folder / name, before, after)
+        verdict = judge(runner, folder / name, before, after)
         said[name] = (verdict.outcome, told(verdict))
     return said
 

@@ -173,7 +173,7 @@ def test_the_line_about_the_cache_comes_once_and_also_where_little_is_said(tmp_p
 
 
 def test_the_store_of_verdicts_follows_no_link(tmp_path: Path) -> None:
-    from oomlint.cli.workbench import Asked, surroundings  # noqa: PLC0415
+    from oomlint.cli.verification import Asked, surroundings  # noqa: PLC0415
 
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / ".oomlint_cache").symlink_to(tmp_path)

@@ -9,24 +9,24 @@ from oomlint import engine, registry
 from oomlint.config import Settings
 from oomlint.finding import Confidence, Finding, Place
 from oomlint.model.project import Project
-from oomlint.verify.bench import Bench, Options
 from oomlint.verify.case import Case, Outcome, Verdict
 from oomlint.verify.jobs import Limits
+from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.run import asked
-from oomlint.verify.tree import Base, Trees
+from oomlint.verify.session import Options, Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from oomlint.verify.workshop import Workshop
+    from oomlint.verify.sandbox_runner import SandboxRunner
 
 FILE: Final = "program.py"
 PATIENT: Final = Limits(seconds=240)  # a busy machine takes longer, and says the same
 MARK: Final = re.compile(r"#\s*finding:\s*(OOM\d{3})")
 
 
-def judge(workshop: Workshop, folder: Path, before: str, after: str | None, *, code: str = "", files: Mapping[str, str] | None = None) -> Verdict:
+def judge(runner: SandboxRunner, folder: Path, before: str, after: str | None, *, code: str = "", files: Mapping[str, str] | None = None) -> Verdict:
     """Verify what stands in ``folder`` as a project. The finding is where `# finding: CODE` stands; with ``code`` given, where oomlint finds it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
@@ -35,21 +35,21 @@ def judge(workshop: Workshop, folder: Path, before: str, after: str | None, *, c
         (folder / name).write_text(content, encoding="utf-8")
     finding = found(path, code) if code else marked(path)
     changes = {} if after is None else {str(path): (before.encode(), after.encode())}
-    return verify(workshop, Case(finding, str(folder), changes))
+    return verify(runner, Case(finding, str(folder), changes))
 
 
-def judge_by_hand(workshop: Workshop, folder: Path, before: str, after: str) -> Verdict:
+def judge_by_hand(runner: SandboxRunner, folder: Path, before: str, after: str) -> Verdict:
     """Verify a mend that was written by hand, at the mark."""
     path = folder / FILE
     path.write_text(before, encoding="utf-8")
-    return verify(workshop, Case(marked(path), str(folder), {str(path): (before.encode(), after.encode())}, by_hand=True))
+    return verify(runner, Case(marked(path), str(folder), {str(path): (before.encode(), after.encode())}, by_hand=True))
 
 
-def verify(workshop: Workshop, case: Case, options: Options | None = None) -> Verdict:
+def verify(runner: SandboxRunner, case: Case, options: Options | None = None) -> Verdict:
     """The verdict on a case."""
     settings = Settings()
-    with Base(case.root, within=workshop.place) as base, Trees(base, case.changes) as trees:
-        return asked(Bench(case, Project(case.root, settings, {}), settings, options or Options(limits=PATIENT), workshop, trees))
+    with Base(case.root, within=runner.place) as base, Trees(base, case.changes) as trees:
+        return asked(Session(case, Project(case.root, settings, {}), settings, options or Options(limits=PATIENT), runner, trees))
 
 
 def marked(path: Path) -> Finding:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oomlint import engine
-from oomlint.cli.workbench import Asked, shown_python, surroundings, verified
+from oomlint.cli.verification import Asked, shown_python, surroundings, verified
 from oomlint.config import ConfigError
 from oomlint.finding import Safety
 from oomlint.fixing import key
@@ -16,7 +16,7 @@ from oomlint.output.verdicts_github import remark
 from oomlint.output.verdicts_json import verdict_entry
 from oomlint.output.verdicts_numbers import one_line, total
 from oomlint.verify.case import Outcome
-from oomlint.verify.jobs import WorkshopError
+from oomlint.verify.jobs import SandboxError
 from oomlint.verify.run import cases_of
 
 if TYPE_CHECKING:
@@ -95,5 +95,5 @@ def approval(settings: Settings, root: str, options: engine.Options, view: View,
     try:
         with closing(verified(cases, around, view, cache=asked.cache, bar=not arguments.quiet)) as found:
             return Approval(list(found), shown_python(around.python, view))
-    except WorkshopError as error:
+    except SandboxError as error:
         raise ConfigError(str(error)) from None

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from oomlint.config import ConfigError
-from oomlint.verify import mends
+from oomlint.verify import patches
 from oomlint.verify.case import Case
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class _Mend(NamedTuple):
     """What was found: the changes, the files of the project that there is a mend for, changed or not, and the folder that their names begin at."""
 
-    changes: mends.Changes
+    changes: patches.Changes
     paths: set[str]
     base: str
 
@@ -49,17 +49,17 @@ def cases(after: str, findings: Sequence[Finding], root: str, folders: Sequence[
 
 def _from_file(after: str, findings: Sequence[Finding]) -> _Mend:
     paths = list(dict.fromkeys(finding.place.path for finding in findings))
-    content = mends.content(after)
+    content = patches.content(after)
     if len(paths) > 1:
         raise ConfigError(f"--after: {after} is one file, and the findings are in {len(paths)}: name one of them, or give a folder")
-    changes = {path: (before, content) for path in paths if (before := mends.content(path)) != content}
+    changes = {path: (before, content) for path in paths if (before := patches.content(path)) != content}
     for path in changes:
-        mends.check("--after", after, content, path)
+        patches.check("--after", after, content, path)
     return _Mend(changes, set(paths), "")
 
 
 def _from_folder(after: str, folders: Sequence[str]) -> _Mend:
-    names = list(mends.files(after))
+    names = list(patches.files(after))
     base = next((folder for folder in folders if any(os.path.isfile(os.path.join(folder, name)) for name in names)), None)
     if base is None:
         raise ConfigError(f"--after: no file below {after} has the name of one below {os.path.relpath(folders[0])}")
@@ -67,11 +67,11 @@ def _from_folder(after: str, folders: Sequence[str]) -> _Mend:
     for name in names:
         path = os.path.abspath(os.path.join(base, name))
         known = os.path.isfile(path)
-        if not known and not mends.is_program(name):
+        if not known and not patches.is_program(name):
             continue
         mend.paths.add(path)
-        before, content = mends.content(path) if known else b"", mends.content(os.path.join(after, name))
+        before, content = patches.content(path) if known else b"", patches.content(os.path.join(after, name))
         if before != content:
-            mends.check("--after", os.path.join(after, name), content)
+            patches.check("--after", os.path.join(after, name), content)
             mend.changes[path] = (before, content)
     return mend

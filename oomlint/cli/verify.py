@@ -63,7 +63,7 @@ class Arguments:
 def perform(arguments: Arguments) -> int:
     """Verify, report, and return the exit status."""
     from oomlint.cli import verifying  # noqa: PLC0415 - brings the parser, which help does not need
-    from oomlint.verify.jobs import WorkshopError  # noqa: PLC0415
+    from oomlint.verify.jobs import SandboxError  # noqa: PLC0415
 
     gc.set_threshold(50_000, 20, 50)  # as in a check
     for stream in (sys.stdout, sys.stderr):
@@ -71,6 +71,6 @@ def perform(arguments: Arguments) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         return verifying.verify(arguments)
-    except (ConfigError, WorkshopError) as error:
+    except (ConfigError, SandboxError) as error:
         say(f"error: {error}")
         return 2

@@ -14,17 +14,17 @@ from oomlint.cli import mended, picks
 from oomlint.cli.check import Format, overridden, say, start_of, tell_failures
 from oomlint.cli.files import current_folder, refuse_unwritable, write_report
 from oomlint.cli.options import STANDARD
-from oomlint.cli.workbench import Asked, shown_python, surroundings, verified
+from oomlint.cli.verification import Asked, shown_python, surroundings, verified
 from oomlint.config import FACTORY, ConfigError, load_settings
 from oomlint.output import concise, summary, verdicts_github, verdicts_html, verdicts_json, verdicts_text
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View
 from oomlint.registry import catalogue
-from oomlint.verify import mends
+from oomlint.verify import patches
 from oomlint.verify.case import Outcome
 from oomlint.verify.run import cases_of
 from oomlint.verify.sandbox.report import text as explained
-from oomlint.verify.workshop import inspect
+from oomlint.verify.sandbox_runner import inspect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 def verify(arguments: Arguments) -> int:
-    """Verify, report, and return the exit status. Raises ConfigError and WorkshopError."""
+    """Verify, report, and return the exit status. Raises ConfigError and SandboxError."""
     if arguments.explain_sandbox:
         sys.stdout.write(explained(inspect()))
         return 0
@@ -139,7 +139,7 @@ def _kept(folder: str | None, root: str) -> str | None:
 
 def _cases(findings: Sequence[Finding], chosen: Sequence[Finding], arguments: Arguments, around: Surroundings, paths: Sequence[str]) -> list[Case]:
     if around.settings.verify.mends:
-        mends.of_setting(around.root, around.settings.verify.mends)  # wrong settings are told also where they would not be used
+        patches.of_setting(around.root, around.settings.verify.mends)  # wrong settings are told also where they would not be used
         chosen = _besides(chosen, os.path.join(around.root, around.settings.verify.mends))
     if arguments.after is None:
         nested = arguments.config is None and not arguments.isolated

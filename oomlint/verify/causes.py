@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from oomlint.verify.case import Outcome
 
 if TYPE_CHECKING:
-    from oomlint.verify.bench import Bench
     from oomlint.verify.case import Verdict
+    from oomlint.verify.session import Session
 
 
 class Cause(Enum):
@@ -52,12 +52,12 @@ _PASSING: Final = (
 )
 
 
-def explained(bench: Bench, verdict: Verdict) -> Verdict:
+def explained(session: Session, verdict: Verdict) -> Verdict:
     """An inconclusive verdict in words that stay, with its next step."""
     if verdict.outcome is not Outcome.INCONCLUSIVE:
         return verdict
     reason = steady(verdict.reason)
-    return replace(verdict, reason=reason, next_step=step(reason, commanded=bool(bench.options.command)))
+    return replace(verdict, reason=reason, next_step=step(reason, commanded=bool(session.options.command)))
 
 
 def steady(reason: str) -> str:

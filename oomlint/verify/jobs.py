@@ -115,5 +115,5 @@ class Sandbox:
         return ", ".join(part for part in parts if part)
 
 
-class WorkshopError(Exception):
+class SandboxError(Exception):
     """No job can be run; the message is one line that names the interpreter and the cause."""

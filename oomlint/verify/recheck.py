@@ -12,14 +12,14 @@ from oomlint import engine, registry
 from oomlint.finding import Severity
 from oomlint.fixing import added
 from oomlint.source import SourceError
-from oomlint.verify.bench import nearest
 from oomlint.verify.case import Outcome, Part, Verdict
+from oomlint.verify.session import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oomlint.finding import Finding
-    from oomlint.verify.bench import Bench
+    from oomlint.verify.session import Session
 
     Findings = Mapping[str, tuple[Finding, ...]]
 
@@ -28,63 +28,63 @@ _TOLD: Final = 2  # new findings
 _UNDOUBTED: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT})
 
 
-def judged(bench: Bench, verdict: Verdict) -> Verdict:
+def judged(session: Session, verdict: Verdict) -> Verdict:
     """The verdict, unless the patch adds a finding.
 
     One as grave as the finding that is patched, or graver, is a regression, unless nothing could be run. One that is less grave and that a check would show
     leaves it open whether the patch is an improvement; only a fix of oomlint's own may lead from a grave finding to a milder one. What a check says of a
     dataset that was measured to take clearly less than before is no news: one kind of container has taken the place of another.
     """
-    finding = bench.case.finding
-    if not bench.case.mended or verdict.outcome is Outcome.REGRESSED:
+    finding = session.case.finding
+    if not session.case.mended or verdict.outcome is Outcome.REGRESSED:
         return verdict
-    new = sorted((item for item in _new(bench) if not _measured(bench, item)), key=lambda item: (item.severity.rank, item.sort_key))
+    new = sorted((item for item in _new(session) if not _measured(session, item)), key=lambda item: (item.severity.rank, item.sort_key))
     if not new:
         return verdict
-    words = "; ".join(f"the patch adds {item.code} at {_spot(bench, item)}: {item.message}" for item in new[:_TOLD])
+    words = "; ".join(f"the patch adds {item.code} at {_spot(session, item)}: {item.message}" for item in new[:_TOLD])
     if new[0].severity.rank <= finding.severity.rank:
         if verdict.outcome is Outcome.INCONCLUSIVE and verdict.fidelity is None:  # nothing has run: measured, it might be the better of two
             return replace(verdict, reason=f"{verdict.reason}; and {words}")
         return replace(verdict, outcome=Outcome.REGRESSED, reason=words)
-    own = finding.fix is not None and not bench.case.by_hand
-    if not own and new[0].severity.rank <= bench.settings.severity.rank and verdict.outcome in _UNDOUBTED:
+    own = finding.fix is not None and not session.case.by_hand
+    if not own and new[0].severity.rank <= session.settings.severity.rank and verdict.outcome in _UNDOUBTED:
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; but {words}")
     return verdict
 
 
-def _spot(bench: Bench, finding: Finding) -> str:
+def _spot(session: Session, finding: Finding) -> str:
     place = finding.place
-    return f"{os.path.relpath(place.path, bench.case.root)}:{f'cell {place.cell}:' if place.cell else ''}{place.row}"
+    return f"{os.path.relpath(place.path, session.case.root)}:{f'cell {place.cell}:' if place.cell else ''}{place.row}"
 
 
-def _new(bench: Bench) -> list[Finding]:
+def _new(session: Session) -> list[Finding]:
     """Findings that only the program after has. What has moved from one file to another is none of them."""
-    case = bench.case
-    paths = tuple(dict.fromkeys([case.finding.place.path, *case.changes, *_importers(bench)]))
-    before, after = (_checked(bench, paths, {path: pair[part is Part.AFTER] for path, pair in case.changes.items()}) for part in Part)
+    case = session.case
+    paths = tuple(dict.fromkeys([case.finding.place.path, *case.changes, *_importers(session)]))
+    before, after = (_checked(session, paths, {path: pair[part is Part.AFTER] for path, pair in case.changes.items()}) for part in Part)
     codes = [[item.code for items in found.values() for item in items] for found in (before, after)]
     return [item for item in added(before, after) if item.code is not None and codes[1].count(item.code) > codes[0].count(item.code)]
 
 
-def _measured(bench: Bench, finding: Finding) -> bool:
+def _measured(session: Session, finding: Finding) -> bool:
     """Whether it speaks of the class that takes less after."""
-    if not bench.eased:
+    if not session.eased:
         return False
     for place in finding.places:
         with suppress(SourceError, SyntaxError, ValueError, RecursionError):
-            source = bench.case.source(Part.AFTER, place.path)
+            source = session.case.source(Part.AFTER, place.path)
             row = source.program_row(place)
             for node in ast.walk(ast.parse(source.text)):
-                if isinstance(node, ast.ClassDef) and node.name == bench.eased.rpartition(".")[2] and node.lineno <= row <= (node.end_lineno or row):
+                if isinstance(node, ast.ClassDef) and node.name == session.eased.rpartition(".")[2] and node.lineno <= row <= (node.end_lineno or row):
                     return True
     return False
 
 
-def _importers(bench: Bench) -> list[str]:
+def _importers(session: Session) -> list[str]:
     """Files that name a changed one, the nearest first."""
-    project = bench.project
+    project = session.project
     found: list[str] = []
-    for path in bench.case.changes:
+    for path in session.case.changes:
         stem = os.path.basename(path).partition(".")[0]
         word = (os.path.basename(os.path.dirname(path)) if stem == "__init__" else stem).encode()
         hits = [other for other in project.files() if other != path and word in project.raw(other)]
@@ -92,14 +92,14 @@ def _importers(bench: Bench) -> list[str]:
     return found
 
 
-def _checked(bench: Bench, paths: tuple[str, ...], overlay: dict[str, bytes]) -> Findings:
+def _checked(session: Session, paths: tuple[str, ...], overlay: dict[str, bytes]) -> Findings:
     """What all rules that the project is checked with say of the files, comments that silence them or not."""
-    chosen, _ = nearest(bench.case.root)
-    codes = {code for each in (chosen, bench.settings) for code in registry.codes(each.select, each.ignore, each.extend_select)}
-    settings = replace(bench.settings, select=tuple(sorted(codes)), ignore=(), extend_select=(), severity=Severity.NOTE)
+    chosen, _ = nearest(session.case.root)
+    codes = {code for each in (chosen, session.settings) for code in registry.codes(each.select, each.ignore, each.extend_select)}
+    settings = replace(session.settings, select=tuple(sorted(codes)), ignore=(), extend_select=(), severity=Severity.NOTE)
     present = [path for path in paths if overlay.get(path) or os.path.exists(path)]
     options = engine.Options(cache=False, processes=1, overlay=overlay, suppress=False, once=False)
-    report = engine.run(present, settings, bench.case.root, options)
+    report = engine.run(present, settings, session.case.root, options)
     found: dict[str, list[Finding]] = {path: [] for path in paths}
     for item in report.findings:
         found.setdefault(item.place.path, []).append(item)

@@ -1,4 +1,4 @@
-"""Takes findings through their verification: a case each, the recipes that know its rule, and the verdict."""
+"""Takes findings through their verification: a case each, the strategies that know its rule, and the verdict."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from oomlint.finding import Safety
 from oomlint.measurement import Trait
 from oomlint.model.project import Project
 from oomlint.source import SourceError, apply_edits, read_source
-from oomlint.verify import causes, crew, interrupts, mends, recheck
-from oomlint.verify.bench import Bench, nearest
+from oomlint.verify import causes, patches, process_pool, recheck, signals
+from oomlint.verify.ast_location import spot
 from oomlint.verify.case import Case, Fidelity, Outcome, Part, Verdict, plan_of
-from oomlint.verify.preparing import prepare
-from oomlint.verify.recipes import prices
+from oomlint.verify.preflight import prepare
+from oomlint.verify.project_copy import Base, Trees
 from oomlint.verify.sandbox.view import of_project
-from oomlint.verify.targets import spot
-from oomlint.verify.tree import Base, Trees
-from oomlint.verify.workshop import Workshop
+from oomlint.verify.sandbox_runner import SandboxRunner
+from oomlint.verify.session import Session, nearest
+from oomlint.verify.strategies import prices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from oomlint.config import Settings
     from oomlint.finding import Edit, Finding
-    from oomlint.verify.bench import Options
+    from oomlint.verify.session import Options
 
 _MOST_PROCESSES: Final = 4  # each has a server with torch, and two workers of a loader now and then
 _SHOWN: Final = 60  # characters of a call
@@ -82,7 +82,7 @@ def cases_of(findings: Sequence[Finding], root: str, settings: Settings | None =
 def verdicts(
     cases: Iterable[Case], surroundings: Surroundings, store: Store | None = None, begin: Callable[[Case], None] | None = None
 ) -> Iterator[tuple[Case, Verdict]]:
-    """Verify case by case. ``begin`` is told of each before it starts. Raises WorkshopError where no job can be run.
+    """Verify case by case. ``begin`` is told of each before it starts. Raises SandboxError where no job can be run.
 
     Nothing is started where the store knows all verdicts.
     """
@@ -112,9 +112,9 @@ def _judged(cases: Sequence[Case], surroundings: Surroundings, begin: Callable[[
         projects = _Projects(surroundings, stack)
         return lambda case: projects.of(case).verify(case)
 
-    number = min(len(cases), crew.processors(), _MOST_PROCESSES)
-    if number > 1 and surroundings.keep is None and crew.possible():
-        yield from crew.work(cases, make, number, begin)
+    number = min(len(cases), process_pool.processors(), _MOST_PROCESSES)
+    if number > 1 and surroundings.keep is None and process_pool.possible():
+        yield from process_pool.work(cases, make, number, begin)
         return
     with ExitStack() as stack:
         verify = make(stack)
@@ -128,38 +128,38 @@ def _nothing(_case: Case) -> None:
 
 
 class _Projects:
-    """The projects of a run, and a workshop for each interpreter and what is let through to it. Each is made for the first case that needs it."""
+    """The projects of a run, and a runner for each interpreter and what is let through to it. Each is made for the first case that needs it."""
 
     def __init__(self, surroundings: Surroundings, stack: ExitStack) -> None:
         self._surroundings = surroundings
         self._stack = stack
-        self._workshops: dict[tuple[object, ...], Workshop] = {}
-        self._runners: dict[str, _Runner] = {}
+        self._sandboxes: dict[tuple[object, ...], SandboxRunner] = {}
+        self._projects: dict[str, _Project] = {}
 
-    def of(self, case: Case) -> _Runner:
+    def of(self, case: Case) -> _Project:
         """The project of a case."""
-        if case.root not in self._runners:
+        if case.root not in self._projects:
             around = self._surroundings
             if case.root != around.root:
                 settings, _ = nearest(case.root)
                 around = around.elsewhere(settings, case.root) if around.elsewhere else replace(around, root=case.root, settings=settings)
             options = around.options
             allowed = (around.python, around.pass_env, around.read, options.command, options.prepare)  # what one project is given is not another's
-            if allowed not in self._workshops:
-                self._workshops[allowed] = self._stack.enter_context(self._workshop(around))
-            workshop = self._workshops[allowed]
+            if allowed not in self._sandboxes:
+                self._sandboxes[allowed] = self._stack.enter_context(self._runner(around))
+            runner = self._sandboxes[allowed]
             keep = around.keep and os.path.join(around.keep, os.path.relpath(case.root, self._surroundings.root))
-            with interrupts.held():
-                base = self._stack.enter_context(Base(case.root, keep, workshop.place))
-            self._runners[case.root] = _Runner(around, workshop, base)
-        return self._runners[case.root]
+            with signals.held():
+                base = self._stack.enter_context(Base(case.root, keep, runner.place))
+            self._projects[case.root] = _Project(around, runner, base)
+        return self._projects[case.root]
 
-    def _workshop(self, around: Surroundings) -> Workshop:
+    def _runner(self, around: Surroundings) -> SandboxRunner:
         """It shows all projects of the run to its jobs: one server does for those that lie in each other."""
         top, options = self._surroundings, around.options
         view = of_project(top.root, around.read, " ".join(filter(None, (options.command, options.prepare))))
         kept = (os.path.realpath(top.keep),) if top.keep else ()
-        return Workshop(
+        return SandboxRunner(
             around.python,
             unsandboxed=around.unsandboxed,
             view=replace(view, writable=kept),
@@ -168,25 +168,25 @@ class _Projects:
         )
 
 
-class _Runner:
-    def __init__(self, surroundings: Surroundings, workshop: Workshop, base: Base) -> None:
+class _Project:
+    def __init__(self, surroundings: Surroundings, runner: SandboxRunner, base: Base) -> None:
         self._surroundings = surroundings
-        self._workshop = workshop
+        self._runner = runner
         self._base = base
         self._project = Project(surroundings.root, surroundings.settings, {})
-        prepare(workshop, base, surroundings)
+        prepare(runner, base, surroundings)
 
     def verify(self, case: Case) -> Verdict:
         start = time.monotonic()
         with Trees(self._base, case.changes) as trees:
-            bench = Bench(case, self._project, self._surroundings.settings, self._surroundings.options, self._workshop, trees)
+            session = Session(case, self._project, self._surroundings.settings, self._surroundings.options, self._runner, trees)
             try:
-                verdict = asked(bench)
+                verdict = asked(session)
             except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError):
                 if os.environ.get("OOMLINT_DEBUG"):
                     raise
                 verdict = Verdict(Outcome.INCONCLUSIVE, "what was run gives an answer that makes no sense")
-        verdict = replace(verdict, seconds=time.monotonic() - start, sandbox=str(self._workshop.ready.sandbox))
+        verdict = replace(verdict, seconds=time.monotonic() - start, sandbox=str(self._runner.ready.sandbox))
         if case.beside:
             told = f"the fix of {' and '.join(case.beside)} in the same place is made on both sides"
             verdict = replace(verdict, assumptions=(*verdict.assumptions, told))
@@ -195,34 +195,34 @@ class _Runner:
         return replace(verdict, assumptions=(*verdict.assumptions, f"the mend leaves {os.path.basename(case.finding.place.path)} as it is"))
 
 
-def asked(bench: Bench) -> Verdict:
-    """The verdict on a case: what the recipes say, unless the patch makes something else worse."""
-    return causes.explained(bench, prices.judged(bench, recheck.judged(bench, _said(bench))))
+def asked(session: Session) -> Verdict:
+    """The verdict on a case: what the strategies say, unless the patch makes something else worse."""
+    return causes.explained(session, prices.judged(session, recheck.judged(session, _said(session))))
 
 
-def _said(bench: Bench) -> Verdict:
-    """What the recipes say that know the rule.
+def _said(session: Session) -> Verdict:
+    """What the strategies say that know the rule.
 
-    The first that sees the fix do something decides, for better or worse. That nothing was seen is believed only where no other recipe sees more, and where
+    The first that sees the fix do something decides, for better or worse. That nothing was seen is believed only where no other strategy sees more, and where
     none says anything the reasons of all are told.
     """
     said: list[Verdict] = []
     nothing: set[str] = set()  # what those say that have nothing to try
     unheard: tuple[str, ...] = ()  # what the user asked to be run, and why it says nothing
-    for name in bench.case.plan.recipes:
-        if name == "command" and not bench.options.command:
+    for name in session.case.plan.strategies:
+        if name == "command" and not session.options.command:
             continue
-        recipe: ModuleType = importlib.import_module(f"oomlint.verify.recipes.{name}")
-        verdict: Verdict = recipe.verify(bench)
-        nothing.add(getattr(recipe, "NONE", ""))
+        strategy: ModuleType = importlib.import_module(f"oomlint.verify.strategies.{name}")
+        verdict: Verdict = strategy.verify(session)
+        nothing.add(getattr(strategy, "NONE", ""))
         if name == "command" and verdict.outcome is Outcome.INCONCLUSIVE:
             unheard = (f"your command: {verdict.reason}",)
-        verdict = _whole(bench.case, replace(verdict, left_out=(*unheard, *verdict.left_out)))
+        verdict = _whole(session.case, replace(verdict, left_out=(*unheard, *verdict.left_out)))
         if verdict.outcome in _DECISIVE:
             return verdict
         said.append(verdict)
     if not said:
-        return Verdict(Outcome.INCONCLUSIVE, f"what {bench.case.code} speaks of is not measured")
+        return Verdict(Outcome.INCONCLUSIVE, f"what {session.case.code} speaks of is not measured")
     quiet = next((item for item in said if item.outcome is not Outcome.INCONCLUSIVE), None)
     if quiet is not None:
         return quiet
@@ -290,7 +290,7 @@ def _program(case: Case, part: Part, path: str) -> str:
 
 def _case(finding: Finding, findings: Sequence[Finding], root: str, settings: Settings | None) -> Case:
     edits = _edits(finding)
-    mend = mends.of_setting(root, settings.verify.mends) if settings and settings.verify.mends else {}
+    mend = patches.of_setting(root, settings.verify.mends) if settings and settings.verify.mends else {}
     if not edits:
         # The rows of a finding hold in the file as it is: a mend of other files only says nothing of it.
         return Case(finding, root, mend if finding.place.path in mend else {}, by_hand=finding.place.path in mend)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint import facts
 from oomlint.basis import NOT_ENTERED
 from oomlint.cache import WRONG, project_key, read_kept, refusal, typed
-from oomlint.verify.bench import nearest
 from oomlint.verify.case import Fidelity, Outcome, Reading, Timeline, Verdict
 from oomlint.verify.folders import walk
+from oomlint.verify.session import nearest
 from oomlint.writing import write_whole
 
 if TYPE_CHECKING:

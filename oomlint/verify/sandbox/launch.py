@@ -20,8 +20,8 @@ if __name__ == "__main__":  # the package is where this file is, not where the i
     _HERE: Final = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [*(item for item in sys.path if os.path.abspath(item) != _HERE), os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))]
 
-from oomlint.verify import folders, trace
-from oomlint.verify.child import landlock
+from oomlint.verify import folders, process_tree
+from oomlint.verify.child.server import landlock
 from oomlint.verify.sandbox import mounts, seccomp
 from oomlint.verify.sandbox.paths import SYSTEM
 
@@ -95,8 +95,8 @@ def _status_of(request: dict[str, Any], flags: int, *, own_processes: bool) -> i
     _prctl(_SUBREAPER, 1)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     for _ in range(_LOOKS):  # where processes are common ones, some may have outlived the server
-        with contextlib.suppress(trace.NotHere):
-            left = [each for each in trace.tree(os.getpid()) if each != os.getpid()]
+        with contextlib.suppress(process_tree.NotHere):
+            left = [each for each in process_tree.tree(os.getpid()) if each != os.getpid()]
             for each in left:
                 with contextlib.suppress(OSError):
                     os.kill(each, signal.SIGKILL)

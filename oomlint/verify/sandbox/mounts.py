@@ -13,7 +13,7 @@ import stat
 import struct
 from typing import TYPE_CHECKING, Final
 
-from oomlint.verify.child.landlock import DEVICES
+from oomlint.verify.child.server.landlock import DEVICES
 from oomlint.verify.sandbox.paths import SYSTEM
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import struct
 import sys
 from typing import Final
 
-from oomlint.verify.child.landlock import turned_off
+from oomlint.verify.child.server.landlock import turned_off
 
 _NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 38, 22, 2
 _LOAD, _JUMP_EQUAL, _JUMP_LEAST, _JUMP_ANY, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06

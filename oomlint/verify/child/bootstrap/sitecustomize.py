@@ -31,12 +31,12 @@ def enter(package: str) -> None:
 
 def _install(package: str, root: str) -> None:
     enter(package)
-    if not root or sys.version_info < (3, 10) or not os.path.exists(os.path.join(package, "verify", "child", "load.py")):
+    if not root or sys.version_info < (3, 10) or not os.path.exists(os.path.join(package, "verify", "child", "loading", "tolerant_import.py")):
         return
     try:
-        from oomlint.verify.child import load  # noqa: PLC0415
+        from oomlint.verify.child.loading import tolerant_import  # noqa: PLC0415
 
-        load.install(root)
+        tolerant_import.install(root)
     except Exception as error:  # noqa: BLE001 -- a worker must start whatever happens here
         sys.stderr.write("the loader of the harness is not installed: " + repr(error) + "\n")
 

@@ -1,0 +1,176 @@
+"""Memory of loader workers over data in memory: stand-in data of one kind, read sample by sample in shuffled order."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import zlib
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify import process_tree
+from oomlint.verify.child.driving import loader_runs
+from oomlint.verify.child.loading import tolerant_import
+from oomlint.verify.child.server.exceptions import seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BATCH: Final = 64
+_TEXT: Final = "x" * 92  # strings of a length that paths and sentences have
+_ROW: Final = 1024  # float32 values of one array in a list
+_COLUMNS: Final = 256
+
+
+class Held:
+    """A dataset that holds all its samples. Reading one touches what it is made of, as any use of it would."""
+
+    def __init__(self, data: Any, length: int) -> None:
+        self.data = data
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> float:
+        return float(index) if self.data is None else 1000.0 * index + _touched(self.data[index])
+
+
+class Shuffled:
+    """Indices in an order of their own in each epoch. It makes no objects that would count as memory: what is measured does not depend on the length."""
+
+    def __init__(self, length: int) -> None:
+        import torch  # noqa: PLC0415 -- the parent imports no torch
+
+        self.length = length
+        self.epoch = 0
+        self.orders: Any = [torch.empty(length, dtype=torch.int32) for _ in range(loader_runs.EPOCHS)]
+        generator = torch.Generator()
+        generator.manual_seed(loader_runs.SEED)
+        for order in self.orders:
+            order.copy_(torch.randperm(length, generator=generator, dtype=torch.int32))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[int]:
+        order = self.orders[self.epoch]
+        self.epoch += 1
+        for start in range(0, self.length, BATCH):
+            yield from order[start : start + BATCH].tolist()
+
+
+def collate(samples: list[float]) -> Any:
+    """A batch: one number a sample, so that what is measured is the reading and not the batching."""
+    import torch  # noqa: PLC0415 -- the parent imports no torch
+
+    return torch.tensor(samples, dtype=torch.float64)
+
+
+def _touched(item: Any) -> float:
+    """A number that depends on the sample."""
+    if isinstance(item, dict):
+        return sum(_touched(value) for value in item.values())
+    if isinstance(item, (list, tuple)):
+        return sum(_touched(value) for value in item)
+    if isinstance(item, str):
+        return float(len(item))
+    if hasattr(item, "ravel"):
+        return float(item.ravel()[0])
+    return float(item)
+
+
+def _array(size: int) -> Any:
+    import numpy as np  # noqa: PLC0415 -- may be absent
+
+    rows = size // (4 * _COLUMNS)
+    return np.arange(rows * _COLUMNS, dtype=np.float32).reshape(rows, _COLUMNS)
+
+
+def _arrays(size: int) -> list[Any]:
+    import numpy as np  # noqa: PLC0415 -- may be absent
+
+    return [np.full(_ROW, float(number), dtype=np.float32) for number in range(size // (4 * _ROW))]
+
+
+def _tensor(size: int) -> Any:
+    import torch  # noqa: PLC0415 -- the parent imports no torch
+
+    return torch.from_numpy(_array(size))
+
+
+def _tensors(size: int) -> list[Any]:
+    import torch  # noqa: PLC0415 -- as above
+
+    return [torch.full((_ROW,), float(number)) for number in range(size // (4 * _ROW))]
+
+
+def _strings(size: int) -> list[str]:
+    return [f"{number:08d}{_TEXT}" for number in range(size // 157)]  # bytes: 100 characters, the object and its place in the list
+
+
+def _objects(size: int) -> Any:
+    import numpy as np  # noqa: PLC0415 -- may be absent
+
+    return np.array(_strings(size), dtype=object)
+
+
+_MAKERS: Final[dict[str, Callable[[int], Any]]] = {
+    "strings": _strings,
+    "numbers": lambda size: [float(number) + 0.5 for number in range(size // 32)],
+    "dicts": lambda size: [{"id": number + 1000, "path": f"images/{number:08d}.jpg", "caption": f"{number} {_TEXT}"} for number in range(size // 520)],
+    "lists": lambda size: [[f"{number} {word} of a sentence" for word in range(6)] for number in range(size // 560)],
+    "objects": _objects,
+    "arrays": _arrays,
+    "array": _array,
+    "tensor": _tensor,
+    "tensors": _tensors,
+}
+
+
+def measure(kind: str, size: int, workers: int, method: str | None, path: str = "", root: str = "", expression: str = "", count: int = 0) -> dict[str, Any]:
+    """What workers add to the memory of the process tree, in bytes, at the end of the second epoch, over what the parent had before.
+
+    ``expression`` makes of ``__data__`` what the dataset holds; names in it are those of the program at ``path``. ``count`` samples instead of ``size`` bytes.
+    With the kind "nothing" the dataset is empty.
+    """
+    from torch.utils import data  # noqa: PLC0415 -- the parent imports no torch
+
+    made = None if kind == "nothing" else _MAKERS[kind](size)
+    held = made[:count] if count and made is not None else made
+    length = count or (len(held) if held is not None else size // 256)
+    if expression:
+        scope = dict(vars(tolerant_import.load(path, root).module)) | {"__data__": held}
+        held = eval(expression, scope)  # noqa: S307 -- the user's own program, in a child that is fenced in
+    del made
+    seed(loader_runs.SEED)
+    context: dict[str, Any] = {"multiprocessing_context": method} if workers and method else {}
+    dataset: Any = Held(held, length)
+    # Workers that are kept are started once: to start them is most of the time under spawn.
+    loader: Any = data.DataLoader(dataset, BATCH, sampler=Shuffled(length), num_workers=workers, persistent_workers=workers > 0, collate_fn=collate, **context)
+    size = _size(held)
+    del held
+    gc.collect()
+    start = process_tree.settled([os.getpid()])
+    read = batches = 0
+    try:
+        for _ in range(loader_runs.EPOCHS):
+            for number, batch in enumerate(loader):
+                batches = zlib.crc32(batch.numpy().tobytes(), batches)  # keeps nothing
+                if number + 1 == len(loader):
+                    read = process_tree.settled(process_tree.tree(os.getpid()))
+    except Exception as error:  # noqa: BLE001 -- what a start method raises is an answer
+        return {"error": loader_runs.words(error), "added": 0, "size": size, "batches": 0, "length": length}
+    return {"error": None, "added": read - start, "size": size, "batches": batches, "length": length}
+
+
+def _size(held: Any) -> int:
+    if held is None:
+        return 0
+    if hasattr(held, "nbytes"):
+        return int(held.nbytes)
+    if isinstance(held, list):
+        return sys.getsizeof(held) + sum(_size(item) for item in held)
+    if isinstance(held, dict):
+        return sys.getsizeof(held) + sum(_size(item) for item in held.values())
+    return sys.getsizeof(held)

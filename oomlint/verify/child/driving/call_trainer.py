@@ -1,0 +1,88 @@
+"""Training arguments of Hugging Face's `transformers`, and the loader that its trainer makes of them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.child.driving import call_job, loader_runs
+from oomlint.verify.child.loading import stubs, tolerant_import
+from oomlint.verify.child.server.exceptions import seed
+from oomlint.verify.child.synthesis.symbolic_sweep import Need
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PREFIX: Final = "dataloader_"
+_READ: Final = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
+
+
+def measure(path: str, root: str, plan: Mapping[str, Any], own: str) -> dict[str, Any]:
+    """Make the arguments in all configurations, and of each the loader as `Trainer.get_train_dataloader` does; two epochs of it.
+
+    Where the library is not installed the call's own arguments stand in for the object that it would make of them. ``missing`` is the library then.
+    """
+    missing = "" if importlib.util.find_spec("transformers") is not None else "transformers"
+    loader_runs.processors()  # before the program asks
+    loaded = tolerant_import.load(path, root)
+    if missing:
+        source = _standing_in(loaded.module, plan["source"])
+        if not source:  # a class of the user's may have defaults of its own
+            return {"missing": missing, "stood_in": False, "runs": []}
+        plan = {**plan, "source": source}
+    waiting: list[dict[str, Any]] = [dict(values) for values in plan["values"]]
+    runs: list[dict[str, Any]] = []
+    while waiting and len(runs) < call_job.MOST:
+        known = waiting.pop(0)
+        try:
+            runs.append({"values": call_job.shown(known), "method": None, **_run(loaded.module, plan, own, known)})
+        except Need as need:
+            if need.text not in known:
+                waiting[:0] = [known | {need.text: value} for value in need.domain]
+    return {"missing": missing, "stood_in": bool(missing), "runs": runs}
+
+
+def _standing_in(module: Any, source: str) -> str:
+    """The cut-out call with a plain namespace in the place of the library's class; empty where another class is called."""
+    tree = ast.parse(source)
+    last = next((node for node in reversed(list(ast.walk(tree))) if isinstance(node, ast.Return) and isinstance(node.value, ast.Call)), None)
+    if last is None or not isinstance(last.value, ast.Call):
+        return ""
+    try:
+        found = eval(ast.unparse(last.value.func), dict(vars(module)))  # noqa: S307 -- the user's own program, in a child that is fenced in
+    except Exception:  # noqa: BLE001 -- it is imported inside of the function
+        found = None
+    if found is not None and not isinstance(found, stubs.Stub):
+        return ""
+    module.__arguments__ = _arguments
+    last.value.func = ast.Name("__arguments__", ast.Load())
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _arguments(*_: Any, **named: Any) -> SimpleNamespace:
+    """As far as loaders go: read from transformers 5.23.0, `Trainer._get_dataloader` hands these five on to the loader as they are.
+
+    Its `TrainingArguments.__post_init__` refuses a prefetch factor without workers, as the loader does.
+    """
+    return SimpleNamespace(**named)
+
+
+def _run(module: Any, plan: Mapping[str, Any], own: str, known: dict[str, Any]) -> dict[str, Any]:
+    from torch.utils import data  # noqa: PLC0415 -- the parent imports no torch
+
+    try:
+        made = call_job.evaluated(module, plan, own, known)
+        if made is call_job.ELSEWHERE:
+            return {"reached": False, "cause": "control does not get there"}
+        given: dict[str, Any] = {name: value for name in _READ if (value := getattr(made, _PREFIX + name, None)) is not None}
+        workers = given["num_workers"] = min(int(given.get("num_workers", 0)), loader_runs.WORKERS)
+        if not workers:
+            given = {name: value for name, value in given.items() if name in ("num_workers", own) and (name != "persistent_workers" or value)}
+        samples: Any = loader_runs.Samples("number")
+        seed(loader_runs.SEED)
+        loader = data.DataLoader(samples, loader_runs.BATCH, shuffle=True, **given)
+    except Exception as error:  # noqa: BLE001 -- what the user's program raises is the answer
+        return {"reached": True, "built": False, "error": loader_runs.words(error)}
+    return {"reached": True, "built": True, **loader_runs.observed(loader)}

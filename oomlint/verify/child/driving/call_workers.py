@@ -1,0 +1,150 @@
+"""What many workers cost: how many live at once, what a sample weighs, and whether a dataset does without what a worker would have prepared."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.child.driving import call_job, loader_runs
+from oomlint.verify.child.loading import tolerant_import
+from oomlint.verify.child.measuring import digests
+from oomlint.verify.child.server.exceptions import seed
+from oomlint.verify.child.synthesis.symbolic_sweep import Need
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MOST: Final = 8  # configurations of one loader
+_READ: Final = 8  # samples of an epoch
+_PARTS: Final = 10_000  # of a sample that are looked at
+
+
+# -- several loaders ---------------------------------------------------------------------------------------------------
+
+
+def alive(path: str, root: str, plans: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Take an epoch of each loader, one after the other, and count the processes that are there then; then one more epoch of each.
+
+    Of the configurations of a loader the first that keeps workers is taken, else the first that works.
+    """
+    loader_runs.processors()
+    module = tolerant_import.load(path, root).module
+    answers = [_first(module, plan) for plan in plans]
+    loaders = [answer.pop("loader") for answer in answers]
+    if any(answer["error"] for answer in answers):
+        return {"loaders": answers, "processes": 0}
+    iterators = []
+    for answer, loader in zip(answers, loaders, strict=True):
+        before = len(multiprocessing.active_children())
+        seed(loader_runs.SEED)
+        try:
+            for digest, iterator in loader_runs.epochs(loader, 1):
+                answer["epochs"].append(digest)
+                iterators.append(iterator)
+        except Exception as error:  # noqa: BLE001 -- whatever the user's program raises is an answer
+            answer["error"] = loader_runs.words(error)
+        answer["kept"] = len(multiprocessing.active_children()) - before
+    processes = len(multiprocessing.active_children())
+    for answer, loader in zip(answers, loaders, strict=True):
+        answer["epochs"] += [digest for digest, _ in loader_runs.epochs(loader, 1)] if not answer["error"] else []
+    for iterator in iterators:
+        loader_runs.stop(iterator)
+    return {"loaders": answers, "processes": processes}
+
+
+def _first(module: Any, plan: Mapping[str, Any]) -> dict[str, Any]:
+    session = call_job.Session(module, plan, "persistent_workers", [loader_runs.WORKERS])
+    waiting: list[dict[str, Any]] = [dict(values) for values in plan["values"]]
+    best: dict[str, Any] = {"loader": None, "error": {"type": "", "message": "control does not get to the call"}, "values": {}}
+    for _ in range(_MOST):
+        if not waiting:
+            break
+        known = waiting.pop(0)
+        try:
+            kind, replace = session.kind(known)
+            stage, value = session.made(known, None, kind, replace=replace)
+        except Need as need:
+            if need.text not in known:
+                waiting[:0] = [known | {need.text: one} for one in need.domain]
+            continue
+        except Exception as error:  # noqa: BLE001 -- as above
+            best = best if best["loader"] is not None else {"loader": None, "error": loader_runs.words(error), "values": known}
+            continue
+        loader = value if hasattr(value, "num_workers") else stage.made
+        if value is call_job.ELSEWHERE or loader is None:
+            continue
+        keeps = bool(loader.persistent_workers and loader.num_workers)
+        if keeps or best["loader"] is None:
+            best = {"loader": loader, "error": None, "values": known}
+        if keeps:
+            break
+    return {**best, "epochs": [], "kept": 0}
+
+
+# -- one dataset -------------------------------------------------------------------------------------------------------
+
+
+def sample(subject: dict[str, Any]) -> dict[str, Any]:
+    """Bytes of the tensors and arrays of one sample."""
+    from oomlint.verify.child.driving import dataset_job  # noqa: PLC0415 -- it needs numpy
+
+    return dataset_job.told(lambda: _weighed(dataset_job.made(subject)))
+
+
+def plain(path: str, root: str, cls: str, known: dict[str, list[Any]]) -> dict[str, Any]:
+    """The state of a dataset that needs nothing made up: its arguments are known or have defaults, and a sample can be read. It may be large."""
+    from oomlint.verify.child.driving import dataset_job  # noqa: PLC0415 -- they need numpy
+    from oomlint.verify.child.driving.trial import Target  # noqa: PLC0415 -- as above
+    from oomlint.verify.child.synthesis import argument_specs  # noqa: PLC0415 -- as above
+
+    target = Target(path, root, cls, dataset=True)
+    state, options = target.first(known)
+    for name, items in options.items():
+        where, _, tail = name.partition(".")
+        if tail not in known and argument_specs.LEFT not in items:
+            return {"failed": {"error": f"`{tail}` is not known"}}
+        state[where][tail] = {"is": "json", "value": known[tail][0]} if tail in known else dict(argument_specs.LEFT)
+    return dataset_job.told(lambda: {**_weighed(target.make(state)), "state": state})
+
+
+def _weighed(dataset: Any) -> dict[str, Any]:
+    from oomlint.verify.child.driving import dataset_job  # noqa: PLC0415 -- it needs numpy
+
+    value = next(iter(dataset_job.samples(dataset, 1)), None)
+    return {"bytes": _bytes(value, [_PARTS])}
+
+
+def _bytes(value: Any, left: list[int]) -> int:
+    left[0] -= 1
+    if left[0] < 0:
+        return 0
+    if isinstance(value, dict):
+        return sum(_bytes(item, left) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return sum(_bytes(item, left) for item in value)
+    return int(getattr(value, "nbytes", 8 if isinstance(value, (bool, int, float)) else 0))  # numbers are collated to tensors of eight bytes
+
+
+def alone(subject: dict[str, Any]) -> dict[str, Any]:
+    """Read a few samples through a loader without workers."""
+    from torch.utils import data  # noqa: PLC0415 -- the parent imports no torch
+
+    from oomlint.verify.child.driving import dataset_job  # noqa: PLC0415 -- it needs numpy
+
+    def read() -> dict[str, Any]:
+        dataset = dataset_job.made(subject)
+        found = []
+        try:
+            for number, batch in enumerate(data.DataLoader(dataset, 2, collate_fn=_as_they_are)):
+                found.append(digests.digest(batch))
+                if 2 * (number + 1) >= _READ:
+                    break
+        except Exception as error:
+            raise dataset_job.Failed("iterate", error) from error
+        return {"batches": found}
+
+    return dataset_job.told(read)
+
+
+def _as_they_are(samples: list[Any]) -> list[Any]:
+    return samples

@@ -1,0 +1,124 @@
+"""Loaders of a program that is run with stand-ins: as many workers as the measurement wants, and batches where the dataset is stood in for."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import multiprocessing.process
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from oomlint.verify.child.loading import stubs
+from oomlint.verify.child.synthesis import deferred_value, stub_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from oomlint.verify.child.driving.torch_patches import Counts
+    from oomlint.verify.child.synthesis.stub_registry import Book
+
+_OPEN: Final = "/proc/self/fd"
+_SHARED: Final = "/dev/shm/torch_"  # noqa: S108 -- how torch names a tensor's file
+LOADING: Final = frozenset("prefetch_factor persistent_workers multiprocessing_context timeout".split())  # of no use without workers
+LARGE: Final = 64  # samples in a batch; a program may well depend on the size that it asks for, but larger ones take too long
+
+
+def put_loaders(put: Callable[[Any, str, Any], None], book: Book, counts: Counts) -> None:
+    """Replace what makes and starts loaders; all are counted."""
+    from torch.utils.data import DataLoader  # noqa: PLC0415 -- beside its use
+
+    make, go, start, signature = DataLoader.__init__, DataLoader.__iter__, multiprocessing.process.BaseProcess.start, inspect.signature(DataLoader.__init__)
+
+    def init(self: Any, *args: Any, **options: Any) -> None:
+        if isinstance(self, stub_objects.Loader):  # of our own making
+            make(self, *args, **options)
+            return
+        given = {name: deferred_value.settled(value) for name, value in signature.bind(self, *args, **options).arguments.items() if name != "self"}
+        given.update(given.pop("kwargs", {}))
+        counts.loaders += 1
+        asked = given.get("num_workers", 0)
+        workers = min(asked, book.workers) if isinstance(asked, int) else book.workers
+        counts.capped |= workers != asked
+        given["num_workers"] = workers
+        if not workers:
+            given = {name: value for name, value in given.items() if name not in LOADING}
+        path = _path(given.get("dataset"))
+        if path:
+            given = _stood_in(self, book, path, given)
+        make(self, **given)
+
+    def iterate(self: Any) -> Any:
+        counts.iterators += 1
+        about = self.__dict__.get("_unsettled")
+        iterator = go(self) if about is None else _unsettled(*about)
+        counts.running.add(iterator)
+        return iterator
+
+    def begin(self: Any) -> None:
+        counts.processes += 1
+        start(self)
+
+    put(DataLoader, "__init__", init)
+    put(DataLoader, "__iter__", iterate)
+    put(multiprocessing.process.BaseProcess, "start", begin)
+
+
+def tensor_files(running: Iterable[Any]) -> int:
+    """Open files of tensors that workers made, less those of batches that came before their turn and wait in the ``running`` iterators.
+
+    What waits depends on how busy the machine is, and the workers' pipes go at the end of a pass: neither is kept by the program.
+    """
+    count = 0
+    for name in os.listdir(_OPEN) if os.path.isdir(_OPEN) else ():
+        with contextlib.suppress(OSError):  # closed since: that of the list itself
+            count += os.readlink(f"{_OPEN}/{name}").startswith(_SHARED)
+    return count - len({file for iterator in running for file in _waiting(iterator)})
+
+
+def _waiting(iterator: Any) -> Iterator[int]:
+    """Where the storages of batches lie that an iterator has got and not given out. It notes a batch as (worker,), with the data once they are there."""
+    for _, *data in list(getattr(iterator, "_task_info", {}).values()):
+        yield from (item.untyped_storage().data_ptr() for item in _tensors(data) if item.is_shared())
+
+
+def _tensors(data: Any) -> Iterator[torch.Tensor]:
+    if isinstance(data, torch.Tensor):
+        yield data
+    elif isinstance(data, (list, tuple, dict)):
+        for item in data.values() if isinstance(data, dict) else data:
+            yield from _tensors(item)
+
+
+def _path(dataset: Any) -> str:
+    """Under what path the book knows a dataset that is stood in for; empty for one of the program's own."""
+    if isinstance(dataset, deferred_value.Late):
+        return deferred_value.about(dataset)[1]
+    if isinstance(dataset, stub_objects.Thing):
+        return str(dataset.__dict__["_stand_in"][1])
+    return f"{dataset.__dict__['_name']}".replace("()", "") if isinstance(dataset, stubs.Stub) else ""
+
+
+def _stood_in(loader: Any, book: Book, path: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Arguments for a loader over synthesised samples. While nothing is known of its batches they take their structure from use."""
+    if path not in book.specs:
+        book.learn(path, {"kind": "object"})
+    size = given.get("batch_size", 1)
+    if type(size) is int and 1 <= size <= LARGE and not given.get("batch_sampler"):
+        book.batch = size
+    tree = book.tree(f"{path}[*]")
+    if tree is None:
+        loader.__dict__["_unsettled"] = (book, path)
+        tree = {"kind": "tensor", "path": path, "shape": [], "dtype": "float32"}
+    samples = stub_objects.Samples(tree, book.samples)
+    samples.told = book, path
+    kept = {name: given[name] for name in ("num_workers", "drop_last", *LOADING) if isinstance(given.get(name), (bool, int, float, str))}
+    shuffle = given.get("shuffle") is True and "sampler" not in given
+    return {**kept, "dataset": samples, "batch_size": book.batch, "shuffle": shuffle, "collate_fn": stub_objects.Collate(tree)}
+
+
+def _unsettled(book: Book, path: str) -> Iterator[Any]:
+    book.batches.add(f"{path}[*]")
+    for _ in range(book.steps):
+        yield book.make(f"{path}[*]", "batch")

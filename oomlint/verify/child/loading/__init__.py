@@ -1,0 +1,1 @@
+"""Imports the user's code, whatever of it is missing."""

@@ -1,0 +1,104 @@
+"""Fills in the globals that functions of a script read and only its main block sets: `args = parser.parse_args()`."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib.util
+from typing import TYPE_CHECKING, TypeGuard
+
+if TYPE_CHECKING:
+    import types
+    from collections.abc import Iterator
+
+    from oomlint.verify.child.loading.tolerant_import import Finder
+
+
+def fill(module: types.ModuleType, path: str, finder: Finder) -> list[str]:
+    """Run the simple statements of the main block that set globals which functions need. Gives the names that are set."""
+    from oomlint.verify.child.loading import tolerant_import  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
+
+    with open(path, "rb") as stream:
+        tree = ast.parse(importlib.util.decode_source(stream.read()), path)
+    missing = {name for name in _read(tree) if name not in module.__dict__ and not hasattr(builtins, name)}
+    set_now: list[str] = []
+    for block in _blocks(tree, missing):
+        clock = tolerant_import.Clock(tolerant_import.SECONDS)
+        for statement in _slice(block, missing):
+            finder.attempt(module, statement, path, clock)
+        found = sorted(name for name in missing if name in module.__dict__)
+        set_now += found
+        missing -= set(found)
+    if set_now:
+        finder.assumed.append(f"{', '.join(dict.fromkeys(set_now))} as the main block sets it")
+    return set_now
+
+
+def main_names(path: str) -> list[str]:
+    """The names that the main block of a script assigns."""
+    with open(path, "rb") as stream:
+        tree = ast.parse(importlib.util.decode_source(stream.read()), path)
+    names: list[str] = []
+    for node in tree.body:
+        if _guard(node):
+            names += [name for statement in node.body for name in _assigned(statement)]
+    return list(dict.fromkeys(names))
+
+
+def _guard(node: ast.stmt) -> TypeGuard[ast.If]:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and "__main__" in ast.unparse(node.test)
+
+
+def _read(tree: ast.Module) -> set[str]:
+    """Names that functions read and do not set themselves."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            inner = list(ast.walk(node))
+            shared = {name for item in inner if isinstance(item, ast.Global) for name in item.names}
+            own = {item.id for item in inner if isinstance(item, ast.Name) and not isinstance(item.ctx, ast.Load)} - shared
+            own |= {item.arg for item in inner if isinstance(item, ast.arg)}
+            own |= {item.name for item in inner if isinstance(item, (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler)) and item.name}
+            own |= {alias.asname or alias.name.partition(".")[0] for item in inner if isinstance(item, (ast.Import, ast.ImportFrom)) for alias in item.names}
+            names |= {item.id for item in inner if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load)} - own
+    return names
+
+
+def _blocks(tree: ast.Module, missing: set[str]) -> Iterator[list[ast.stmt]]:
+    """The main block, and the bodies of functions that set a global which is missing."""
+    for node in tree.body:
+        if isinstance(node, ast.If) and _guard(node):
+            yield node.body
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and any(isinstance(item, ast.Global) and missing & set(item.names) for item in ast.walk(node)):
+            yield node.body
+
+
+def _assigned(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.If, ast.With, ast.Try)):
+        names = [item.id for item in ast.walk(statement) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store)]
+        imports = [alias for item in ast.walk(statement) if isinstance(item, (ast.Import, ast.ImportFrom)) for alias in item.names]
+        return names + [alias.asname or alias.name.partition(".")[0] for alias in imports]
+    return []
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _slice(block: list[ast.stmt], missing: set[str]) -> list[ast.stmt]:
+    """The statements that the missing names come from, in their order."""
+    wanted = set(missing)
+    kept: list[ast.stmt] = []
+    for statement in reversed(block):
+        stores = set(_assigned(statement))
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            stores = {_root(statement.value.func)}
+        elif isinstance(statement, ast.Assign) and not stores:
+            stores = {_root(target) for target in statement.targets}  # `args.cuda = ...`
+        if stores & wanted:
+            kept.append(statement)
+            wanted |= {item.id for item in ast.walk(statement) if isinstance(item, ast.Name)}
+    return kept[::-1]

@@ -1,0 +1,1 @@
+"""Reads what a run holds: tensors, objects, handles, files, rows."""

@@ -1,0 +1,86 @@
+"""Files that a piece of the user's program writes: which are new or changed, and what is in them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.child.measuring import handles
+from oomlint.verify.child.measuring.digests import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LARGEST: Final = 2**24  # bytes of a file whose content is compared
+ARRAYS: Final = (".npy", ".npz")
+HDF5: Final = b"\x89HDF\r\n\x1a\n"
+PASSED: Final = frozenset({".git", "__pycache__"})
+
+State = tuple[int, int]  # time of the last change in nanoseconds, size in bytes
+
+
+def files(tops: Sequence[str]) -> dict[str, State]:
+    """All files below some folders."""
+    found = {}
+    for top in tops:
+        for where, inner, names in os.walk(top):
+            inner[:] = sorted(name for name in inner if name not in PASSED)
+            for name in names:
+                path = os.path.join(where, name)
+                with contextlib.suppress(OSError):
+                    state = os.stat(path)
+                    found[path] = (state.st_mtime_ns, state.st_size)
+    return found
+
+
+def changed(before: dict[str, State], tops: Sequence[str]) -> list[str]:
+    """Those that are new or changed since."""
+    return sorted(path for path, state in files(tops).items() if before.get(path) != state)
+
+
+def named(path: str, folder: str) -> str:
+    """A name that does not depend on where the project and the data lie."""
+    name = handles.placeless(path, folder)
+    return os.path.relpath(name) if os.path.isabs(name) else name
+
+
+def written(before: dict[str, State], tops: Sequence[str], folder: str) -> dict[str, str]:
+    """Digests of the files that are new or changed, by their names relative to the project or the data."""
+    return dict(sorted((named(path, folder), content(path)) for path in changed(before, tops)))
+
+
+def content(path: str) -> str:
+    """A digest of what is in a file; of a container the values, whose bytes may lie in any order."""
+    with open(path, "rb") as stream:
+        start = stream.read(len(HDF5))
+    if start == HDF5:
+        return _hdf5(path)
+    if path.endswith(ARRAYS):
+        import numpy as np  # noqa: PLC0415
+
+        loaded = np.load(path, allow_pickle=False)
+        return digest(dict(loaded) if hasattr(loaded, "keys") else loaded)
+    with open(path, "rb") as stream:
+        return hashlib.sha256(stream.read(LARGEST)).hexdigest()
+
+
+def _hdf5(path: str) -> str:
+    """Names, attributes and values; not the bytes, which hold times and gaps. A file that is still open for writing says so."""
+    import h5py  # type: ignore[import-untyped] # noqa: PLC0415 -- only where a file of its kind was written
+
+    found: list[Any] = []
+
+    def visit(name: str, item: Any) -> None:
+        found.append(
+            (name, type(item).__name__, sorted((key, digest(value)) for key, value in item.attrs.items()), item[()] if isinstance(item, h5py.Dataset) else None)
+        )
+
+    try:
+        with h5py.File(path, "r") as file:
+            visit("/", file)
+            file.visititems(visit)
+    except OSError:
+        return "HDF5, cannot be read"
+    return digest(found)

@@ -1,0 +1,267 @@
+"""Finds data that the user's own datasets and functions run on: the project's, or files that are made up until the code reads them."""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.child.driving.trial import SCRIPT, WORKS, Target, trial
+from oomlint.verify.child.loading.tolerant_import import LoadError
+from oomlint.verify.child.search import branch_mutations, hill_climb, mutations
+from oomlint.verify.child.synthesis import argument_specs, file_specs, spec_paths
+from oomlint.verify.child.synthesis.scale import scale_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["built", "called", "dataset", "function", "scale_to", "scaled"]
+MANY: Final = 64  # samples, where that is no trouble
+BETTER: Final = (24, 1.0)  # trials and seconds spent on samples that collate
+
+_KINDS: Final = {
+    "model": "a small linear layer",
+    "range": "whole numbers from 0",
+    "same": "a transform that changes nothing",
+    "samples": "a dataset of tensors",
+    "texts": "a list of texts",
+    "value": "a list or dict",
+}  # of arguments that are made up, in words
+
+State = dict[str, Any]
+
+
+def _search(target: Target, known: dict[str, list[Any]], seconds: float, trials: int) -> State:
+    home = os.getcwd()
+    before = hill_climb.inventory(home)
+    state, options = target.first(known)
+
+    def really(other: State) -> State:
+        answer: State = hill_climb.forked(lambda: trial(target, copy.deepcopy(other), real=True))
+        hill_climb.restore(home, before)
+        return answer
+
+    process = hill_climb.TrialProcess(lambda other: trial(target, other))
+
+    def tried(other: State) -> State:
+        answer = process(other)
+        hill_climb.restore(home, before)
+        return answer
+
+    own = _own(target, state, options, known, really)
+    if own is not None and (own["reached"] or not target.rows):
+        return own
+
+    conditions = branch_mutations.guards(target.path, target.rows)
+
+    def changes(other: State, result: State) -> Any:
+        if result.get("works") and not result.get("reached"):
+            yield from ((*pair, False) for pair in branch_mutations.reaching(other, conditions))
+        yield from mutations.moves(other, result, options, target.hints, target.module)
+
+    start = time.monotonic()
+    best = hill_climb.climb(tried, state, changes, seconds, trials)
+    if best.works and best.result["stage"] == WORKS:
+        better = hill_climb.climb(tried, best.state, changes, BETTER[1], BETTER[0], lambda result: result.get("stage", 0) > WORKS)
+        best = better if better.works else best
+    if best.works and not best.result["reached"]:
+        left = max(1.0, seconds - best.seconds)
+        better = hill_climb.climb(tried, best.state, changes, left, trials, lambda result: bool(result.get("works") and result.get("reached")))
+        best = better if better.works else best
+    if best.works and best.result["unset"]:
+        better = hill_climb.climb(tried, best.state, changes, 2 * BETTER[1], 2 * BETTER[0], lambda result: bool(result.get("works") and not result["unset"]))
+        best = better if better.works and better.result["reached"] >= best.result["reached"] else best
+    if best.works and spec_paths.closed(other := copy.deepcopy(best.state)):
+        better = hill_climb.climb(tried, other, changes, BETTER[1], BETTER[0])
+        best = better if better.works else best
+    process.close()
+    spent = {"trials": best.trials, "seconds": round(time.monotonic() - start, 2), "steps": best.steps}
+    if own is not None and not (best.works and best.result["reached"]):
+        return own
+    if not best.works:
+        return {"found": False, "reason": _why(target, best.result), **spent}
+    if target.dataset and (larger := _larger(target, best, home, before)):
+        return {**larger, **spent}
+    final = _pruned(best.state, best.result["used"])
+    answer = _replayed(target, final, home, before)
+    if not answer.get("works") or answer.get("length") != best.result.get("length"):
+        error = answer.get("error") or answer.get("crash") or "its length is another"
+        return {"found": False, "reason": f"on real files it does not run: {error}", **spent}
+    return {**_answer(target, final, answer, "synthetic"), **spent}
+
+
+def _larger(target: Target, best: hill_climb.Found, home: str, before: set[str]) -> State | None:
+    """The same with so many samples that a cache of a few does not hold them all, if that works as well."""
+    length = best.result.get("length", 0)
+    if not length or length >= MANY or best.state["n"] >= MANY or best.result["stage"] < WORKS:
+        return None
+    more = {**copy.deepcopy(best.state), "n": MANY}
+    recorded: State = hill_climb.forked(lambda: trial(target, more))
+    hill_climb.restore(home, before)
+    if recorded.get("stage", 0) < best.result["stage"] or recorded["length"] <= length or recorded["reached"] < best.result["reached"]:
+        return None
+    final = _pruned(recorded["state"], recorded["used"])
+    answer = _replayed(target, final, home, before)
+    if answer.get("stage", 0) < best.result["stage"] or answer["length"] != recorded["length"]:
+        return None
+    return _answer(target, final, answer, "synthetic")
+
+
+def _pruned(state: State, used: list[str]) -> State:
+    """The state without the files that a last trial did not ask for, and with nothing left that is not known."""
+    spec_paths.fired(state)
+    kept = set(used)
+    return {**state, "files": {key: spec for key, spec in state["files"].items() if key in kept or spec["kind"] in ("pattern", "absent")}}
+
+
+def _replayed(target: Target, state: State, home: str, before: set[str]) -> State:
+    """A run on real files, with the real libraries."""
+
+    def replay() -> State:
+        file_specs.materialise(state)
+        return trial(target, state, real=True)
+
+    answer: State = hill_climb.forked(replay, 8 * hill_climb.LIMIT)
+    hill_climb.restore(home, before)
+    return answer
+
+
+def _own(target: Target, state: State, options: dict[str, list[Any]], known: dict[str, list[Any]], tried: Callable[..., State]) -> State | None:
+    """The user's own data: values that are known or defaults, and the files of the project."""
+    firm = {name: items for name, items in options.items() if name.partition(".")[2] in known or argument_specs.LEFT in items}
+    if len(firm) < len(options):
+        return None
+    fallback: State | None = None
+    for number in range(min(4, max((len(items) for items in known.values()), default=1))):
+        own = copy.deepcopy(state)
+        for name in firm:
+            where, _, tail = name.partition(".")
+            values = known.get(tail, [])
+            own[where][tail] = {"is": "json", "value": values[min(number, len(values) - 1)]} if values else dict(argument_specs.LEFT)
+        answer = tried(own)
+        if answer.get("works") and (answer["reached"] or fallback is None):
+            fallback = {**_answer(target, own, answer, "data"), "trials": number + 1, "steps": []}
+        if answer.get("works") and answer["reached"]:
+            break
+    return fallback
+
+
+def _answer(target: Target, state: State, result: State, fidelity: str) -> State:
+    assumed = list(target.loaded.assumed)
+    for where in ("arguments", "owner"):
+        for name, spec in state[where].items():
+            if spec["is"] != "default" and fidelity != "data":
+                assumed.append(f"{name} is {printable(spec)}")
+    assumed += [f"{name} is {value!r}" for name, value in state.get("globals", {}).items()]
+    assumed += [f"{number} in the code is {value}" for number, value in state.get("shrunk", {}).items()]
+    return {
+        "found": True,
+        "state": state,
+        "fidelity": fidelity,
+        "arguments": {name: printable(spec) for name, spec in {**state["owner"], **state["arguments"]}.items()},
+        "assumed": assumed,
+        "stubbed": list(target.loaded.stubbed),
+        "skipped": list(target.loaded.skipped),
+        "length": result.get("length", 0),
+        "reached": bool(target.rows) and result["reached"],
+        "collates": result["stage"] > WORKS,
+        "needs": result.get("needs", []),
+    }
+
+
+def printable(spec: Any) -> str:
+    """An argument in a few words."""
+    match spec["is"]:
+        case "json":
+            return repr(spec["value"])
+        case "path" | "pathlib":
+            return repr(argument_specs.text_of({**spec, "whole": False}))
+        case "array" | "tensor":
+            return f"{spec['is']} of {spec.get('dtype', 'f4')}, {' x '.join(str(side) for side in spec['shape']) or 'no axes'}"
+        case "settings":
+            return f"a configuration with {', '.join(spec['has']) or 'nothing'}"
+        case "default":
+            return "its default"
+        case other:
+            return _KINDS.get(other, str(other))
+
+
+def _why(target: Target, result: State) -> str:
+    error = result.get("error") or result.get("crash") or "nothing"
+    if result.get("missing"):
+        return error.partition(": ")[2]
+    if result.get("outside") and "FileNotFound" in error:
+        return f"it reads {result['outside'][-1]}, which is not in the project"
+    place = f" at {result['place']}" if result.get("place") else ""
+    needs = f"; {', '.join(result['needs'][:2])} stood in for" if result.get("needs") else ""
+    name = "the script" if target.name == SCRIPT else target.name
+    return f"no data was found that {name} reads: {error}{place}{needs}"
+
+
+# Entry points
+
+
+def dataset(
+    path: str, root: str, cls: str, known: dict[str, list[Any]] | None = None, seconds: float = 4.0, trials: int = 200, rows: list[int] | None = None
+) -> State:
+    """Find data that a dataset class reads; rather such that one of some rows of the file runs ("reached")."""
+    return _found(path, root, cls, known, seconds, trials, rows or [], is_dataset=True)
+
+
+def function(
+    path: str, root: str, function: str, known: dict[str, list[Any]] | None = None, seconds: float = 4.0, trials: int = 200, rows: list[int] | None = None
+) -> State:
+    """Find arguments and data with which a function or a method runs to its end; rather such that one of some rows runs."""
+    return _found(path, root, function, known, seconds, trials, rows or [], is_dataset=False)
+
+
+def _found(path: str, root: str, name: str, known: dict[str, list[Any]] | None, seconds: float, trials: int, rows: list[int], *, is_dataset: bool) -> State:
+    try:
+        target = Target(path, root, name, dataset=is_dataset)
+        target.rows = rows
+    except LoadError as error:
+        return {"found": False, "reason": str(error)}
+    return _search(target, known or {}, seconds, trials)
+
+
+def built(path: str, root: str, cls: str, state: State, folder: str = "") -> Any:
+    """The dataset of a state, in this process. Raises what the user's code raises, and LoadError.
+
+    The files lie in the current folder whatever ``folder`` is: the code names many of its paths relative to it.
+    """
+    del folder
+    file_specs.materialise(state)
+    return Target(path, root, cls, dataset=True).make(state)
+
+
+def called(path: str, root: str, function: str, state: State, folder: str = "") -> Callable[[], Any]:
+    """The function of a state with its arguments, in this process. Raises as :func:`built` does."""
+    del folder
+    file_specs.materialise(state)
+    made: Callable[[], Any] = Target(path, root, function, dataset=False).make(state)
+    return made
+
+
+def scaled(path: str, root: str, cls: str, state: State, size: int) -> State:
+    """The state with more samples, so that its files and arguments hold ``size`` bytes or more; found where the dataset grows with them and still works."""
+    try:
+        target = Target(path, root, cls, dataset=True)
+    except LoadError as error:
+        return {"found": False, "reason": str(error)}
+    home = os.getcwd()
+    before = hill_climb.inventory(home)
+    more = scale_to(state, size)
+
+    def replay() -> State:
+        return trial(target, copy.deepcopy(more))
+
+    recorded = hill_climb.forked(replay, 10 * hill_climb.LIMIT)
+    hill_climb.restore(home, before)
+    if not recorded.get("works"):
+        return {"found": False, "reason": f"with {more['n']} samples it does not run: {recorded.get('error') or recorded.get('crash')}"}
+    final = _pruned(recorded["state"], recorded["used"])
+    answer = _replayed(target, final, home, before)
+    if not answer.get("works"):
+        return {"found": False, "reason": f"on real files it does not run: {answer.get('error') or answer.get('crash')}"}
+    return _answer(target, final, answer, "synthetic")

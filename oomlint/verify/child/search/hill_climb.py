@@ -1,0 +1,240 @@
+# ruff: noqa: D102 -- the methods are those of what it stands in for, or of the import system
+"""Runs trials in processes of their own, and climbs from trial to trial."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LIMIT: Final = 2.0  # seconds for one trial
+HOPELESS: Final = 16  # trials after which a library that is missing decides
+STALLED: Final = 3  # steps in a row to a new message that bring a trial no further
+
+State = dict[str, Any]
+Result = dict[str, Any]
+
+
+def forked(function: Callable[[], Any], seconds: float = LIMIT) -> Any:
+    """Run a function in a forked process and give back its JSON; ``{"crash": words}`` where there is none. All its processes end with it."""
+    end, begin = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _inside(function, end, begin)
+    os.close(begin)
+    received = b""
+    until = time.monotonic() + seconds
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.setpgid(child, child)
+    while True:
+        ready, _, _ = select.select([end], [], [], max(0.0, until - time.monotonic()))
+        if not ready:
+            break
+        block = os.read(end, 1 << 16)
+        if not block:
+            break
+        received += block
+    os.close(end)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if not received.endswith(b"\n"):
+        late = time.monotonic() >= until
+        return {"crash": f"a trial took more than {seconds:g} s" if late else f"the process ended with status {status}"}
+    return json.loads(received)
+
+
+def _inside(function: Callable[[], Any], end: int, begin: int) -> None:
+    code = 1
+    try:
+        os.close(end)
+        os.setpgid(0, 0)
+        silent = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(silent, descriptor)
+        try:
+            answer = function()
+        except BaseException as error:  # noqa: BLE001 -- the user's code raises what it likes
+            answer = {"crash": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
+        data = json.dumps(answer, default=str).encode() + b"\n"
+        while data:
+            data = data[os.write(begin, data) :]
+        code = 0
+    finally:
+        os._exit(code)
+
+
+class TrialProcess:
+    """A forked process that runs trials one after the other: a fork takes ten times as long as a trial. It is renewed after a few, and after a crash."""
+
+    def __init__(self, function: Callable[[State], Result], seconds: float = LIMIT, most: int = 24) -> None:
+        self.function, self.seconds, self.most = function, seconds, most
+        self.child = self.left = 0
+        self.ask = self.hear = -1
+
+    def __call__(self, state: State) -> Result:
+        if not self.left:
+            self.close()
+            self._begin()
+        self.left -= 1
+        data = json.dumps(state).encode() + b"\n"
+        received = b""
+        try:
+            while data:
+                data = data[os.write(self.ask, data) :]
+            until = time.monotonic() + self.seconds
+            while not received.endswith(b"\n"):
+                ready, _, _ = select.select([self.hear], [], [], max(0.0, until - time.monotonic()))
+                block = os.read(self.hear, 1 << 16) if ready else b""
+                if not block:
+                    late = not ready
+                    self.close()
+                    return {"crash": f"a trial took more than {self.seconds:g} s" if late else "the process of a trial came to its end"}
+                received += block
+        except BrokenPipeError:
+            self.close()
+            return {"crash": "the process of a trial came to its end"}
+        answer: Result = json.loads(received)
+        return answer
+
+    def _begin(self) -> None:
+        questions, self.ask = os.pipe()
+        self.hear, answers = os.pipe()
+        self.left = self.most
+        self.child = os.fork()
+        if self.child == 0:
+            os.close(self.ask)
+            os.close(self.hear)
+            _serve(self.function, questions, answers)
+        os.close(questions)
+        os.close(answers)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.setpgid(self.child, self.child)
+
+    def close(self) -> None:
+        """End its processes."""
+        if not self.child:
+            return
+        os.close(self.ask)
+        os.close(self.hear)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.child, signal.SIGKILL)
+        os.waitpid(self.child, 0)
+        self.child = self.left = 0
+
+
+def _serve(function: Callable[[State], Result], questions: int, answers: int) -> None:
+    try:
+        os.setpgid(0, 0)
+        silent = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(silent, descriptor)
+        with os.fdopen(questions, "rb") as stream:
+            for line in stream:
+                try:
+                    answer = function(json.loads(line))
+                except BaseException as error:  # noqa: BLE001 -- the user's code raises what it likes
+                    answer = {"crash": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
+                data = json.dumps(answer, default=str).encode() + b"\n"
+                while data:
+                    data = data[os.write(answers, data) :]
+    finally:
+        os._exit(0)
+
+
+@dataclass(slots=True)
+class Found:
+    """The best state of a climb."""
+
+    state: State
+    result: Result
+    works: bool
+    trials: int
+    seconds: float
+    steps: list[str] = field(default_factory=list)
+
+
+def score(result: Result) -> tuple[int, int, int]:
+    """How far a trial came: stage, rows of the user's that ran, items read."""
+    return (-1, 0, 0) if "crash" in result else (result["stage"], result["lines"], result.get("items", 0))
+
+
+def climb(
+    trial: Callable[[State], Result],
+    state: State,
+    moves: Callable[[State, Result], Iterator[tuple[str, State, bool]]],
+    seconds: float,
+    trials: int,
+    done: Callable[[Result], bool] = lambda result: bool(result.get("works")),
+) -> Found:
+    """Take the first move that brings a trial further, again and again. The same state gives the same climb, but for the seconds."""
+    start = time.monotonic()
+    count, steps, stalled = 1, list[str](), 0
+    first = json.dumps(state, sort_keys=True)
+    best = trial(state)
+    state = best.get("state", state)
+    messages, exact = {_message(best)}, {str(best.get("error"))}
+    tried = {first}
+
+    def spent() -> bool:
+        return count >= trials or time.monotonic() - start > seconds or bool(best.get("missing") and count > HOPELESS)
+
+    while not done(best) and not spent():
+        aside: tuple[str, State, Result] | None = None
+        for label, other, sure in moves(state, best):
+            text = json.dumps(other, sort_keys=True)
+            if text in tried:
+                continue
+            tried.add(text)
+            if spent():
+                break
+            result = trial(other)
+            count += 1
+            if score(result) > score(best) or done(result):
+                state, best, stalled = result.get("state", other), result, 0
+                steps.append(label)
+                break
+            if sure and score(result) == score(best) and result.get("error") not in exact:
+                state, best = result.get("state", other), result
+                steps.append(label)
+                break
+            if aside is None and score(result) == score(best) and _message(result) not in messages:
+                aside = (label, result.get("state", other), result)
+        else:
+            if aside is None or stalled >= STALLED:
+                break
+            label, state, best = aside
+            stalled += 1
+            steps.append(label)
+        messages.add(_message(best))
+        exact.add(str(best.get("error")))
+    return Found(state, best, bool(best.get("works")), count, time.monotonic() - start, steps)
+
+
+def _message(result: Result) -> str:
+    return re.sub(r"\d+", "#", str(result.get("error") or result.get("crash") or ""))
+
+
+def inventory(folder: str) -> set[str]:
+    """Every path in a folder."""
+    return {os.path.join(above, name) for above, inner, names in os.walk(folder) for name in (*inner, *names)}
+
+
+def restore(folder: str, before: set[str]) -> None:
+    """Remove what was not there before."""
+    for path in sorted(inventory(folder) - before):
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(path)

@@ -1,0 +1,1 @@
+"""The server of jobs: it forks them, confines them and hands their answers back."""

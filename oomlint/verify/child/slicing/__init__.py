@@ -1,0 +1,1 @@
+"""Cuts a loop or a call out of the program around it."""

@@ -1,0 +1,1 @@
+"""Values, files and arguments that stand for what the user has not given."""

@@ -1,0 +1,140 @@
+"""Where in a state a specification stands, and changed copies of a state."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any, Final
+
+from oomlint.verify.child.synthesis import file_specs_h5
+
+State = dict[str, Any]
+STRUCTURED: Final = ("json", "pickle", "torch", "jsonl")
+
+
+def at(state: State, place: list[Any]) -> Any:
+    """The specification at a place."""
+    for key in place:
+        state = state[key]
+    return state
+
+
+def changed(state: State, place: list[Any], **new: Any) -> State:
+    """A copy with some entries of one specification changed. Files of like names follow."""
+    made = copy.deepcopy(state)
+    at(made, place).update(copy.deepcopy(new))
+    return _forget(made, place)
+
+
+def replaced(state: State, place: list[Any], new: Any) -> State:
+    """A copy with one specification replaced."""
+    made = copy.deepcopy(state)
+    if place[0] == "files" and place[2:3] == ["value"]:
+        made["files"][place[1]].pop("clay", None)
+    at(made, place[:-1])[place[-1]] = copy.deepcopy(new)
+    return _forget(made, place)
+
+
+def fresh(state: State, place: list[Any], spec: Any) -> State:
+    """Another argument, with no files: they may be others."""
+    made = replaced(state, place, spec)
+    made["files"] = {}
+    return made
+
+
+def _forget(made: State, place: list[Any]) -> State:
+    if place[0] == "files" and len(place) > 1:
+        like = re.sub(r"\d+", "#", place[1])
+        for other in list(made["files"]):
+            if other != place[1] and re.sub(r"\d+", "#", other) == like:
+                del made["files"][other]
+        if made["files"][place[1]]["kind"] in ("folder", "pattern"):
+            head = re.split(r"[^/]*[*?\[]", place[1])[0].rstrip("/")
+            for other in list(made["files"]):
+                if other != place[1] and other.startswith(head + "/"):
+                    del made["files"][other]
+    return made
+
+
+def arrays(state: State, log: list[list[str]]) -> list[list[Any]]:
+    """Every array of a state, the latest used first."""
+    found: list[list[Any]] = []
+    likes: set[str] = set()
+    known = [[key, ""] for key in state["files"]]
+    for key, node in [*reversed(log), *known]:
+        spec = state["files"].get(key)
+        like = f"{re.sub(r'[0-9]+', '#', key)}::{node}"
+        if spec is None or like in likes:
+            continue
+        likes.add(like)
+        if spec["kind"] == "npy" and "value" not in spec:
+            found.append(["files", key])
+        elif spec["kind"] in ("npz", "mat"):
+            found.extend(["files", key, "arrays", name] for name in reversed(spec["arrays"]))
+        elif spec["kind"] == "h5" and node and node in spec["nodes"] and spec["nodes"][node]["is"] in ("dataset", "?") and node != "/":
+            found.append(["files", key, "nodes", node])
+        elif "value" in spec:
+            found.extend(["files", key, "value", *inner] for inner in inside(spec["value"], "array"))
+    for owner in ("arguments", "owner"):
+        for name, spec in state.get(owner, {}).items():
+            if spec["is"] in ("array", "tensor"):
+                found.append([owner, name])
+            elif spec["is"] == "value":
+                found.extend([owner, name, "value", *inner] for inner in inside(spec["value"], "array"))
+    return found
+
+
+def inside(value: Any, kind: str) -> list[list[Any]]:
+    """Where in a value something of a kind stands."""
+    if value["t"] == kind:
+        return [[]]
+    if value["t"] in ("list", "map"):
+        return [["of", *rest] for rest in inside(value["of"], kind)]
+    if value["t"] == "row":
+        return [["of", place, *rest] for place, item in enumerate(value["of"]) for rest in inside(item, kind)]
+    if value["t"] == "dict":
+        return [["keys", name, *rest] for name, item in value["keys"].items() for rest in inside(item, kind)]
+    return []
+
+
+def recent(state: State, log: list[list[str]], *kinds: str) -> list[str]:
+    """Files of some kinds, the latest used first; one of each likeness."""
+    found: list[str] = []
+    likes: set[str] = set()
+    for key, _ in reversed(log):
+        like = re.sub(r"\d+", "#", key)
+        if like not in likes and key in state["files"] and state["files"][key]["kind"] in kinds:
+            likes.add(like)
+            found.append(key)
+    return found
+
+
+def ranked(shape: list[Any], rank: int) -> list[Any]:
+    """A shape with so many axes."""
+    return [*shape[:rank], *([8] * (rank - len(shape)))] if shape else ["n", *([8] * (rank - 1))][:rank]
+
+
+def fired(state: State, *, whole: bool = True) -> bool:
+    """Make what is clay what it was used as. Gives whether there was any. What was not used at all stays clay unless the state is ``whole``."""
+    waiting: list[Any] = [*state["files"].values(), *state["arguments"].values(), *state.get("owner", {}).values()]
+    soft = False
+    while waiting:
+        spec = waiting.pop()
+        if whole and spec.get("clay") and spec.get("kind") == "torch" and spec["value"]["t"] == "?":
+            spec["value"] = {"t": "map", "n": "n", "of": {"t": "array", "shape": [64], "dtype": "f4"}}
+        if whole or not spec.get("clay") or spec["value"]["t"] != "?":
+            soft |= bool(spec.pop("clay", False))
+        waiting += spec.get("has", {}).values()
+    return soft
+
+
+def closed(state: State) -> bool:
+    """Let the listings of groups hold all that was asked for by name. Gives whether anything is new."""
+    new = False
+    for spec in state["files"].values():
+        for like, entry in list(spec["nodes"].items()) if spec["kind"] == "h5" else []:
+            if more := file_specs_h5.unlisted(spec, like, state["n"]):
+                keys = entry.get("keys", [])
+                entry["keys"] = [*keys, *more] if isinstance(keys, list) else {**keys, "more": [*keys.get("more", []), *more]}
+                new = True
+    return new

@@ -1,0 +1,192 @@
+"""The sliced call: a loader's call is cut out of the user's function and run over stand-in data, before and after, with all values of its unknowns."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.finding import LoaderFact
+from oomlint.measurement import CallCheck
+from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
+from oomlint.verify.strategies import call_sites, call_verdict, calls_loops, calls_memory, calls_predict, calls_trainer, unverified_changes
+from oomlint.verify.strategies.call_sites import domain, program, targets
+from oomlint.verify.strategies.call_verdict import Judged
+from oomlint.verify.strategies.slicing import counterpart, cut, sites
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oomlint.measurement import Measurement
+    from oomlint.verify.jobs import Done
+    from oomlint.verify.session import Session
+    from oomlint.verify.strategies.call_sites import Domain, Target
+    from oomlint.verify.strategies.slicing import Cut, Site
+
+_FUNCTIONS: Final = frozenset({"collate_fn", "worker_init_fn"})  # arguments of a loader that its workers are sent
+_OPTIONS: Final = frozenset({CallCheck.OPTION, CallCheck.OPTION_ZERO})
+_JUDGES: Final = {
+    CallCheck.COPIES: calls_memory.judge,
+    CallCheck.COPIES_SPAWNED: calls_memory.judge,
+    CallCheck.DESCRIPTORS: calls_memory.judge,
+    CallCheck.FEWER_WORKERS: calls_memory.judge,
+    CallCheck.CYCLE: calls_loops.judge,
+    CallCheck.WHOLE: calls_loops.judge,
+    CallCheck.PREDICT: calls_predict.judge,
+    CallCheck.TRAINER: calls_trainer.judge,
+}
+_SECONDS: Final = 30.0  # a call with its sweep, two workers at a time
+_SPAWN_SECONDS: Final = 60.0
+_MOST_WAYS: Final = 4  # other calls of the function that are run
+_WORKER_BYTES: Final = 4096 * 2**20  # spawned workers import torch
+
+
+def verify(session: Session) -> Verdict:
+    """Verify one finding about a loader."""
+    wanted = session.case.plan.call
+    judged = _JUDGES[wanted](session) if wanted in _JUDGES else _calls(session)
+    if wanted is CallCheck.FEWER_WORKERS and judged.outcome is Outcome.CONFIRMED:
+        judged = _still_runs(session, judged)
+    return Verdict(judged.outcome, judged.reason, Fidelity.SLICED, judged.readings, (), judged.assumptions, judged.left_out)
+
+
+def _calls(session: Session) -> Judged:
+    loader = next(iter(session.case.finding.of_noun(LoaderFact)), None)
+    pickled = session.case.plan.call is CallCheck.PICKLED
+    if pickled and (loader is None or loader.option not in _FUNCTIONS):
+        return Judged(Outcome.INCONCLUSIVE, "what cannot be sent is in the dataset, which a cut-out call stands in for")
+    found = targets(session)
+    if not found:
+        return Judged(Outcome.INCONCLUSIVE, "the call of the loader was not found in the program")
+    judged = call_verdict.together([_one(session, target) for target in found])
+    if not session.case.by_hand or pickled or judged.outcome not in {Outcome.CONFIRMED, Outcome.NO_EFFECT}:
+        return judged
+    gap = unverified_changes.of_calls(session, _pieces(session, found))
+    return replace(judged, outcome=Outcome.INCONCLUSIVE, reason=gap) if gap else judged
+
+
+def _pieces(session: Session, found: Sequence[Target]) -> dict[Part, list[Cut]]:
+    """What is run of the program, before and after."""
+    pieces: dict[Part, list[Cut]] = {part: [] for part in Part}
+    for target in found:
+        leaves = domain(target).leaves
+        after = program(session, Part.AFTER, target.path)
+        here = counterpart(target.site, after) if after is not None else None
+        for part, sites_of in ((Part.BEFORE, [target.site]), (Part.AFTER, [*([here] if here else []), *_other_ways(session, target)])):
+            pieces[part] += [cut(site, leaves, inherited=target.loader.inherited) for site in sites_of]
+    return pieces
+
+
+def _still_runs(session: Session, judged: Judged) -> Judged:
+    """The memory was measured on stand-in data: the user's own call has to work without workers as well, or nothing is gained."""
+    finding = session.case.finding
+    for target in targets(session, (finding.place,)):
+        known = domain(target)
+        values = replace(known, values=[{text: value if isinstance(value, dict) else 0 for text, value in row.items()} for row in known.values[:1]])
+        after, failure = _measured(session, Part.AFTER, target, values, [None], 0)
+        runs = [run for run in after["runs"] if run["reached"] and run.get("settings", {}).get("num_workers", 0) == 0] if after else []
+        failed = next((run["error"] for run in runs if run.get("error")), None)
+        if not runs:
+            return Judged(Outcome.INCONCLUSIVE, f"the loader's call could not be run without workers{f': {failure}' if failure else ''}", judged.readings)
+        if failed and ((failed["type"] in {"ValueError", "AssertionError"} and "worker" in failed["message"]) or "timeout" in failed["message"]):
+            return Judged(Outcome.REGRESSED, f"without workers the call fails: {call_verdict.cause(failed)}", judged.readings)
+        if failed:
+            return Judged(Outcome.INCONCLUSIVE, f"the cut-out call cannot be run: {call_verdict.cause(failed)}", judged.readings)
+    return judged
+
+
+def _one(session: Session, target: Target) -> Judged:
+    """One loader, before and after."""
+    plan = session.case.plan
+    least = 1 if plan.call in {CallCheck.OPTION_ZERO, CallCheck.PICKLED} else 0
+    counts = _counts_of(session, target) if plan.call in _OPTIONS and not least else ()
+    values = domain(target, *filter(None, [plan.option]), least=least, counts=counts)
+    methods: list[str | None] = ["fork", "spawn"] if plan.call is CallCheck.PICKLED else [None]
+    before, failure = _measured(session, Part.BEFORE, target, values, methods, least, counts)
+    if before is None:
+        return Judged(Outcome.INCONCLUSIVE, failure)
+    after: dict[str, Any] | None = None
+    if session.case.mended:
+        after, failure = _measured(session, Part.AFTER, target, values, methods, least, counts)
+        if after is None:
+            return Judged(Outcome.INCONCLUSIVE, f"after the fix: {failure}")
+        if any(not run["reached"] for run in after["runs"]):
+            others = [replace(target, site=site) for site in _other_ways(session, target)]
+            ways = [_measured(session, Part.AFTER, other, values, methods, least, counts, here=True)[0] for other in others]
+            after["runs"] = call_verdict.otherwise(before["runs"], after["runs"], [way["runs"] for way in ways if way])
+    judged = _judged(plan, before["runs"], after["runs"] if after else None)
+    if judged.unstable:
+        again, failure = _measured(session, Part.BEFORE, target, values, methods, least, counts)
+        if again is None or [run.get("epochs") for run in again["runs"]] != [run.get("epochs") for run in before["runs"]]:
+            judged = Judged(Outcome.INCONCLUSIVE, "the loader does not repeat itself: two runs before the fix differ", judged.readings)
+    notes = [note for run in (*before["runs"], *(after["runs"] if after else ())) for note in run.get("notes", ())]
+    assumptions = (*values.assumptions, "a stand-in dataset that tells its indices", *_swept(before["runs"], values), *dict.fromkeys(notes))
+    left = (*before["skipped"], *(f"{name}: stood in for" for name in before["stubbed"]))
+    return Judged(judged.outcome, judged.reason, judged.readings, tuple(dict.fromkeys(assumptions)), left)
+
+
+def _judged(plan: Measurement, before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]] | None) -> Judged:
+    if plan.call is CallCheck.PICKLED:
+        return call_verdict.unpicklable(before, after, shown=True)
+    return call_verdict.exceptions(plan.option, before, after, zero=plan.call is CallCheck.OPTION_ZERO)
+
+
+def _swept(runs: Sequence[dict[str, Any]], values: Domain) -> list[str]:
+    """What was tried for values that the child found to be unknown."""
+    tried: dict[str, list[str]] = {}
+    for run in runs:
+        for text, value in run["values"].items():
+            if text not in values.leaves and value not in tried.setdefault(text, []):
+                tried[text].append(value)
+    return [f"`{text}` swept over {' and '.join(found)}" if len(found) > 1 else f"`{text}` taken as {found[0]}" for text, found in tried.items()]
+
+
+def _counts_of(session: Session, target: Target) -> tuple[int, ...]:
+    """Numbers of workers that tell the two parts apart, beside none and two."""
+    if not session.case.mended:
+        return ()
+    trees = [program(session, part, target.path) for part in Part]
+    return call_sites.told_apart([tree for tree in trees if tree is not None])
+
+
+def _other_ways(session: Session, target: Target) -> list[Site]:
+    """Calls of the same class in the same function after the fix."""
+    tree = program(session, Part.AFTER, target.path)
+    here = counterpart(target.site, tree) if tree is not None else None
+    if tree is None or here is None:
+        return []
+    written = ast.unparse(here.call.func)
+    found = [site for site in sites(tree) if site.function == here.function and site.ordinal != here.ordinal and ast.unparse(site.call.func) == written]
+    return found[:_MOST_WAYS]
+
+
+def _measured(
+    session: Session,
+    part: Part,
+    target: Target,
+    values: Domain,
+    methods: list[str | None],
+    least: int,
+    counts: tuple[int, ...] = (),
+    *,
+    here: bool = False,
+) -> tuple[dict[str, Any] | None, str]:
+    """What the child answers; else why there is no answer. The site is of this part where it is ``here``."""
+    tree = program(session, part, target.path)
+    if tree is None:
+        return None, "the program cannot be parsed"
+    site = target.site if here else counterpart(target.site, tree)
+    if site is None:
+        return None, "the call of the loader was not found"
+    piece = cut(site, values.leaves, inherited=target.loader.inherited)
+    arguments = {
+        "path": session.path(part, target.path),
+        "root": session.folder(part),
+        "plan": piece.plan(values.values),
+        "own": "*" if session.case.plan.call is CallCheck.FEWER_WORKERS else session.case.plan.option,
+        "counts": [2] if least else [2, 0, *counts],
+        "methods": methods,
+    }
+    spawns = "spawn" in methods
+    done: Done = session.run(part, "driving.call_job:measure", arguments, seconds=_SPAWN_SECONDS if spawns else _SECONDS, memory=_WORKER_BYTES)
+    return (done.answer, "") if isinstance(done.answer, dict) else (None, done.failure)

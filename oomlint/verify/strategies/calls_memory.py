@@ -1,0 +1,299 @@
+"""Worker memory over stand-in data of the kind that a finding names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.finding import AttributeFact, ContentKind, DatasetFact, LoaderFact
+from oomlint.measurement import CallCheck
+from oomlint.verify.case import Outcome, Part, Reading
+from oomlint.verify.strategies.call_sites import WORKERS, program
+from oomlint.verify.strategies.call_verdict import Judged, cause
+from oomlint.verify.thresholds import human, worker_memory
+
+if TYPE_CHECKING:
+    from oomlint.verify.session import Session
+    from oomlint.verify.thresholds import Saving
+
+SIZE: Final = 8 * 2**20  # bytes of stand-in data; 2 MiB would still be told from noise
+_SECONDS: Final = 60.0
+_MEMORY: Final = 4096 * 2**20  # bytes: spawned workers import torch
+_SAMPLES: Final = 8192  # of an empty dataset
+_MANY: Final = 400  # tensors: forkserver refuses about 250
+_CLEAR: Final = 3  # times the threshold: no spread of repeated measurements reaches that far
+_DESCRIPTORS: Final = 1024
+_DRAWS: Final = re.compile(r"\brandom\b|\brand\w*\(|\bnp\.random|\brng\b|shuffle\(|\bchoice\(|augment|RandomCrop|transform", re.IGNORECASE)
+_KINDS: Final = {
+    ContentKind.OBJECTS: "lists",
+    ContentKind.OBJECT_ARRAY: "objects",
+    ContentKind.PATHS: "strings",
+    ContentKind.BLOB: "dicts",
+    ContentKind.ARRAY: "array",
+    ContentKind.ARRAYS: "arrays",
+    ContentKind.TENSOR: "tensor",
+    ContentKind.TENSORS: "tensors",
+    ContentKind.FRAME: "array",
+    ContentKind.MEMMAP: "array",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One measurement."""
+
+    kind: str
+    workers: int
+    method: str
+    expression: str = ""
+    path: str = ""
+    count: int = 0
+
+
+def judge(session: Session) -> Judged:
+    """Measure what the workers of a loader copy."""
+    finding = session.case.finding
+    held, loader = next(iter(finding.of_noun(AttributeFact)), None), next(iter(finding.of_noun(LoaderFact)), None)
+    if held is None or loader is None:
+        return Judged(Outcome.INCONCLUSIVE, "the finding does not say what the dataset holds")
+    kind = _kind(held)
+    said = f"stand-in data: {human(SIZE)} of {kind} for `{held.name}`, {WORKERS} workers, shuffled, two epochs"
+    wanted = session.case.plan.call
+    if wanted is CallCheck.FEWER_WORKERS:
+        judged = _fewer(session, loader, kind)
+    elif wanted is CallCheck.DESCRIPTORS:
+        judged = _descriptors(session, loader)
+    else:
+        judged = _copies(session, loader, kind)
+    return Judged(judged.outcome, judged.reason, judged.readings, (said, *judged.assumptions), judged.left_out)
+
+
+def _kind(held: AttributeFact) -> str:
+    """What stands in for the data, as the child calls it."""
+    if held.holds is ContentKind.OBJECT_ARRAY:
+        return "objects"
+    return held.items or _KINDS.get(held.holds, "lists")
+
+
+# -- measuring -------------------------------------------------------------------------------------------------------------
+
+
+def _measured(session: Session, part: Part, asked: _Asked, repeat: int) -> tuple[list[dict[str, Any]], str]:
+    """Answers, the baseline of an empty dataset taken off; else why there are none."""
+    found = []
+    for _ in range(repeat):
+        arguments = {"kind": asked.kind, "size": SIZE, "workers": asked.workers, "method": asked.method, "count": asked.count, "expression": asked.expression}
+        if asked.expression:
+            arguments |= {"path": session.path(part, asked.path), "root": session.folder(part)}
+        done = session.run(part, "driving.call_memory:measure", arguments, seconds=_SECONDS, memory=_MEMORY)
+        if not isinstance(done.answer, dict):
+            return [], done.failure
+        base = _base(session, asked.workers, asked.method)
+        if base is None:
+            return [], "a loader with workers cannot be run here"
+        found.append(done.answer | {"added": done.answer["added"] - base})
+    return found, ""
+
+
+def worker_bytes(session: Session, method: str) -> float | None:
+    """What one worker takes without any data, in bytes; ``None`` where none can be started. An empty method is the usual one."""
+    # A job shares pages with the server that it is forked from, and more processes take a larger share of them: not with an interpreter of its own.
+    some, none = _base(session, WORKERS, method, fresh=True), _base(session, 0, method, fresh=True)
+    return None if some is None or none is None else max(0.0, some - none) / WORKERS
+
+
+def _base(session: Session, workers: int, method: str, *, fresh: bool = False) -> float | None:
+    """What workers over an empty dataset add: once for all findings of a run."""
+    key = ("calls: empty workers", method if workers else "", workers, fresh, session.ready)
+    known = session.project.memo.get(key)
+    if known is None:
+        arguments = {"kind": "nothing", "size": 0, "workers": workers, "method": method, "count": _SAMPLES}
+        done = session.run(Part.BEFORE, "driving.call_memory:measure", arguments, seconds=_SECONDS, fresh=fresh, memory=_MEMORY)
+        if not isinstance(done.answer, dict) or done.answer["error"]:
+            return None
+        known = session.project.memo[key] = float(done.answer["added"])
+    return known  # type: ignore[return-value]  # the memo holds objects of all rooms
+
+
+def _methods(loader: LoaderFact) -> list[str]:
+    """The start methods that the finding speaks of, the usual one first."""
+    named: list[str] = [method for method in ("fork", "spawn", "forkserver") if method in loader.start_methods]
+    if loader.start_method_known and named:
+        return named[:1]
+    return [method for method in named if method != "forkserver"] or ["fork"]
+
+
+# -- what is held becomes something that is shared ----------------------------------------------------------
+
+
+def _copies(session: Session, loader: LoaderFact, kind: str) -> Judged:
+    methods = _methods(loader)
+    if session.case.plan.call is CallCheck.COPIES_SPAWNED:
+        methods = [method for method in methods if method != "fork"] or ["spawn"]
+    elif "fork" in methods:
+        methods = ["fork"]
+    expression, path = "", ""
+    if session.case.mended:
+        found = _wrapped(session)
+        if found is None:
+            return Judged(Outcome.INCONCLUSIVE, "the fix changes the dataset's class, which needs the user's own data to run")
+        expression, path = found
+    readings: list[Reading] = []
+    judged = Judged(Outcome.INCONCLUSIVE, "nothing was measured")
+    for method in methods:
+        judged = _compared(session, _Asked(kind, WORKERS, method), _Asked(kind, WORKERS, method, expression, path), readings)
+        if judged.outcome in {Outcome.CONFIRMED, Outcome.REGRESSED, Outcome.SHOWN, Outcome.INCONCLUSIVE}:
+            break
+    return Judged(judged.outcome, judged.reason, tuple(readings), judged.assumptions)
+
+
+def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading], *, ordered: bool = True) -> Judged:
+    before, failure = _measured(session, Part.BEFORE, old, 1)
+    if not before:
+        return Judged(Outcome.INCONCLUSIVE, failure)
+    more = session.options.repeat - 1 if old.method == "fork" else 0
+    failed = next((item["error"] for item in before if item["error"]), None)
+    if failed:
+        return Judged(Outcome.INCONCLUSIVE, f"stand-in data of this kind cannot be sent: {cause(failed)}")
+    under = f"{old.workers} workers, {old.method}, over {human(before[0]['size'])} of {old.kind}"
+    added = [item["added"] for item in before]
+    if not session.case.mended:
+        if more and not _plain_to_see(worker_memory(added, [0.0], before[0]["size"], WORKERS)):
+            added += [item["added"] for item in _measured(session, Part.BEFORE, old, more)[0]]
+        saving = worker_memory(added, [0.0], before[0]["size"], WORKERS)
+        readings.append(Reading("copied by the workers", "bytes", tuple(added), (), under))
+        outcome = Outcome.SHOWN if saving.enough else Outcome.NOT_SHOWN
+        return Judged(outcome, f"{old.workers} workers copy {human(saving.before)} of {human(before[0]['size'])} of {old.kind} under {old.method}")
+    after, failure = _measured(session, Part.AFTER, new, 1)
+    if not after:
+        return Judged(Outcome.INCONCLUSIVE, f"after the fix: {failure}")
+    if more and not after[0]["error"] and not _plain_to_see(worker_memory(added, [after[0]["added"]], before[0]["size"], WORKERS)):
+        before += _measured(session, Part.BEFORE, old, more)[0]
+        after += _measured(session, Part.AFTER, new, more)[0]
+        added = [item["added"] for item in before]
+    failed = next((item["error"] for item in after if item["error"]), None)
+    if failed:
+        return Judged(Outcome.REGRESSED, f"the loader worked before and fails after: {cause(failed)}")
+    later = [item["added"] for item in after]
+    readings.append(Reading("copied by the workers", "bytes", tuple(added), tuple(later), under))
+    saving = worker_memory(added, later, before[0]["size"], WORKERS)
+    if ordered and {item["batches"] for item in before} != {item["batches"] for item in after}:
+        return Judged(Outcome.REGRESSED, "the batches differ between before and after")
+    words = f"{human(saving.before)} copied by the workers before, {human(max(0.0, saving.after))} after, of {human(before[0]['size'])} under {old.method}"
+    if saving.enough:
+        return Judged(Outcome.CONFIRMED, f"{words}; the batches of two epochs are the same")
+    if saving.more:
+        return Judged(Outcome.REGRESSED, f"{words}: more than before")
+    return Judged(Outcome.NO_EFFECT, words)
+
+
+def _plain_to_see(saving: Saving) -> bool:
+    """Whether one measurement will do: far more than noise, or far less."""
+    return abs(saving.saved) >= _CLEAR * saving.needed or abs(saving.saved) <= saving.needed / _CLEAR
+
+
+def _wrapped(session: Session) -> tuple[str, str] | None:
+    """What the fix makes of the value, as an expression over ``__data__``, and the file that it is in."""
+    for path in session.case.changes:
+        old, new = program(session, Part.BEFORE, path), program(session, Part.AFTER, path)
+        if old is None or new is None:
+            continue
+        texts = {ast.unparse(node) for node in ast.walk(old) if isinstance(node, (ast.Assign, ast.AnnAssign))}
+        for node in ast.walk(new):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and ast.unparse(node) not in texts and isinstance(node.value, ast.Call) and node.value.args:
+                call = node.value
+                kept = ast.unparse(call.args[0])
+                if any(isinstance(item, (ast.Assign, ast.AnnAssign)) and item.value is not None and ast.unparse(item.value) == kept for item in ast.walk(old)):
+                    others = [ast.unparse(item) for item in (*call.args[1:], *call.keywords)]
+                    return f"{ast.unparse(call.func)}({', '.join(['__data__', *others])})", path
+    return None
+
+
+# -- too many descriptors ---------------------------------------------------------------------------------------------
+
+
+def _descriptors(session: Session, loader: LoaderFact) -> Judged:
+    spawned = loader.start_method_known and loader.start_methods == ("spawn",)
+    method, count = ("spawn", _DESCRIPTORS + 276) if spawned else ("forkserver", _MANY)
+    said = (f"{count} tensors, under {method}",)
+    before, failure = _measured(session, Part.BEFORE, _Asked("tensors", 1, method, count=count), 1)
+    if not before:
+        return Judged(Outcome.INCONCLUSIVE, failure, (), said)
+    error = before[0]["error"]
+    words = cause(error) if error else ""
+    reading = Reading("loaders that cannot start", "loaders", (float(bool(error)),), (), f"1 worker, {method}")
+    if not session.case.mended:
+        if error:
+            return Judged(Outcome.SHOWN, f"{words} with {count} tensors under {method}", (reading,), said)
+        return Judged(Outcome.NOT_SHOWN, f"the worker starts with {count} tensors under {method}", (reading,), said)
+    found = _wrapped(session)
+    if found is None:
+        return Judged(Outcome.INCONCLUSIVE, "the fix changes the dataset's class, which needs the user's own data to run", (), said)
+    after, failure = _measured(session, Part.AFTER, _Asked("tensors", 1, method, found[0], found[1], count), 1)
+    if not after:
+        return Judged(Outcome.INCONCLUSIVE, f"after the fix: {failure}", (), said)
+    later = after[0]["error"]
+    reading = Reading("loaders that cannot start", "loaders", reading.before, (float(bool(later)),), reading.under)
+    if later:
+        outcome = Outcome.INCONCLUSIVE if error else Outcome.REGRESSED
+        return Judged(outcome, f"the loader fails after the fix: {cause(later)}", (reading,), said)
+    plain = [_measured(session, part, _Asked("tensors", 0, method, *extra), 1)[0] for part, extra in ((Part.BEFORE, ("", "")), (Part.AFTER, found))]
+    if not all(plain) or plain[0][0]["batches"] != plain[1][0]["batches"]:
+        return Judged(Outcome.REGRESSED, "the batches differ between before and after", (reading,), said)
+    if error:
+        return Judged(Outcome.CONFIRMED, f"{words} before with {count} tensors under {method}, none after; the samples are the same", (reading,), said)
+    return Judged(Outcome.NO_EFFECT, f"the worker starts with {count} tensors under {method} before as well", (reading,), said)
+
+
+# -- no workers ----------------------------------------------------------------------------------------------------------
+
+
+def _fewer(session: Session, loader: LoaderFact, kind: str) -> Judged:
+    if session.case.mended and (drawn := _random(session)):
+        return Judged(Outcome.INCONCLUSIVE, f"{drawn} draws random numbers: without workers its samples differ, and whether they are as good is not measured")
+    readings: list[Reading] = []
+    last = Judged(Outcome.INCONCLUSIVE, "nothing was measured")
+    quiet: list[str] = []
+    for method in _methods(loader):
+        last = _compared(session, _Asked(kind, WORKERS, method), _Asked(kind, 0, method), readings)
+        if last.outcome in {Outcome.INCONCLUSIVE, Outcome.REGRESSED}:
+            return Judged(last.outcome, last.reason, tuple(readings))
+        if last.outcome in {Outcome.CONFIRMED, Outcome.SHOWN}:
+            only = f"; under {' and '.join(quiet)} the data is shared" if quiet else ""
+            return Judged(last.outcome, f"{last.reason}{only}", tuple(reversed(readings)), _equal(session))
+        quiet.append(method)
+    own = _own(session, quiet[0], readings)
+    return Judged(own.outcome, own.reason, tuple(reversed(readings)), _equal(session))
+
+
+def _own(session: Session, method: str, readings: list[Reading]) -> Judged:
+    """Where the data is shared: what the workers themselves take."""
+    # A job shares pages with the server that it is forked from, and more processes take a larger share of them: not with an interpreter of its own.
+    base = _base(session, WORKERS, method, fresh=True) or 0.0
+    less = _base(session, 0, method, fresh=True) or 0.0
+    saving = worker_memory([base], [less], 0, WORKERS)
+    mended = session.case.mended
+    readings.append(Reading("taken by the workers themselves", "bytes", (base,), (less,) if mended else (), f"{WORKERS} workers, {method}, no data"))
+    words = f"the data is shared under {method}; {WORKERS} workers themselves take {human(base)}"
+    if not saving.enough:
+        return Judged(Outcome.NO_EFFECT if mended else Outcome.NOT_SHOWN, words)
+    if mended:
+        return Judged(Outcome.CONFIRMED, f"{words} before, {human(less)} without them; the batches of two epochs are the same")
+    return Judged(Outcome.SHOWN, words)
+
+
+def _equal(session: Session) -> tuple[str, ...]:
+    return ("equal up to worker RNG: the order of the samples is the same, random numbers drawn in a sample would differ",) if session.case.mended else ()
+
+
+def _random(session: Session) -> str:
+    """The method of the dataset that draws random numbers, empty where none does by its text."""
+    for fact in session.case.finding.of_noun(DatasetFact):
+        module = session.project.find(fact.place.path)
+        for scope in module.walk.scopes if module is not None else ():
+            inside = scope.parent is not None and scope.parent.is_class and scope.parent.qualname == fact.name
+            if module is not None and inside and scope.name == "__getitem__" and _DRAWS.search(module.code(scope.node)):
+                return f"`__getitem__` of `{fact.name.rpartition('.')[2]}`"
+    return ""

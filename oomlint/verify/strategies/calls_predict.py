@@ -1,0 +1,70 @@
+"""`predict` of a Lightning trainer whose predictions nobody takes: called with the options of the user's call, over a model that stands in."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify import thresholds
+from oomlint.verify.case import Outcome, Part, Reading
+from oomlint.verify.strategies.call_sites import program
+from oomlint.verify.strategies.call_verdict import Judged
+from oomlint.verify.strategies.slicing import counterpart, sites
+
+if TYPE_CHECKING:
+    from oomlint.verify.session import Session
+    from oomlint.verify.strategies.slicing import Site
+
+_SECONDS: Final = 60.0  # the library imports much
+_LOST: Final = "the call of `predict` was not found in the program"
+_SAID: Final = "a model that predicts 64 KiB for each of its batches stands in, on the CPU"
+
+
+def judge(session: Session) -> Judged:
+    """Predict before and after; what is held after each batch, and what callbacks are given."""
+    module = session.project.find(session.case.finding.place.path)
+    row = module.source.program_row(session.case.finding.place) if module is not None else 0
+    site = next((one for one in sites(ast.parse(module.source.text)) if one.call.lineno == row and _predicts(one.call)), None) if module is not None else None
+    if site is None:
+        return Judged(Outcome.INCONCLUSIVE, _LOST)
+    answers = []
+    for part in (Part.BEFORE, Part.AFTER) if session.case.mended else (Part.BEFORE,):
+        answer = _measured(session, part, site)
+        if isinstance(answer, str):
+            return Judged(Outcome.INCONCLUSIVE, f"after the fix: {answer}" if part is Part.AFTER else answer)
+        answers.append(answer)
+    return _judged(answers)
+
+
+def _predicts(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "predict"
+
+
+def _measured(session: Session, part: Part, site: Site) -> dict[str, Any] | str:
+    """What the child answers; else why there is no answer."""
+    tree = program(session, part, session.case.finding.place.path)
+    here = counterpart(site, tree) if tree is not None else None
+    if here is None:
+        return _LOST
+    options = {item.arg: item.value.value for item in here.call.keywords if item.arg and isinstance(item.value, ast.Constant)}
+    done = session.run(
+        part, "driving.call_predict:measure", {"options": {name: value for name, value in options.items() if value is not None}}, seconds=_SECONDS
+    )
+    if not isinstance(done.answer, dict):
+        return done.failure
+    failed: str = done.answer["failed"]
+    return failed or done.answer
+
+
+def _judged(answers: list[dict[str, Any]]) -> Judged:
+    growth = thresholds.growth("bytes of predictions", "bytes", *(item["bytes"] for item in answers))
+    rates = [growth.before.a_step, *([growth.after.a_step] if growth.after else [])]
+    readings = (Reading("bytes of predictions that a batch leaves", "bytes", (rates[0],), tuple(rates[1:]), "predict"),)
+    if len(answers) == 1:
+        return Judged(Outcome.SHOWN if growth.shown else Outcome.NOT_SHOWN, growth.words, readings, (_SAID,))
+    if answers[0]["given"] != answers[1]["given"]:
+        return Judged(Outcome.REGRESSED, "callbacks are given other predictions after the fix", readings, (_SAID,))
+    if not growth.shown:
+        return Judged(Outcome.NO_EFFECT, f"not seen before the fix: {growth.words}", readings, (_SAID,))
+    outcome = Outcome.CONFIRMED if growth.ended else Outcome.INCONCLUSIVE
+    return Judged(outcome, f"{growth.words}; callbacks are given the same predictions", readings, (_SAID,))

@@ -1,0 +1,91 @@
+"""Training arguments that ask for worker options without workers: made by the library, where it is installed."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.finding import LoaderFact
+from oomlint.verify.case import Outcome, Part
+from oomlint.verify.strategies import call_verdict
+from oomlint.verify.strategies.call_sites import program
+from oomlint.verify.strategies.call_verdict import Judged
+from oomlint.verify.strategies.slicing import counterpart, cut, sites
+
+if TYPE_CHECKING:
+    from oomlint.verify.session import Session
+    from oomlint.verify.strategies.slicing import Site
+
+_PREFIX: Final = "dataloader_"
+_OPTIONS: Final = frozenset({"persistent_workers", "prefetch_factor", "multiprocessing_context"})
+_SECONDS: Final = 60.0  # the library imports much
+_WORKERS: Final = "dataloader_num_workers"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """What came of the configurations."""
+
+    runs: list[dict[str, Any]]
+    missing: str  # the library, where the call's own arguments stand in for its object
+
+
+def judge(session: Session) -> Judged:
+    """Make the arguments and the loader that follows from them."""
+    found = next(iter(session.case.finding.of_noun(LoaderFact)), None)
+    own = found.option.removeprefix(_PREFIX) if found is not None else ""
+    module = session.project.find(found.place.path) if found is not None else None
+    if found is None or module is None or own not in _OPTIONS:
+        return Judged(Outcome.INCONCLUSIVE, "the call of the training arguments was not found in the program")
+    row = module.source.program_row(found.place)
+    site = next((one for one in sites(ast.parse(module.source.text)) if one.call.lineno == row and _concerns(one.call)), None)
+    if site is None:
+        return Judged(Outcome.INCONCLUSIVE, "the call of the training arguments was not found in the program")
+    before = _measured(session, Part.BEFORE, site, own)
+    if isinstance(before, str):
+        return Judged(Outcome.INCONCLUSIVE, before)
+    after = _measured(session, Part.AFTER, site, own) if session.case.mended else None
+    if isinstance(after, str):
+        return Judged(Outcome.INCONCLUSIVE, f"after the fix: {after}")
+    judged = call_verdict.exceptions(own, before.runs, after.runs if after else None)
+    other = _changed(session, site) if session.case.by_hand and judged.outcome in {Outcome.CONFIRMED, Outcome.NO_EFFECT} else ""
+    if other:
+        return Judged(Outcome.INCONCLUSIVE, f"the mend changes `{other}` as well, and training was not run", judged.readings)
+    said = "the loader is made of the arguments as `Trainer` makes it, over a stand-in dataset"
+    missing = ["`transformers` is not installed: the loader is made of the call's own arguments, as version 5.23 does"] if before.missing else []
+    return Judged(judged.outcome, judged.reason, judged.readings, (said, *missing))
+
+
+def _changed(session: Session, site: Site) -> str:
+    """An argument that the mend changes and that is not about loaders; empty where there is none."""
+    tree = program(session, Part.AFTER, session.case.finding.place.path)
+    here = counterpart(site, tree) if tree is not None else None
+    old, new = ({item.arg or "**": ast.unparse(item.value) for item in call.keywords} for call in (site.call, here.call if here is not None else site.call))
+    return next((name for name in {**old, **new} if not name.startswith(_PREFIX) and old.get(name) != new.get(name)), "")
+
+
+def _concerns(call: ast.Call) -> bool:
+    return any(item.arg is None or item.arg.startswith(_PREFIX) for item in call.keywords)
+
+
+def _measured(session: Session, part: Part, site: Site, own: str) -> _Ran | str:
+    """The runs; else why there are none."""
+    path = session.case.finding.place.path
+    tree = program(session, part, path)
+    here = counterpart(site, tree) if tree is not None else None
+    if here is None:
+        return "the call of the training arguments was not found"
+    given = next((item.value for item in here.call.keywords if item.arg == _WORKERS), None)
+    leaves: dict[str, object] = {}
+    if isinstance(given, (ast.Name, ast.Attribute, ast.Subscript)):
+        leaves = {ast.unparse(given): 0}
+    piece = cut(here, frozenset(leaves), plain=True)
+    values: list[dict[str, object]] = [dict.fromkeys(leaves, count) for count in ((2, 0) if leaves else (0,))]
+    arguments = {"path": session.path(part, path), "root": session.folder(part), "plan": piece.plan(values), "own": own}
+    done = session.run(part, "driving.call_trainer:measure", arguments, seconds=_SECONDS)
+    if not isinstance(done.answer, dict):
+        return done.failure
+    if done.answer["missing"] and not done.answer["stood_in"]:
+        return f"{done.answer['missing']} is not installed in this interpreter"
+    return _Ran(list(done.answer["runs"]), done.answer["missing"])

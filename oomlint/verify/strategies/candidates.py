@@ -1,0 +1,112 @@
+"""What the strategies for datasets and for functions share: one candidate after the other is tried, and what is seen of it becomes a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
+from oomlint.verify.strategies.dataset_runs import Broken, Stopped, TooSmall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from oomlint.verify.session import Session
+    from oomlint.verify.strategies.dataset_metrics import Sign
+    from oomlint.verify.strategies.locate_subject import Subject
+
+
+class Tried(Protocol):
+    """A candidate with the data that it runs on, and what was assumed for it."""
+
+    small: bool  # whether the data turned out to be too few to tell
+
+    @property
+    def subject(self) -> Subject | None:
+        """What is run; None for a factory of the user."""
+        ...
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """How near it is to the real thing."""
+        ...
+
+    @property
+    def assumed(self) -> list[str]:
+        """What was assumed."""
+        ...
+
+    @property
+    def left_out(self) -> list[str]:
+        """What was not run."""
+        ...
+
+
+_Tried = TypeVar("_Tried", bound=Tried)
+
+
+def candidates(session: Session, every: Iterable[Subject], found: Callable[[Subject], _Tried | str]) -> Iterator[_Tried | str]:
+    """Each subject with data that it runs on; again with others, made up, where the user's own are too few to tell."""
+    for subject in every:
+        runs = found(subject)
+        yield runs
+        if isinstance(runs, str) or runs.fidelity is not Fidelity.DATA or not runs.small:
+            continue
+        with session.without_data():
+            other = found(subject)
+            if not isinstance(other, str) and other.fidelity is Fidelity.SYNTHETIC:
+                other.assumed.append("the project's own data are too few to tell: others are made up in their place")
+                yield other
+
+
+def first(every: Iterable[_Tried | str], judged: Callable[[_Tried], Verdict], again: Callable[[_Tried, Broken], None], none: str) -> Verdict:
+    """The verdict on the first candidate that says something; else all reasons why none does, ``none`` where there was no candidate.
+
+    A candidate that is a text could not be made: it is the reason. ``again`` runs the program before twice where the one after has raised.
+    """
+    reasons: list[str] = []
+    best: Verdict | None = None
+    for runs in every:
+        if isinstance(runs, str):
+            reasons.append(runs)
+            continue
+        try:
+            verdict = judged(runs)
+        except Stopped as stop:
+            runs.small = isinstance(stop, TooSmall)
+            verdict = evidence(runs, Outcome.INCONCLUSIVE, str(stop))
+        except Broken as error:
+            verdict = _broken(runs, error, again)
+        if verdict.outcome is not Outcome.INCONCLUSIVE:
+            return verdict
+        reasons.append(verdict.reason)
+        best = max(best or verdict, verdict, key=lambda item: len(item.readings))
+    reason = "; ".join(dict.fromkeys(reasons))
+    return Verdict(Outcome.INCONCLUSIVE, reason or none) if best is None else replace(best, reason=reason)
+
+
+def _broken(runs: _Tried, error: Broken, again: Callable[[_Tried, Broken], None]) -> Verdict:
+    """A verdict on an exception of the user's code: it is the fix's where the program before has run twice without it."""
+    if error.part is Part.BEFORE:
+        return evidence(runs, Outcome.INCONCLUSIVE, f"the program itself fails on the data: {error}")
+    try:
+        again(runs, error)
+    except (Stopped, Broken) as other:
+        return evidence(runs, Outcome.INCONCLUSIVE, f"the fixed program fails ({error}), and so does the program before: {other}")
+    return evidence(runs, Outcome.REGRESSED, f"after the fix: {error}")
+
+
+def evidence(runs: Tried, outcome: Outcome, reason: str, signs: Sequence[Sign] = (), deciding: Sequence[Sign] = ()) -> Verdict:
+    """A verdict with all that was read. What decided comes first: else the signs that were shown."""
+    found = list(deciding or [item for item in signs if item.shown])
+    every = [*found, *(item for item in signs if item not in found)]
+    name = f"{runs.subject.title}: " if runs.subject is not None and outcome is Outcome.INCONCLUSIVE else ""
+    return Verdict(
+        outcome,
+        f"{name}{reason}",
+        runs.fidelity,
+        readings=tuple(item.reading for item in every),
+        timelines=tuple(item.timeline for item in every if item.timeline is not None),
+        assumptions=tuple(dict.fromkeys(runs.assumed)),
+        left_out=tuple(dict.fromkeys(runs.left_out)),
+    )

@@ -1,0 +1,192 @@
+"""What each rule speaks of, looked for in what was seen of the user's command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.measurement import LoopPlan, Trait
+from oomlint.verify.case import Reading, Timeline
+from oomlint.verify.strategies.growth_metrics import Plan, plan_for, reading, seen, timeline
+from oomlint.verify.thresholds import LEAST, WARM_UP, human, spread, worker_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from oomlint.measurement import Measurement
+    from oomlint.verify.jobs import Done
+    from oomlint.verify.strategies.growth_metrics import Seen
+
+    Answer = Mapping[str, Any]  # of command:run
+
+LEAST_BYTES: Final = 2**16
+SHARE: Final = 0.02  # of what a process takes: bytes that were counted, not sampled
+READS: Final = 0.2  # of what a step reads
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A symptom: whether it was seen before, whether it is gone after, and the figures."""
+
+    shown: bool
+    gone: bool
+    worse: bool
+    words: str
+    reading: Reading
+    timelines: tuple[Timeline, ...] = ()
+
+
+# -- growth ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """The growth that was seen in one loop."""
+
+    found: tuple[Seen, ...]
+    readings: tuple[Reading, ...]
+    timelines: tuple[Timeline, ...]
+    stream: Answer
+
+    @property
+    def shown(self) -> list[Seen]:
+        """What shows the symptom."""
+        return [item for item in self.found if item.shows]
+
+    @property
+    def enough(self) -> bool:
+        """Whether there were steps enough to tell."""
+        return any(item.growth.before.enough and (item.growth.after is None or item.growth.after.enough) for item in self.found)
+
+
+def growth(measured: Measurement, before: Answer, after: Answer | None) -> list[Grown]:
+    """What grew at each loop, in the order in which they were first run."""
+    plan = plan_for(measured.command_loop or LoopPlan())
+    results = []
+    for number, stream in enumerate(before["streams"]):
+        other = None
+        if after is not None:
+            if number >= len(after["streams"]):
+                continue
+            other = after["streams"][number]
+        results.append(_grown(plan, stream, other, by_epoch=False))
+        if Trait.BY_EPOCH in measured.traits and not results[-1].shown and len(stream["epochs"]) > WARM_UP + LEAST:
+            results.append(_grown(plan, stream, other, by_epoch=True))
+    return results
+
+
+def _grown(plan: Plan, stream: Answer, other: Answer | None, *, by_epoch: bool) -> Grown:
+    old = _columns(stream, by_epoch=by_epoch)
+    new = None if other is None else _columns(other, by_epoch=by_epoch)
+    found = tuple(replace(item, per="epoch") if by_epoch else item for item in seen(plan, old, new))
+    ordered = sorted(found, key=lambda item: not item.shows)
+    under = f"{stream['workers']} workers" if stream["workers"] else ""
+    return Grown(found, tuple(reading(item, under) for item in ordered), tuple(timeline(plan, item, old, new) for item in ordered[:3]), stream)
+
+
+def _columns(stream: Answer, *, by_epoch: bool) -> dict[str, Any]:
+    """As `loops:measure` answers: differences of what was counted, and the values of what belongs to a step."""
+    steps = [step for step in stream["steps"] if "nodes" in step] or stream["steps"]
+    if by_epoch:
+        size = max(len(stream["steps"]) // max(len(stream["epochs"]), 1), 1)
+        steps = steps[::size]
+    levels = {name: [step[name] for step in steps] for name in ("storages", "storage_bytes", "nodes", "python_bytes", "device_bytes") if _has(steps, name)}
+    answer: dict[str, Any] = {"deltas": {name: [new - old for old, new in pairwise(values)] for name, values in levels.items()}}
+    for name in ("descriptors", "ids", "loaders", "iterators", "processes"):
+        if _has(steps, name):
+            answer[name] = [step[name] for step in steps]
+    if _has(steps, "saved"):
+        answer["saved_bytes"] = [step["saved"] for step in steps]
+        answer["copied_bytes"] = [new - old for old, new in pairwise([0, *(step["copied"] for step in steps)])]
+    return answer
+
+
+def _has(steps: Sequence[Answer], name: str) -> bool:
+    return bool(steps) and all(name in step for step in steps)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def workers(before: Sequence[Answer], after: Sequence[Answer]) -> Sign | None:
+    """What the workers of the command's loaders add to the memory of the process. ``None`` where no worker was seen."""
+    old, new = ([_added(answer) for answer in runs] for runs in (before, after))
+    if not any(old):
+        return None
+    saving = worker_memory(old, new or [0.0], 0.0, 0)
+    count = max(stream["workers"] for stream in before[0]["streams"])
+    enough = saving.saved >= max(saving.needed, SHARE * saving.before)
+    words = f"{saving.words}" if new else f"workers add {human(saving.before)}"
+    figures = Reading("memory that workers add", "bytes", tuple(old), tuple(new), f"{count} workers, {before[0]['streams'][0]['method']}")
+    return Sign(bool(new) and enough, enough, bool(new) and saving.more, words, figures)
+
+
+def _added(answer: Answer) -> float:
+    """The most that was added since a pass over a loader with workers began."""
+    most = 0
+    for stream in answer["streams"]:
+        built = [epoch["built"].get("memory", 0) for epoch in stream["epochs"] if epoch["built"]]
+        held = [step["tree"]["memory"] for step in stream["steps"] if step.get("tree")]
+        if built and held and (stream["workers"] or max(step["tree"]["processes"] for step in stream["steps"] if step.get("tree")) > 1):
+            most = max(most, max(held) - built[0])
+    return float(most)
+
+
+def held(before: Sequence[Answer], after: Sequence[Answer]) -> list[Sign]:
+    """The most that the process held at a time, and what it holds when its first loop begins: counted, not sampled."""
+    signs = []
+    for name, read in (("most memory at a time", _peak), ("memory held at the first batch", _first)):
+        old, new = ([read(answer) for answer in runs] for runs in (before, after))
+        if any(item is None for item in (*old, *new)):
+            continue
+        signs.append(_fell(name, [float(item or 0) for item in old], [float(item or 0) for item in new], SHARE))
+    return signs
+
+
+def read(before: Sequence[Answer], after: Sequence[Answer]) -> Sign | None:
+    """Bytes that are read from files for a step."""
+    old, new = ([_read(answer) for answer in runs] for runs in (before, after))
+    if not old or any(item is None for item in (*old, *new)):
+        return None
+    return _fell("bytes read for a step", [item or 0.0 for item in old], [item or 0.0 for item in new], READS)
+
+
+def peak(before: Sequence[Done], after: Sequence[Done]) -> tuple[Reading, Timeline]:
+    """The memory of the process tree while the command ran, for the report."""
+    old, new = (tuple(float(done.peak) for done in runs) for runs in (before, after))
+    curves = [tuple((moment.seconds, float(moment.memory)) for moment in runs[0].timeline) if runs else () for runs in (before, after)]
+    return Reading("peak memory of all processes", "bytes", old, new), Timeline("memory of all processes", "bytes", "seconds", *curves)
+
+
+def _fell(name: str, old: list[float], new: list[float], share: float) -> Sign:
+    needed = max(LEAST_BYTES, share * median(old), 3 * max(spread(old), spread(new)))
+    change = median(old) - median(new) if new else 0.0
+    words = f"{name}: {human(median(old))} before, {human(median(new))} after" if new else f"{name}: {human(median(old))}"
+    return Sign(change >= needed, change >= needed, -change >= needed, words, Reading(name, "bytes", tuple(old), tuple(new)))
+
+
+def _peak(answer: Answer) -> int | None:
+    return answer["peak"] or None
+
+
+def _first(answer: Answer) -> int | None:
+    for stream in answer["streams"]:
+        for step in stream["steps"][:1]:
+            if "python_bytes" in step:
+                return int(step["python_bytes"] + step["storage_bytes"])
+    return None
+
+
+def _read(answer: Answer) -> float | None:
+    """Of the loop that reads most."""
+    most = None
+    for stream in answer["streams"]:
+        begun = [epoch["built"].get("read", 0) for epoch in stream["epochs"] if epoch["built"]]
+        done = [(number, step["tree"]["read"]) for number, step in enumerate(stream["steps"], 1) if step.get("tree")]
+        per_epoch = len(stream["steps"]) // max(len(stream["epochs"]), 1)
+        within = [(number, count) for number, count in done if number <= per_epoch]
+        if begun and within:
+            most = max(most or 0.0, (within[-1][1] - begun[0]) / within[-1][0])
+    return most

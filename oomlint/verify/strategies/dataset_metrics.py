@@ -1,0 +1,355 @@
+"""What the rules on datasets say, as quantities: which were there before a fix, and which are gone after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.finding import AttributeFact, HandleFact, LoaderFact
+from oomlint.measurement import DatasetSign, Trait
+from oomlint.verify import thresholds
+from oomlint.verify.case import Fidelity, Part, Reading, Timeline
+from oomlint.verify.strategies import constructor_args, locate_subject
+from oomlint.verify.strategies.dataset_runs import Broken, Stopped, TooSmall
+from oomlint.verify.thresholds import human
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oomlint.finding import Finding
+    from oomlint.verify.strategies.dataset_runs import Runs
+
+LEAST: Final = 2**16  # bytes: less is no sign of anything
+HALF: Final = 0.5
+TWICE: Final = 1.6  # the most over what stays: 2 with a copy, 1 without
+PART: Final = 0.2
+WORKERS: Final = 2
+MANY: Final = 8192  # samples of an empty dataset
+MOST_HELD: Final = 2**28  # bytes of datasets that are built several times over
+MOST_TIMES: Final = 200
+PATIENCE: Final = 10.0  # seconds to build them
+METHODS: Final = ("spawn", "forkserver")
+FEW: Final = 20
+CACHE: Final = 2**20  # bytes
+LARGEST_CACHE: Final = 10 * 2**20  # bytes: with less, a cache of the usual 1 to 8 MB holds everything as well
+ENOUGH: Final = 2 * 2**20  # bytes that a dataset holds: with less a copy in a worker is lost in what workers cost anyhow
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A symptom: whether it was seen before, whether it is gone after, and the figures."""
+
+    shown: bool
+    gone: bool  # whether it is no longer there after the fix; without meaning where it was not shown
+    words: str  # of both parts: "8.1 MB are read for a sample before, 0.3 MB after"
+    reading: Reading
+    timeline: Timeline | None = None
+    strict: bool = False  # an error or a leak: as long as it is there, nothing is confirmed
+    worse: bool = False  # there is more of it after the fix
+
+
+@dataclass(slots=True)
+class Signs:
+    """Collects the signs of one case."""
+
+    runs: Runs
+    found: list[Sign] = field(default_factory=list)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Before, and after where there is a fix."""
+        return (Part.BEFORE, Part.AFTER) if self.runs.session.case.mended else (Part.BEFORE,)
+
+    def quantity(self, name: str, values: list[float], *, shown: bool, gone: bool, unit: str = "bytes", under: str = "", verb: str = "") -> None:
+        """One number for each part."""
+        text = verb or name
+        words = f"{text}: {thresholds.amount(values[0], unit)}"
+        if len(values) > 1:
+            words = f"{text}: {thresholds.amount(values[0], unit)} before, {thresholds.amount(values[1], unit)} after"
+        worse = len(values) > 1 and values[1] > 2 * values[0] and values[1] - values[0] >= (LEAST if unit == "bytes" else 1)
+        self.found.append(Sign(shown, gone, words, Reading(name, unit, (values[0],), tuple(values[1:]), under), worse=worse))
+
+
+def too_small(size: float, needed: float, what: str = "the data") -> str:
+    """Why nothing can be told from so few bytes; empty where they are enough."""
+    return f"{what} here take {human(size)}; {human(needed)} are needed to see it" if size < needed else ""
+
+
+def falls(values: list[float], share: float = HALF, least: float = LEAST) -> bool:
+    """Whether a quantity falls clearly: by that share, and that much."""
+    return len(values) > 1 and values[0] - values[1] >= max(share * values[0], least)
+
+
+def pickling(signs: Signs) -> None:
+    """A dataset that cannot be sent to a worker, as built or once it was read."""
+    answers = [signs.runs.ask(part, "pickling") for part in signs.parts]
+    for state, words in (("untouched", "as it is built"), ("touched", "after a sample was read")):
+        errors = [answer[state] for answer in answers]
+        reading = Reading(f"pickling fails {words}", "errors", (float(bool(errors[0])),), tuple(float(bool(item)) for item in errors[1:]), "spawn, forkserver")
+        text = f"pickling {words}: {errors[0] or 'works'}" + (f" before, {errors[1] or 'works'} after" if len(errors) > 1 else "")
+        worse = len(errors) > 1 and bool(errors[1]) and not errors[0]
+        signs.found.append(Sign(bool(errors[0]), len(errors) > 1 and not errors[1], text, reading, strict=True, worse=worse))
+
+
+def item_reads(signs: Signs) -> None:
+    """Bytes that are read, and memory that is taken, for one sample."""
+    looks = [signs.runs.look(part) for part in signs.parts]
+    sizes = [float(median(look["bytes_read"] or [0])) for look in looks]
+    memories = [signs.runs.memory(part) for part in signs.parts]
+    data = float(memories[0]["data"])
+    signs.quantity("bytes read for a sample", sizes, shown=falls(sizes, PART) or sizes[0] >= max(LEAST, HALF * data), gone=falls(sizes, PART))
+    peaks = [float(item["sample"]) for item in memories]
+    signs.quantity("memory for a sample", peaks, shown=falls(peaks) or peaks[0] >= max(LEAST, HALF * max(data, LEAST)), gone=falls(peaks))
+    calls = [float(median(look["reads"] or [0])) for look in looks]
+    signs.quantity("reads of HDF5 datasets for a sample", calls, unit="reads", shown=falls(calls, least=2) or calls[0] >= FEW, gone=falls(calls, least=2))
+
+
+def built(signs: Signs) -> None:
+    """Bytes that a dataset holds once it is built, and the most while that is done."""
+    traits = signs.runs.session.case.plan.traits
+    memories = [signs.runs.memory(part) for part in signs.parts]
+    data = float(memories[0]["data"])
+    if Trait.OF_TENSORS in traits and signs.runs.fidelity is Fidelity.SYNTHETIC and memories[0]["tensors"] < HALF * memories[0]["held"]:
+        raise Stopped("what was made up for the file that it loads holds hardly any tensors")
+    reads = float(signs.runs.look(Part.BEFORE)["built"]["bytes_read"])
+    helds = [float(item["held"]) for item in memories]
+    whole = helds[0] >= max(LEAST, HALF * data) if data else helds[0] >= LEAST
+    if Trait.READS_ALL in traits and data:
+        whole = whole and reads >= HALF * data
+    inflated = helds[0] >= max(LEAST, 3 * data)
+    shown = Trait.PASSING not in traits and (inflated if Trait.INFLATES in traits else whole)
+    signs.quantity("memory held once it is built", helds, shown=shown or falls(helds), gone=falls(helds))
+    peaks = [float(item["peak"]) for item in memories]
+    passing = Trait.PASSES_THROUGH in traits and data > 0 and min(peaks[0], reads) >= max(LEAST, HALF * data)  # read as a whole, and only a part of it kept
+    twice = peaks[0] >= TWICE * max(memories[0]["held"], LEAST)
+    # A copy of what stays may be a small part of the most, as where many small arrays are joined.
+    less = falls(peaks, PART) or falls(peaks, 0, max(HALF * max(helds), LEAST))
+    signs.quantity(
+        "most memory while it is built",
+        peaks,
+        shown=(twice and Trait.DOUBLES in traits) or passing or less,
+        gone=less,
+    )
+    if Trait.IN_NO_FILE in traits:
+        anonymous = [float(max(item["anonymous"], 0)) for item in memories]
+        signs.quantity("memory of the process that is in no file", anonymous, shown=falls(anonymous, least=2**20), gone=falls(anonymous, least=2**20))
+
+
+def cache(signs: Signs) -> None:
+    """Memory that stays taken once samples from all over were read: a file that is held as a whole, or a cache as large."""
+    answers = [signs.runs.ask(part, "measuring.dataset_memory:cached") for part in signs.parts]
+    data = float(answers[0]["data"])
+    kept = [float(item["kept"]) for item in answers]
+    chunks = any(fact.cache_bytes is not None and not fact.in_core for fact in signs.runs.session.case.finding.of_noun(HandleFact))
+    small = too_small(max(float(answers[0]["read"]), kept[0]), LARGEST_CACHE if chunks else CACHE, "the samples")
+    if small:
+        raise TooSmall(small)
+    signs.quantity(
+        "memory that stays taken after reading", kept, shown=kept[0] >= max(CACHE, HALF * min(data or kept[0], float(answers[0]["read"]))), gone=falls(kept)
+    )
+
+
+def descriptors(signs: Signs) -> None:
+    """HDF5 identifiers and file descriptors that each sample leaves open, and those that the dataset keeps."""
+    looks = [signs.runs.look(part) for part in signs.parts]
+    for key, name in (("ids", "HDF5 identifiers"), ("descriptors", "file descriptors")):
+        found = thresholds.handles(name, looks[0][key], looks[1][key] if len(looks) > 1 else None)
+        rates = [found.before.a_step, *([found.after.a_step] if found.after else [])]
+        reading = Reading(f"{name} that a sample leaves open", name, (rates[0],), tuple(rates[1:]), f"{len(looks[0][key])} samples in this process")
+        line = Timeline(f"{name} open", name, "step", *(tuple(enumerate(map(float, look[key]))) for look in looks))
+        signs.found.append(Sign(found.shown, found.ended, found.words, reading, line, strict=True, worse=len(rates) > 1 and rates[1] > max(rates[0], 0)))
+
+
+def kept(signs: Signs) -> None:
+    """Handles that the object keeps once it is built, or once it was read."""
+    looks = [signs.runs.look(part) for part in signs.parts]
+    for key, name in (("ids", "HDF5 identifiers"), ("descriptors", "file descriptors")):
+        counts = [float(max(look["built"]["opened"][key], look["kept"][key])) for look in looks]
+        signs.quantity(f"{name} kept open", counts, unit=name, shown=counts[0] >= 2, gone=falls(counts, least=1))  # noqa: PLR2004 -- one is a handle that is used
+
+
+def opened_on_import(signs: Signs) -> None:
+    """HDF5 identifiers that are open once the module is imported and the dataset made."""
+    looks = [signs.runs.look(part) for part in signs.parts]
+    counts = [float(look["built"]["opened"]["ids"]) for look in looks]
+    signs.quantity("HDF5 identifiers open once it is made", counts, unit="HDF5 identifiers", shown=counts[0] > 0, gone=len(counts) > 1 and counts[1] <= 0)
+
+
+def interrupted(signs: Signs) -> None:
+    """What an exception in the middle leaves open, as long as it is kept."""
+    session = signs.runs.session
+    inside = locate_subject.functions(session, every=True)
+    if not inside:
+        return
+    name = inside[0].name.rpartition(".")[2]
+    answers = [signs.runs.ask(part, "interrupted", path=session.path(part, inside[0].path), function=name) for part in signs.parts]
+    if not answers[0]["raised"]:
+        return
+    exception_path(signs, answers)
+
+
+def exception_path(signs: Signs, answers: list[dict[str, Any]]) -> None:
+    """The sign of :func:`interrupted`."""
+    counts = [float(item["ids"]) for item in answers]
+    name = "HDF5 identifiers left open by an exception that is kept"
+    words = "HDF5 identifiers that an exception in the middle leaves open, as long as it is kept"
+    signs.quantity(name, counts, unit="HDF5 identifiers", shown=counts[0] > 0, gone=falls(counts, 0, 1), verb=words)
+
+
+def caches(signs: Signs) -> None:
+    """Bytes that are held after each epoch, above what was held when it was built."""
+    memories = [signs.runs.memory(part, epochs=3) for part in signs.parts]
+    kept = [float(item["grown"][-1] - item["held"]) for item in memories]
+    data = float(memories[0]["data"])
+    line = Timeline("memory held by the dataset", "bytes", "step", *(tuple(enumerate([float(item["held"]), *map(float, item["grown"])])) for item in memories))
+    shown = kept[0] >= max(LEAST, HALF * data) or falls(kept)
+    signs.quantity("memory held after three epochs, above what it was built with", kept, shown=shown, gone=falls(kept))
+    signs.found[-1] = Sign(signs.found[-1].shown, signs.found[-1].gone, signs.found[-1].words, signs.found[-1].reading, line)
+    descriptors(signs)
+
+
+# -- workers -----------------------------------------------------------------------------------------------------------
+
+
+def copies(signs: Signs) -> None:
+    """What each worker adds to the memory of the process tree by reading the data: under fork, or as it is sent to it under spawn."""
+    runs, spawned = signs.runs, Trait.SPAWNED in signs.runs.session.case.plan.traits
+    method = "spawn" if spawned else "fork"
+    memories = [runs.memory(part, objects=True) for part in signs.parts]
+    # Under fork only what is written to is copied: objects whose references are counted. Under spawn all is sent, the map of a file as a whole.
+    moved = max(memories[0]["held"], memories[0]["data"]) if method == "spawn" else memories[0]["objects"]
+    times = _times(runs, memories) if method == "fork" else 1
+    shared = constructor_args.kept_globally(runs) if times > 1 else ""
+    if shared:
+        raise Stopped(
+            f"`{shared}` is shared by all datasets of the class after the mend, so one alone can be measured: {too_small(moved, ENOUGH, 'its objects')}"
+        )
+    if moved * times < ENOUGH:
+        raise TooSmall(too_small(moved, ENOUGH, "the Python objects" if method == "fork" else "the data"))
+    trees = [_tree(runs, part, WORKERS, method, times, empty=part is Part.BEFORE) for part in signs.parts]
+    plain = median(trees[0]["empty"])
+    extras = [[float(added - plain) for added in tree["added"]] for tree in trees]
+    saving = thresholds.worker_memory(extras[0], extras[1] if len(extras) > 1 else [0.0] * len(extras[0]), moved * times, WORKERS)
+    if spawned and not saving.enough and memories[0]["held"] < ENOUGH:
+        raise Stopped("it is not known how much of the data that were made up the dataset maps")
+    what = f"{human(moved * times)} of {'Python objects' if method == 'fork' else 'data'}"
+    under = f"{WORKERS} workers, {method}, 2 shuffled epochs, {what}"
+    reading = Reading("memory that workers add", "bytes", tuple(extras[0]), tuple(extras[1]) if len(extras) > 1 else (), under)
+    line = Timeline("memory that workers add", "bytes", "step", *(tuple((float(step), float(added)) for step, added in tree["readings"]) for tree in trees))
+    after = f" before, {human(max(saving.after, 0))} after" if len(extras) > 1 else ""
+    words = f"{WORKERS} workers that read {what} add {human(saving.before)}{after}, under {method}"
+    shown = saving.before >= saving.needed
+    signs.found.append(Sign(shown or saving.enough, saving.enough, words, reading, line, worse=len(extras) > 1 and saving.more))
+    if times > 1:
+        runs.assumed.append(f"the dataset is built {times} times over and all are read as one: the Python objects of one take {human(moved)}")
+
+
+def _times(runs: Runs, memories: list[dict[str, Any]]) -> int:
+    """How often a dataset is built so that there are Python objects enough to tell: no more than can be held, and made in a few seconds."""
+    first = memories[0]
+    if first["objects"] >= ENOUGH or not first["objects"] or not first["length"] or runs.look(Part.BEFORE)["iterable"]:
+        return 1
+    wanted = -(-2 * ENOUGH // first["objects"])
+    most = min(MOST_HELD / max(*(item["held"] for item in memories), 1), PATIENCE / max(*(item["seconds"] for item in memories), 1e-3), MOST_TIMES)
+    return int(max(1, min(wanted, most)))
+
+
+def _tree(runs: Runs, part: Part, workers: int, method: str, times: int = 1, **named: Any) -> dict[str, Any]:
+    repeat = 1 if method == "spawn" else max(runs.session.options.repeat, 1)
+    size = int(runs.look(Part.BEFORE)["length"] or 0) * times
+    return runs.ask(part, "measuring.worker_epochs:tree", workers=workers, method=method, size=size, repeat=repeat, times=times, seconds=60, **named)
+
+
+def check_draws(runs: Runs) -> None:
+    """Raise Stopped where samples are drawn at random, since the fix changes the number of workers."""
+    look = runs.look(Part.BEFORE)
+    if look["random"] or look["draws"]:
+        raise Stopped("samples are drawn at random: with another number of workers they are others, and whether they are as good is not measured")
+
+
+def counts(signs: Signs) -> None:
+    """What workers cost against none: their number is what the fix changes. Under spawn they have copies of the data, under fork only what they are."""
+    runs = signs.runs
+    session = runs.session
+    numbers = [locate_subject.workers(session, part) for part in signs.parts]
+    if len(numbers) > 1 and (numbers[1] is None or numbers[0] == numbers[1]):
+        raise Stopped("the number of workers after the fix is not known")
+    used = [min(number if number is not None else WORKERS, WORKERS) for number in numbers]
+    if used[0] != numbers[0]:
+        runs.assumed.append(f"{used[0]} workers instead of {numbers[0] if numbers[0] is not None else 'a number that is not known'}")
+    held = float(runs.memory(Part.BEFORE)["held"])
+    shared = []
+    for method in _compared_methods(session.case.finding):
+        tree = _tree(runs, Part.BEFORE, used[0], method)
+        extra = [float(added - median(tree["empty"])) for added in tree["added"]]
+        saving = thresholds.worker_memory(extra, [0.0] * len(extra), held, used[0])
+        under = f"{used[0]} workers, {method}, 2 shuffled epochs, {human(held)} held"
+        reading = Reading("copies of the data in workers", "bytes", tuple(extra), (0.0,) * len(extra) if len(used) > 1 else (), under)
+        words = f"{used[0]} workers add {human(saving.before)} to {human(held)} of data under {method}" + (" before, none after" if len(used) > 1 else "")
+        signs.found.append(Sign(saving.enough, saving.enough and len(used) > 1 and not used[1], words, reading))
+        if saving.enough:
+            return
+        shared.append(method)
+    # A job shares pages with the process that it is forked from, and more workers take a larger share of them: not with an interpreter of its own.
+    trees = [_tree_alone(runs, part, number) for part, number in zip(signs.parts, used, strict=True)]
+    values = [list(map(float, tree["empty"])) for tree in trees]
+    saving = thresholds.worker_memory(values[0], values[1] if len(values) > 1 else [0.0], 0, used[0])
+    reading = Reading("memory that the workers themselves take", "bytes", tuple(values[0]), tuple(values[1]) if len(values) > 1 else (), "fork, no data")
+    after = f" before, {human(max(saving.after, 0))} after" if len(values) > 1 else ""
+    words = f"{used[0]} workers themselves take {human(saving.before)}{after}; the data are shared under {' and '.join(shared) or 'fork'}"
+    signs.found.insert(0, Sign(saving.enough, saving.enough, words, reading))
+
+
+def _compared_methods(finding: Finding) -> list[str]:
+    """The start methods under which workers are compared with none: spawn where they are said to have copies, fork where it counts as well, or alone."""
+    copied = any("spawn" in fact.copied_under for fact in finding.of_noun(AttributeFact))
+    forked = any("fork" in fact.start_methods for fact in finding.of_noun(LoaderFact))
+    return [*(["fork"] if forked or not copied else []), *(["spawn"] if copied else [])]
+
+
+def _tree_alone(runs: Runs, part: Part, workers: int) -> dict[str, Any]:
+    return runs.ask(
+        part,
+        "measuring.worker_epochs:tree",
+        alone=True,
+        fresh=True,
+        workers=workers,
+        method="fork",
+        size=MANY,
+        repeat=max(runs.session.options.repeat, 1),
+        seconds=60,
+    )
+
+
+def sent(signs: Signs) -> None:
+    """Whether a dataset gets to workers at all that are not forked: a list of tensors takes a descriptor each."""
+    for method in METHODS:
+        errors = []
+        for part in signs.parts:
+            try:
+                signs.runs.ask(part, "measuring.worker_epochs:compared", workers=1, method=method, seconds=60)
+                errors.append("")
+            except Broken as error:
+                errors.append(str(error))
+        reading = Reading(f"{method} fails", "errors", (float(bool(errors[0])),), tuple(float(bool(item)) for item in errors[1:]), f"1 worker, {method}")
+        text = f"{method}: {errors[0] or 'works'}" + (f" before, {errors[1] or 'works'} after" if len(errors) > 1 else "")
+        signs.found.append(
+            Sign(bool(errors[0]), len(errors) > 1 and not errors[1], text, reading, strict=True, worse=len(errors) > 1 and bool(errors[1]) and not errors[0])
+        )
+
+
+SIGNS: Final[dict[DatasetSign, Callable[[Signs], None]]] = {
+    DatasetSign.COPIES: copies,
+    DatasetSign.PICKLING: pickling,
+    DatasetSign.SENT: sent,
+    DatasetSign.WORKERS: counts,
+    DatasetSign.CACHES: caches,
+    DatasetSign.OPENED_ON_IMPORT: opened_on_import,
+    DatasetSign.ITEM_READS: item_reads,
+    DatasetSign.BUILT: built,
+    DatasetSign.DESCRIPTORS: descriptors,
+    DatasetSign.KEPT: kept,
+    DatasetSign.INTERRUPTED: interrupted,
+    DatasetSign.CHUNK_CACHE: cache,
+}

@@ -1,0 +1,241 @@
+"""Datasets: they are built and read before and after a fix, in this process and by workers; memory, reads, handles and pickling are measured."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.finding import Safety
+from oomlint.measurement import DatasetSign, Trait
+from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
+from oomlint.verify.strategies import constructor_args, locate_subject, prices, public_api
+from oomlint.verify.strategies.candidates import candidates, evidence, first
+from oomlint.verify.strategies.dataset_metrics import LEAST, SIGNS, Signs, check_draws, too_small
+from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, Stopped, TooSmall, by_factory, found, scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.verify.session import Session
+
+MOST: Final = 3  # datasets that are tried
+PRICED: Final = 2**20  # bytes
+SLOW: Final = 8.0  # seconds: with as much data it takes too long
+NONE: Final = "no dataset could be told from the finding"
+CLOSED: Final = "CPython closes the file when the last reference to it goes"
+
+
+def verify(session: Session) -> Verdict:
+    """Find the dataset that the finding is about, run it, and judge."""
+    return first(_candidates(session), _judged, _again, NONE)
+
+
+def _candidates(session: Session) -> Iterator[Runs | str]:
+    if session.options.factory:
+        yield by_factory(session)
+        return
+    yield from candidates(
+        session, locate_subject.datasets(session)[:MOST], lambda subject: found(session, subject, at_row=Trait.AT_ROW in session.case.plan.traits)
+    )
+
+
+def _again(runs: Runs, error: Broken) -> None:
+    for repetition in (0, 1):
+        runs.look(Part.BEFORE, repetition)
+    if error.told["stage"] == "iterate":
+        runs.ask(Part.BEFORE, "measuring.worker_epochs:compared", workers=2)
+
+
+def _judged(runs: Runs) -> Verdict:
+    session = runs.session
+    plan = session.case.plan
+    if Trait.IN_CLASS in plan.traits and not locate_subject.concerns(session, runs.subject):
+        raise Stopped("what cannot be pickled is no part of the dataset")
+    place = locate_subject.witness(session, runs.subject, at_row=Trait.AT_ROW in plan.traits)
+    if place is not None:
+        runs.rows, runs.watched = locate_subject.statement(session, place), place.path
+    if not runs.reached and runs.rows and runs.state is not None:
+        runs.reached = bool(runs.look(Part.BEFORE)["rows"])  # with few data: each row that runs is looked at
+    if session.case.mended and DatasetSign.WORKERS in plan.dataset:
+        check_draws(runs)  # while there are few data: it is the quickest answer
+    if session.case.mended and DatasetSign.PICKLING in plan.dataset:
+        constructor_args.give(runs)
+    _scale(runs)
+    look = runs.look(Part.BEFORE)
+    if place is not None and runs.rows and not runs.reached and not look["rows"]:
+        raise Stopped(f"row {place.row} of {os.path.basename(place.path)} is not run with the data that were made for it")
+    if not look["samples"]:
+        raise Stopped("the dataset has no samples with the data that were made for it")
+    signs = Signs(runs)
+    if session.case.mended:
+        difference = _difference(runs)
+        if difference:
+            return evidence(runs, Outcome.REGRESSED, difference)
+    for sign in plan.dataset:
+        SIGNS[sign](signs)
+    verdict = _weighed(runs, signs)
+    if session.case.mended and verdict.outcome is not Outcome.REGRESSED:
+        verdict = replace(verdict, left_out=(*verdict.left_out, *_priced(runs)))
+    return verdict
+
+
+def _priced(runs: Runs) -> Iterator[str]:
+    """Find out what the dataset takes before and after, or why that is not known. With few data nothing of it is seen: more are made up."""
+    if Trait.MORE_DATA not in runs.session.case.plan.traits and runs.state is not None and runs.fidelity is Fidelity.SYNTHETIC:
+        runs.grow(scaled(runs, runs.state, PRICED) or runs.state)
+    try:
+        found = prices.of_dataset([runs.ask(part, "measuring.dataset_memory:taken") for part in Part])
+        runs.session.prices += found
+        if runs.subject is not None and prices.eased(found):
+            runs.session.eased = runs.subject.name
+    except (Broken, Stopped) as error:
+        yield f"what it takes to read more of the data: {error}"
+
+
+def _scale(runs: Runs) -> None:
+    """Take more data where memory is measured, as far as the program bears it."""
+    plan = runs.session.case.plan
+    if Trait.MORE_DATA not in plan.traits or runs.state is None or runs.fidelity is not Fidelity.SYNTHETIC:
+        return
+    small = runs.state
+    most = SCALED // plan.scale  # Python objects take ten times the bytes of their text, and epochs their time
+    for size in (most, most // 8):
+        state = scaled(runs, small, size)
+        if state is None:
+            continue
+        runs.grow(state)
+        try:
+            if runs.look(Part.BEFORE, seconds=SLOW)["samples"]:
+                return
+        except (Broken, Stopped):
+            continue
+    runs.grow(small)
+
+
+# -- the behaviour -----------------------------------------------------------------------------------------------------
+
+
+def _difference(runs: Runs) -> str:
+    """In which way the samples are others after the fix; empty where they are the same. Raises Stopped where that cannot be told."""
+    before, after = runs.look(Part.BEFORE), runs.look(Part.AFTER)
+    if runs.session.case.by_hand and len(before["samples"]) > 1 and len(set(before["samples"])) == 1 and set(after["samples"]) == set(before["samples"]):
+        raise Stopped("all samples that were compared are alike: nothing can be told of which of them is read")
+    if before["length"] != after["length"]:
+        return f"the length differs: {before['length']} before, {after['length']} after"
+    differs = before["samples"] != after["samples"]
+    if differs and before["samples"] != runs.look(Part.BEFORE, 1)["samples"]:
+        raise Stopped("the samples differ between two runs of the same program, so nothing can be compared")
+    if before["random"]:
+        runs.assumed.append("samples are drawn at random: the generators are set anew before each")
+    return (_excused(runs, before, after) if differs else _through_workers(runs)) or public_api.difference(runs)
+
+
+def _excused(runs: Runs, before: dict[str, Any], after: dict[str, Any]) -> str:
+    """A difference in the samples that the fix has told of in advance is none."""
+    index = next((number for number, pair in enumerate(zip(before["samples"], after["samples"], strict=False)) if pair[0] != pair[1]), 0)
+    shown = [
+        look["shown"][index] if index < len(look["shown"]) else look["outlines"][index] if index < len(look["outlines"]) else "nothing"
+        for look in (before, after)
+    ]
+    words = f"sample {index} differs: {shown[0]} before, {shown[1]} after" if shown[0] != shown[1] else f"sample {index} differs in its values ({shown[0]})"
+    fix = runs.session.case.finding.fix
+    if fix is None or fix.safety is not Safety.UNSAFE:
+        return words
+    if before["loose"] == after["loose"]:
+        runs.assumed.append(f"types differ, values do not: {before['outlines'][index]} before, {after['outlines'][index]} after")
+        return ""
+    if Trait.DRAWN in runs.session.case.plan.traits and before["outlines"] == after["outlines"] and not runs.look(Part.BEFORE)["built"]["bytes_read"]:
+        runs.assumed.append("numbers that are drawn as `float32` are others than those drawn as `float64` and converted; shapes and types are the same")
+        return ""
+    return words
+
+
+def _through_workers(runs: Runs) -> str:
+    """In which way whole epochs through two forked workers differ; what cannot be compared is left out."""
+    try:
+        after = runs.ask(Part.AFTER, "measuring.worker_epochs:compared", workers=2)
+        if _as_here(after, runs.look(Part.AFTER)):
+            return ""
+    except Stopped as error:
+        runs.left_out.append(f"two forked workers: {error}")
+        return ""
+    try:
+        before = runs.ask(Part.BEFORE, "measuring.worker_epochs:compared", workers=2)
+    except (Broken, Stopped) as error:
+        runs.left_out.append(f"two forked workers: {error}")
+        return ""
+    if before["order"] == after["order"] and (before["samples"] == after["samples"] or before["loose"] == after["loose"]):
+        return ""
+    again = runs.ask(Part.BEFORE, "measuring.worker_epochs:compared", 1, workers=2)
+    if (before["order"], before["samples"]) != (again["order"], again["samples"]):
+        runs.left_out.append("two forked workers: the samples differ between two runs of the same program")
+        return ""
+    return "with two workers the samples differ" if before["order"] == after["order"] else "two workers give the samples in another order"
+
+
+def _as_here(compared: dict[str, Any], look: dict[str, Any]) -> bool:
+    """Whether all samples that workers have read are those that this process reads."""
+    if look["iterable"] or not compared["order"]:
+        return False
+    here = [f"{sample} of {look['length']}" for sample in look["samples"]]
+    return all(index < len(here) and here[index] == sample for index, sample in zip(compared["order"], compared["samples"], strict=True))
+
+
+def _spawned(runs: Runs) -> str:
+    """Whether what can be pickled after the fix also works in workers that are spawned, touched and untouched."""
+    try:
+        spawned = runs.ask(Part.AFTER, "measuring.worker_epochs:compared", workers=1, method="spawn", touched=True, seconds=60)
+    except Broken as error:
+        return f"in a worker that is spawned: {error}"
+    except Stopped as stop:
+        runs.left_out.append(f"a worker that is spawned: {stop}")
+        return ""
+    if _as_here(spawned, runs.look(Part.AFTER)):
+        return ""
+    main = runs.ask(Part.AFTER, "measuring.worker_epochs:compared", workers=0)
+    pairs = [sorted(zip(item["order"], item["samples"], strict=True)) for item in (main, spawned)]
+    return "" if pairs[0] == pairs[1] else "the samples in a worker that is spawned differ from those of this process"
+
+
+# -- the verdict -------------------------------------------------------------------------------------------------------
+
+
+def _weighed(runs: Runs, signs: Signs) -> Verdict:
+    plan = runs.session.case.plan
+    seen = [item for item in signs.found if item.shown]
+    small = _too_small(runs)
+    if small and not any(item.shown and item.gone for item in signs.found):
+        raise TooSmall(small)
+    if not runs.session.case.mended:
+        outcome = Outcome.SHOWN if seen else Outcome.NOT_SHOWN
+        return evidence(runs, outcome, (seen or signs.found)[0].words if seen or signs.found else "nothing was measured", signs.found)
+    failing = [item for item in signs.found if item.strict and item.worse]
+    if failing:
+        return evidence(runs, Outcome.REGRESSED, failing[0].words, signs.found)
+    gone = [item for item in seen if item.gone]
+    if gone and not any(item.strict and not item.gone for item in seen):
+        if DatasetSign.PICKLING in plan.dataset:
+            difference = _spawned(runs)
+            if difference:
+                return evidence(runs, Outcome.REGRESSED, difference, signs.found)
+            constructor_args.check_states(runs)
+        return evidence(runs, Outcome.CONFIRMED, f"{gone[0].words}; the samples are the same", signs.found, gone)
+    if seen:
+        rest = next((item for item in seen if item.strict and not item.gone), seen[0])
+        return evidence(runs, Outcome.INCONCLUSIVE, f"the fix does not end it here: {rest.words}", signs.found)
+    why = (
+        f"{CLOSED}: nothing was open after {len(runs.ask(Part.BEFORE, 'look')['ids'])} samples"
+        if Trait.CLOSED_BY_PYTHON in plan.traits
+        else f"not seen before the fix: {signs.found[0].words}"
+    )
+    return evidence(runs, Outcome.NO_EFFECT, f"{why}; the samples are the same", signs.found)
+
+
+def _too_small(runs: Runs) -> str:
+    """That memory was to be measured, and there is too little of it; empty where there is enough."""
+    traits = runs.session.case.plan.traits
+    if Trait.MORE_DATA not in traits or Trait.OWN_SIZE in traits:
+        return ""
+    memory = runs.memory(Part.BEFORE)
+    return too_small(max(int(memory["data"]), int(memory["held"])), 4 * LEAST)

@@ -1,0 +1,205 @@
+"""What rules on loops say that grows, read from what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.measurement import Quantity
+from oomlint.verify.case import Reading, Timeline
+from oomlint.verify.thresholds import BENIGN, Growth, Rate, amount, differences, growth, rate, slope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from oomlint.measurement import LoopPlan
+
+    Answer = Mapping[str, Any]  # of loops:measure
+
+
+class Kind(Enum):
+    """How a column of a measurement is to be read."""
+
+    DELTA = auto()  # differences from step to step
+    LEVEL = auto()  # how many there are after each step
+    EACH = auto()  # what one step takes; it counts where it is not 0
+    SLOPE = auto()  # what one step takes; it counts where a step takes more than the one before
+    REST = auto()  # differences from step to step; it counts what is there at the end of a step, against a program that frees it
+
+
+class Ask(Enum):
+    """What a quantity has to do with the symptom."""
+
+    END = auto()  # it shows the symptom; a fix ends it
+    EASE = auto()  # it shows the symptom; a fix makes it less
+    ALSO = auto()  # it shows nothing by itself; it must not get more
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A quantity of a measurement, and what it says."""
+
+    column: str
+    name: str
+    unit: str
+    kind: Kind = Kind.DELTA
+    ask: Ask = Ask.END
+    limit: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the loop of a rule is run, and what is looked at; what decides comes first."""
+
+    signals: tuple[Signal, ...]
+    steps: int = 12
+    epochs: int = 1
+    workers: int = 0
+    simulated: bool = False  # with a pretended accelerator
+    against: bool = False  # where there is no fix: compare with a run in which each backward pass frees its graph
+
+    @property
+    def warm_up(self) -> int | None:
+        """Deltas to leave out, where the epochs are what is counted: an epoch is one delta then."""
+        return 2 if self.epochs > 1 else None
+
+
+_SIGNALS: Final = {
+    Quantity.NODES: Signal("nodes", "autograd nodes", "nodes"),
+    Quantity.STORAGES: Signal("storages", "live tensors", "storages"),
+    Quantity.TENSOR_BYTES: Signal("storage_bytes", "bytes of tensors", "bytes"),
+    Quantity.PYTHON_BYTES: Signal("python_bytes", "bytes of Python objects", "bytes", limit=BENIGN),
+    Quantity.ARRAY_BYTES: Signal("python_bytes", "bytes of arrays", "bytes", limit=BENIGN),
+    Quantity.DEVICE_BYTES: Signal("device_bytes", "bytes on the device", "bytes"),
+    Quantity.SAVED_BYTES: Signal("saved_bytes", "bytes saved for backward", "bytes", Kind.EACH),
+    Quantity.COPIED_BYTES: Signal("copied_bytes", "copied bytes", "bytes", Kind.SLOPE),
+    Quantity.LEFT_BYTES: Signal("storage_bytes", "bytes of tensors after a step", "bytes", Kind.REST),
+    Quantity.LOADERS: Signal("loaders", "loaders built", "loaders", Kind.LEVEL),
+    Quantity.PROCESSES: Signal("processes", "worker processes started", "processes", Kind.LEVEL),
+    Quantity.ITERATORS: Signal("iterators", "passes begun", "passes", Kind.LEVEL),
+    Quantity.DESCRIPTORS: Signal("descriptors", "open descriptors", "descriptors", Kind.LEVEL),
+    Quantity.IDENTIFIERS: Signal("ids", "HDF5 identifiers", "identifiers", Kind.LEVEL),
+}
+
+_PART: Final = 0.9  # of what was kept: a part is less than that
+
+
+def _also(*signals: Signal) -> tuple[Signal, ...]:
+    return tuple(Signal(item.column, item.name, item.unit, item.kind, Ask.ALSO, item.limit) for item in signals)
+
+
+def _named(plan: LoopPlan) -> tuple[Signal, ...]:
+    eases = (replace(_SIGNALS[item], ask=Ask.EASE) for item in plan.eases)
+    return (*(_SIGNALS[item] for item in plan.ends), *eases, *_also(*(_SIGNALS[item] for item in plan.also)))
+
+
+@cache
+def plan_for(plan: LoopPlan) -> Plan:
+    """What a rule has declared, with the columns of a measurement."""
+    return Plan(_named(plan), plan.steps, plan.epochs, plan.workers, plan.simulated, plan.against)
+
+
+def columns(answer: Answer, plan: Plan, signal: Signal) -> list[float]:
+    """The values of one quantity; an epoch is one of them where epochs are counted. Empty where it was not measured."""
+    deltas = answer.get("deltas") or {}
+    values = [float(item) for item in (answer.get(signal.column) or deltas.get(signal.column) or ())]
+    if plan.epochs > 1 and len(values) > plan.epochs and signal.kind is Kind.DELTA:
+        size = len(values) // plan.epochs
+        return [sum(values[start : start + size]) for start in range(0, size * plan.epochs, size)]
+    return values
+
+
+def read(plan: Plan, signal: Signal, before: Answer, after: Answer | None) -> Growth | None:
+    """How a quantity grows. ``None`` where it was not measured."""
+    old = columns(before, plan, signal)
+    new = columns(after, plan, signal) if after is not None else []
+    if not old or (after is not None and not new):
+        return None
+    match signal.kind:
+        case Kind.DELTA:
+            warm_up = {} if plan.warm_up is None else {"warm_up": plan.warm_up}
+            return growth(signal.name, signal.unit, old, new if after is not None else None, limit=signal.limit, **warm_up)
+        case Kind.LEVEL:
+            return growth(signal.name, signal.unit, differences(old), differences(new) if after is not None else None, limit=signal.limit)
+        case Kind.EACH:
+            return Growth(signal.name, signal.unit, rate(old), rate(new) if after is not None else None, signal.limit)
+        case Kind.REST:
+            freed = rate(list(accumulate(new)))
+            return Growth(signal.name, signal.unit, rate(list(accumulate(old))), freed, freed.a_step) if after is not None else None
+        case Kind.SLOPE:
+            return Growth(signal.name, signal.unit, slope(old), slope(new) if new else (Rate(0.0, enough=True) if after is not None else None), signal.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One signal with what came of it."""
+
+    signal: Signal
+    growth: Growth
+    per: str = "step"
+
+    @property
+    def shows(self) -> bool:
+        """Whether it shows the symptom."""
+        return self.signal.ask is not Ask.ALSO and self.growth.shown
+
+    @property
+    def mended(self) -> bool:
+        """Whether the fix did with it what it should."""
+        if self.signal.ask is Ask.EASE and self.growth.after is not None:
+            return self.growth.eased and self.growth.after.a_step <= _PART * self.growth.before.a_step
+        return self.growth.ended
+
+    @property
+    def worse(self) -> bool:
+        """Whether it grows more after the fix."""
+        after = self.growth.after
+        return after is not None and after.enough and after.a_step > max(self.growth.before.a_step, self.growth.limit)
+
+    @property
+    def words(self) -> str:
+        """For example: autograd nodes grow by 5 a step before, by 0 after."""
+        signal, before, after = self.signal, self.growth.before, self.growth.after
+        value = amount(before.a_step, signal.unit)
+        then = "" if after is None else amount(after.a_step, signal.unit)
+        match signal.kind:
+            case Kind.EACH:
+                return f"a step saves {value} for backward{f' before, {then} after' if then else ''}"
+            case Kind.REST:
+                return f"a step leaves {value} of tensors{f' before, {then} after' if then else ''}"
+            case Kind.SLOPE:
+                text = f"each step copies {value} more than the one before it" if before.a_step > 0 else "no step copies more than the one before it"
+                return text if after is None else f"{text}; after the fix {f'{then} more' if after.a_step > 0 else 'no more'}"
+            case _:
+                text = f"{self.growth.name} grow by {value} {'an' if self.per == 'epoch' else 'a'} {self.per}"
+                return text if after is None else f"{text} before, by {then} after"
+
+
+def seen(plan: Plan, before: Answer, after: Answer | None) -> tuple[Seen, ...]:
+    """All signals that were measured."""
+    per = "epoch" if plan.epochs > 1 else "step"
+    found = ((signal, read(plan, signal, before, after)) for signal in plan.signals)
+    return tuple(Seen(signal, item, per) for signal, item in found if item is not None)
+
+
+def reading(item: Seen, under: str) -> Reading:
+    """For the report."""
+    unit = item.signal.unit
+    after = item.growth.after
+    name = item.growth.name if item.signal.kind is Kind.REST else f"{item.growth.name} a {item.per}"
+    return Reading(name, unit, (item.growth.before.a_step,), () if after is None else (after.a_step,), under)
+
+
+def timeline(plan: Plan, item: Seen, before: Answer, after: Answer | None) -> Timeline:
+    """How it adds up over the steps."""
+    old = _curve(item.signal, columns(before, plan, item.signal))
+    new = _curve(item.signal, columns(after, plan, item.signal)) if after is not None else ()
+    return Timeline(item.growth.name, item.signal.unit, item.per, old, new)
+
+
+def _curve(signal: Signal, values: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    heights = accumulate(values) if signal.kind in {Kind.DELTA, Kind.REST} else values
+    return tuple((float(step), float(height)) for step, height in enumerate(heights, 1))

@@ -1,0 +1,140 @@
+"""Finds the loop of a finding in the program before, and again in the program after."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any
+
+from oomlint.measurement import Trait
+from oomlint.verify.ast_location import named, spot
+from oomlint.verify.case import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from oomlint.verify.case import Case
+
+    Loop = ast.For | ast.AsyncFor | ast.While
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A row of a program, and the outermost function that it stands in; empty for the module itself."""
+
+    function: str
+    row: int
+
+
+def target_of(case: Case, part: Part) -> Target | None:
+    """Where the loop of the finding is. ``None`` where the program after has no such loop. Raises SourceError, SyntaxError and ValueError."""
+    source = case.source(Part.BEFORE)
+    row = source.program_row(case.finding.place)
+    tree = ast.parse(source.text)
+    target = Target(spot(tree, row).function, row)
+    if part is Part.AFTER:
+        return followed(source.text, case.source(Part.AFTER).text, _shown(case, source.text, target))
+    return _shown(case, source.text, target)
+
+
+def _shown(case: Case, text: str, target: Target) -> Target:
+    """The loop in which a finding shows: of a hook that is registered beside loops the next one."""
+    if Trait.BESIDE_LOOP not in case.plan.traits:
+        return target
+    loops = _Loops(text, spot(ast.parse(text), target.row).inner)
+    later = [loop.lineno for loop in loops.loops if loop.lineno > target.row]
+    return Target(target.function, later[0]) if loops.number(target.row) is None and later else target
+
+
+def followed(before: str, after: str, target: Target) -> Target | None:
+    """The same place in a changed program: the same function by name, the same loop in it, and in that the same line or what stands for it now."""
+    scope = spot(ast.parse(before), target.row).inner
+    old, new = _Loops(before, scope), _Loops(after, scope)
+    if not new.there:
+        return None
+    number = old.number(target.row)
+    same = None if number is None else new.like(old.loops[number], number)
+    if number is not None and same is None:
+        return None
+    row = moved(before, after, target.row)
+    if spot(new.tree, row).inner == scope and new.number(row) == same:
+        return Target(target.function, row)
+    if same is None:
+        return None
+    return Target(target.function, new.loops[same].lineno)
+
+
+def moved(before: str, after: str, row: int) -> int:
+    """The row of ``after`` that a row of ``before`` has become. Indentation does not count."""
+    old, new = [[line.strip() for line in text.splitlines()] for text in (before, after)]
+    index = row - 1
+    for _, start, end, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if start <= index < end:
+            return min(first + index - start, max(first, last - 1)) + 1
+    return row
+
+
+class _Loops:
+    """The loops of a function or of the module, those of functions inside of it left out, in the order of the text."""
+
+    def __init__(self, text: str, function: str) -> None:
+        self.tree = ast.parse(text)
+        holder: ast.AST | None = named(self.tree, function) if function else self.tree
+        self.there = holder is not None
+        self.loops: list[Loop] = sorted(_loops(holder) if holder else (), key=lambda node: (node.lineno, node.col_offset))
+
+    def number(self, row: int) -> int | None:
+        """Which one is the innermost around a row."""
+        around = [index for index, loop in enumerate(self.loops) if loop.lineno <= row <= (loop.end_lineno or loop.lineno)]
+        return around[-1] if around else None
+
+    def like(self, loop: Loop, number: int) -> int | None:
+        """Which one a loop of another program is, where it is the one of that number: by its head, else by its number."""
+        heads = [_head(item) for item in self.loops]
+        head = _head(loop)
+        if number < len(heads) and heads[number] == head:
+            return number
+        if heads.count(head) == 1:
+            return heads.index(head)
+        return number if number < len(heads) else None
+
+
+def _loops(node: ast.AST) -> Iterator[Loop]:
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            if isinstance(child, (ast.For, ast.AsyncFor, ast.While)):
+                yield child
+            yield from _loops(child)
+
+
+def _head(loop: Loop) -> str:
+    return ast.unparse(loop.test) if isinstance(loop, ast.While) else f"{ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
+
+
+# -- what a row reads --------------------------------------------------------------------------------------------------
+
+
+def read_at(text: str, row: int) -> tuple[str, ...]:
+    """Names that the statement at a row reads or stores into, attributes by their path: ``losses``, ``self.losses``. Of a compound one its head."""
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt) and node.lineno <= row <= (node.end_lineno or node.lineno)]
+    if not found:
+        return ()
+    innermost = max(found, key=lambda node: (node.lineno, -(node.end_lineno or node.lineno)))
+    heads = [child for child in ast.iter_child_nodes(innermost) if not isinstance(child, (ast.stmt, ast.ExceptHandler))]
+    names = (_dotted(node) for head in heads for node in ast.walk(head))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (base := _dotted(node.value)):
+        return f"{base}.{node.attr}"
+    return ""
+
+
+def stood_in(names: Iterable[str], state: Any, kinds: Collection[str] = ("object",)) -> str:
+    """The shortest of the names that stands for something of these kinds, such as an object of which nothing is known but its use; empty without one."""
+    specs = state.get("specs", {}) if isinstance(state, dict) else {}
+    return min((name for name in names if (spec := specs.get(name, {})).get("kind") in kinds and not spec.get("config")), key=len, default="")

@@ -1,0 +1,170 @@
+"""What the rest of the program reads off a dataset besides its samples, and whether that is the same after a fix."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.source import SourceError
+from oomlint.verify.ast_location import scopes
+from oomlint.verify.case import Part
+from oomlint.verify.strategies import locate_subject
+from oomlint.verify.strategies.dataset_runs import Broken, Runs, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.verify.session import Session
+
+MOST: Final = 300  # files that are looked at
+MOST_METHODS: Final = 6  # that are called: each on a dataset of its own
+ROUNDS: Final = 3  # of following a dataset into the functions that it is passed to
+USUAL: Final = frozenset({"ds", "dataset", "data_set", "trainset", "testset", "valset", "train_ds", "val_ds", "test_ds", "train_set", "val_set", "test_set"})
+USUAL_ENDS: Final = ("dataset", "_ds", "_dataset")
+
+Key = tuple[str, str]  # a file and the dotted name of a function of it, empty for the module
+
+
+@dataclass(slots=True)
+class Face:
+    """Names that are read off a dataset elsewhere. Of ``certain`` ones it is known that it is this class that they are read off."""
+
+    attributes: list[str] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
+    certain: set[str] = field(default_factory=set)
+
+
+def difference(runs: Runs) -> str:
+    """In which way another part of the program finds something else there after the fix; empty where it does not. Raises Stopped where it may."""
+    subject = runs.subject or next(iter(locate_subject.datasets(runs.session)), None)
+    face = read_off(runs.session, subject.name) if subject is not None else Face()
+    if not face.attributes and not face.methods:
+        return ""
+    named: dict[str, Any] = {"attributes": face.attributes, "methods": face.methods}
+    try:
+        before = runs.ask(Part.BEFORE, "measuring.public_attributes:face", **named)
+    except (Broken, Stopped) as error:
+        runs.left_out.append(f"what the program reads off the dataset besides samples: {error}")
+        return ""
+    after = runs.ask(Part.AFTER, "measuring.public_attributes:face", **named)
+    doubt = ""
+    for kind in ("attributes", "methods"):
+        for name, old in before[kind].items():
+            words = _changed(f"`{name}{'()' if kind == 'methods' else ''}`", old, after[kind][name])
+            if not words or old["digest"] != runs.ask(Part.BEFORE, "measuring.public_attributes:face", 1, **named)[kind][name].get("digest"):
+                continue
+            if name in face.certain and not after[kind][name].get("lazy"):
+                return words
+            doubt = doubt or words
+    if doubt:
+        raise Stopped(doubt)
+    return ""
+
+
+def _changed(title: str, old: dict[str, Any], new: dict[str, Any]) -> str:
+    """What is another; empty for what failed before, and for what cannot be compared."""
+    if old["error"]:
+        return ""
+    if new["error"]:
+        return f"{title} of the dataset is read elsewhere and fails after: {new['error']}"
+    if old["digest"] and new["digest"] and old["digest"] != new["digest"]:
+        said = f"{old['said']} before, {new['said']} after" if old["said"] != new["said"] else f"another value ({old['said']})"
+        return f"{title} of the dataset, which is read elsewhere, differs: {said}"
+    if not old["digest"] and new["none"]:
+        new["lazy"] = True  # it may be made by whoever needs it
+        return f"{title} of the dataset is read elsewhere and is `None` after, until a sample is read"
+    return ""
+
+
+# -- what is read off it -----------------------------------------------------------------------------------------------
+
+
+def read_off(session: Session, cls: str) -> Face:
+    """Names that the program reads off objects of a class, outside of the class."""
+    every = dict(trees(session))
+    places = {path: list(_nodes(tree, cls)) for path, tree in every.items()}
+    held = _held(every, places, cls.rpartition(".")[2])
+    face = Face()
+    for path, nodes in places.items():
+        called = {id(node.func) for _, node in nodes if isinstance(node, ast.Call) and not node.args and not node.keywords}
+        for function, node in nodes:
+            if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or node.attr.startswith("__"):
+                continue
+            certain = _is_held(node.value, held, path, function, cls.rpartition(".")[2])
+            if not certain and not _usual(node.value):
+                continue
+            into = face.methods if id(node) in called else face.attributes
+            if node.attr not in into:
+                into.append(node.attr)
+            if certain:
+                face.certain.add(node.attr)
+    face.methods = face.methods[:MOST_METHODS]
+    return face
+
+
+def trees(session: Session) -> Iterator[tuple[str, ast.Module]]:
+    """The files of the project, as they are before."""
+    for path in [name for name in session.project.files() if name.endswith(".py")][:MOST]:
+        try:
+            yield path, ast.parse(session.case.source(Part.BEFORE, path).text)
+        except (SourceError, OSError, SyntaxError, ValueError, RecursionError):
+            continue
+
+
+def _nodes(tree: ast.Module, cls: str) -> Iterator[tuple[str, ast.AST]]:
+    """Everything outside of the class, with the function that it stands in."""
+    waiting: list[tuple[str, ast.AST]] = [("", tree)]
+    while waiting:
+        name, node = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            inner = name
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                inner = f"{name}.{child.name}" if name else child.name
+                if inner == cls:
+                    continue
+            yield inner, child
+            waiting.append((inner, child))
+
+
+def _held(every: dict[str, ast.Module], places: dict[str, list[tuple[str, ast.AST]]], cls: str) -> dict[Key, set[str]]:
+    """Names that hold objects of the class, by function: those that one is assigned to, and parameters that such a name is passed for."""
+    held: dict[Key, set[str]] = {}
+    for path, nodes in places.items():
+        for function, node in nodes:
+            if isinstance(node, ast.Assign) and _makes(node.value, cls):
+                held.setdefault((path, function), set()).update(ast.unparse(one) for one in node.targets)
+    functions: dict[str, list[tuple[Key, list[str]]]] = {}
+    for path, tree in every.items():
+        for dotted, scope in scopes(tree):
+            if not isinstance(scope, ast.ClassDef):
+                names = [item.arg for item in (*scope.args.posonlyargs, *scope.args.args)]
+                functions.setdefault(scope.name, []).append(((path, dotted), names))
+    for _ in range(ROUNDS):
+        for path, nodes in places.items():
+            for function, node in nodes:
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(functions.get(node.func.id, ())) == 1:
+                    key, names = functions[node.func.id][0]
+                    given = [*zip(names, node.args, strict=False), *((item.arg, item.value) for item in node.keywords)]
+                    new = {name for name, value in given if name and _is_held(value, held, path, function, cls)}
+                    held.setdefault(key, set()).update(new)
+    return held
+
+
+def _makes(node: ast.expr, cls: str) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == cls
+
+
+def _is_held(node: ast.expr, held: dict[Key, set[str]], path: str, function: str, cls: str) -> bool:
+    if _makes(node, cls):
+        return True
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    text = ast.unparse(node)
+    return text in held.get((path, function), ()) or text in held.get((path, ""), ())
+
+
+def _usual(node: ast.expr) -> bool:
+    """Whether it is called as a dataset is: `train_ds`, `loader.dataset`."""
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return name in USUAL or name.endswith(USUAL_ENDS)

@@ -1,0 +1,126 @@
+"""What a mend changes beside a call or an expression that is cut out of the program: of that the run says nothing."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final
+
+from oomlint.memory.loaders import PARAMETERS
+from oomlint.source import SourceError
+from oomlint.verify.case import Part
+from oomlint.verify.strategies import call_names
+from oomlint.verify.strategies.changed_statements import changed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.verify.session import Session
+    from oomlint.verify.strategies.changed_statements import Statement
+    from oomlint.verify.strategies.slicing import Cut
+
+WORKERS: Final = frozenset({"num_workers", "persistent_workers", "prefetch_factor", "timeout", "multiprocessing_context"})
+
+
+def of_expression(session: Session, source: str) -> str:
+    """A statement that the mend changes and that is no part of the expression that is run; empty where there is none."""
+    names = {part.rpartition(".")[2] for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) for part in [ast.unparse(node.func)]} - {
+        "__loader__"
+    }
+    for part, item in _changed(session):
+        if part is Part.BEFORE:
+            continue
+        called = {ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(item.node) if isinstance(node, ast.Call)}
+        if not called & names and item.function.rpartition(".")[2] not in names and getattr(item.node, "name", "") not in names:
+            return f"{item.words}, which the mend changes, was not run: only the expression was"
+    return ""
+
+
+def of_calls(session: Session, pieces: dict[Part, list[Cut]]) -> str:
+    """Something that the mend changes beside the workers of the calls that are run, so that nothing is known of it; empty where there is nothing."""
+    for old, new in zip(pieces[Part.BEFORE], pieces[Part.AFTER], strict=False):
+        before, after = _arguments(old), _arguments(new)
+        name = next((name for name in {**before, **after} if name not in WORKERS and before.get(name) != after.get(name)), "")
+        if name:
+            words = f"`{name}` of the call" if name.isidentifier() else "what the call unpacks"
+            return f"the mend changes {words} as well, and what that does to the batches was not compared"
+        if old.head != new.head:
+            return "the mend changes the parameters of the function as well, and its callers were not run"
+        if old.takers != new.takers:
+            return "the mend hands the loader to another call, which was not run"
+    for part, item in _changed(session):
+        text, cuts = ast.unparse(item.node), pieces[part]
+        if item.name or any(text in map(ast.unparse, cut.around) for cut in cuts):
+            continue
+        if not any(text in map(ast.unparse, cut.kept) for cut in cuts):
+            return f"{item.words}, which the mend changes, was not run: only the call was, and what it is given"
+        if any(_feeds(item.node, cut) for cut in cuts) and not any(_items(item.node, name) for cut in cuts for name in _unpacked(cut)):
+            return f"{item.words}, which the mend changes, is about more than the workers, and what that does to the batches was not compared"
+    return ""
+
+
+def _arguments(cut: Cut) -> dict[str, str]:
+    """The arguments of a call as they are written, those too that lie in mappings that are made before it."""
+    found = {PARAMETERS[place] if place < len(PARAMETERS) else f"argument {place + 1}": ast.unparse(value) for place, value in enumerate(cut.call.args)}
+    for name in _unpacked(cut):
+        found |= {key: text for item in cut.kept for key, text in (_items(item, name) or {}).items()}
+    return found | {item.arg: ast.unparse(item.value) for item in cut.call.keywords if item.arg is not None}
+
+
+def _unpacked(cut: Cut) -> list[str]:
+    """The mappings that a call unpacks."""
+    return [ast.unparse(item.value) for item in cut.call.keywords if item.arg is None]
+
+
+def _items(node: ast.stmt, name: str) -> dict[str, str] | None:
+    """The items of the mapping that a statement binds to a name, if it does."""
+    match node:
+        case ast.Assign([ast.Name(bound)], ast.Dict(keys, values)) if bound == name:
+            named = [ast.unparse(key).strip("'") if key is not None else f"**{place}" for place, key in enumerate(keys)]
+            return {key: ast.unparse(value) for key, value in zip(named, values, strict=True)}
+        case ast.Assign([ast.Name(bound)], ast.Call(ast.Name("dict"), [], keywords)) if bound == name:
+            return {item.arg or f"**{place}": ast.unparse(item.value) for place, item in enumerate(keywords)}
+        case _:
+            return None
+
+
+def _feeds(node: ast.stmt, cut: Cut) -> bool:
+    """Whether a statement has a share in an argument that is not about workers."""
+    if _of_workers(node, _unpacked(cut)):
+        return False
+    given = [*(item.value for item in cut.call.keywords if item.arg not in WORKERS), *cut.call.args[1:]]
+    wanted = {name for value in given for name in call_names.reads(value)}
+    for _ in cut.kept:
+        wanted |= {name for item in cut.kept if call_names.changed(item) & wanted for name in call_names.reads(item)}
+    return bool(call_names.changed(node) & wanted)
+
+
+def _of_workers(node: ast.stmt, mappings: list[str]) -> bool:
+    """Whether a statement only sets options of workers in a mapping that the call unpacks: ``options["timeout"] = 60``, ``options.update(timeout=60)``."""
+    match node:
+        case ast.If():
+            return all(_of_workers(item, mappings) for item in (*node.body, *node.orelse))
+        case ast.Assign([ast.Subscript(mapping, ast.Constant(key))]):
+            return ast.unparse(mapping) in mappings and key in WORKERS
+        case ast.Expr(ast.Call(ast.Attribute(mapping, "update"), [], keywords)):
+            return ast.unparse(mapping) in mappings and all(item.arg in WORKERS for item in keywords)
+        case ast.Delete([ast.Subscript(mapping, ast.Constant(key))]) | ast.Expr(ast.Call(ast.Attribute(mapping, "pop"), [ast.Constant(key), *_])):
+            return ast.unparse(mapping) in mappings and key in WORKERS
+        case _:
+            return False
+
+
+def _changed(session: Session) -> Iterator[tuple[Part, Statement]]:
+    """The statements that a mend changes; those that it only moves are left out."""
+    for path in session.case.changes:
+        try:
+            texts = [session.case.source(part, path).text for part in Part]
+            both = changed(*texts, script=False)
+            written = [{_first(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)} for text in texts]
+        except (SourceError, SyntaxError, ValueError):
+            continue
+        for part, items, other in zip(Part, both, reversed(written), strict=True):
+            yield from ((part, item) for item in items if _first(item.node) not in other)
+
+
+def _first(node: ast.stmt) -> str:
+    return ast.unparse(node).partition("\n")[0]

@@ -1,0 +1,385 @@
+"""Workers beyond need, and without effect. The loader's call is cut out and run; its numbers are read, not started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.finding import LoaderFact
+from oomlint.measurement import WorkerCheck
+from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
+from oomlint.verify.strategies import locate_subject
+from oomlint.verify.strategies.call_sites import WORKERS, domain, mended, program, targets
+from oomlint.verify.strategies.call_verdict import cause, pairs
+from oomlint.verify.strategies.calls_memory import worker_bytes
+from oomlint.verify.strategies.dataset_runs import SECONDS, TRIALS, Broken, Runs, Stopped, found, listed
+from oomlint.verify.strategies.slicing import counterpart, cut
+from oomlint.verify.thresholds import human
+
+if TYPE_CHECKING:
+    from oomlint.verify.session import Session
+    from oomlint.verify.strategies.call_sites import Domain, Target
+    from oomlint.verify.strategies.locate_subject import Subject
+
+HOST: Final = 64  # processors of the machine that the program is taken to run on
+ALLOWED: Final = 4  # of them that it may use
+_PREFETCH: Final = 2  # torch's default
+_SECONDS: Final = 30.0
+_BYTES: Final = 4096 * 2**20
+_SMALL: Final = (2, 2)
+_LARGE: Final = (HOST, ALLOWED)
+_NODE: Final = f"a machine of {HOST} processors of which the job may use {ALLOWED}"
+_LOST: Final = "the call of the loader was not found in the program"
+_STAND_IN: Final = "a stand-in dataset that tells its indices"
+
+Run = dict[str, Any]
+
+
+class _Unknown(Exception):  # noqa: N818 -- nothing is wrong with the harness
+    """It cannot be found out; the message says why."""
+
+
+@dataclass(slots=True)
+class _Told:
+    """What goes with every verdict."""
+
+    assumptions: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def verdict(self, outcome: Outcome, reason: str, *readings: Reading, fidelity: Fidelity = Fidelity.SLICED) -> Verdict:
+        """The verdict, with each assumption once."""
+        return Verdict(outcome, reason, fidelity, readings, (), tuple(dict.fromkeys(self.assumptions)), tuple(dict.fromkeys(self.left_out)))
+
+
+def verify(session: Session) -> Verdict:
+    """Verify one finding about workers."""
+    told = _Told()
+    wanted = session.case.plan.workers
+    if wanted is None:
+        return told.verdict(Outcome.INCONCLUSIVE, "nothing of the workers is asked")
+    try:
+        return _CHECKS[wanted](session, told)
+    except _Unknown as stop:
+        return told.verdict(Outcome.INCONCLUSIVE, str(stop))
+
+
+# -- the call -----------------------------------------------------------------------------------------------------------
+
+
+def _target(session: Session) -> Target:
+    loaders = targets(session, (session.case.finding.place,))
+    if not loaders:
+        raise _Unknown(_LOST)
+    return loaders[0]
+
+
+def _mended(session: Session, target: Target) -> Target:
+    found = mended(session, target)
+    if found is None:
+        raise _Unknown("the loader is not made at the same place after the fix")
+    return found
+
+
+def _plan(session: Session, part: Part, target: Target, values: Domain) -> dict[str, object]:
+    tree = program(session, part, target.path)
+    site = counterpart(target.site, tree) if tree is not None else None
+    if site is None:
+        raise _Unknown(_LOST if part is Part.BEFORE else "the loader is not made at the same place after the fix")
+    return cut(site, values.leaves, inherited=target.loader.inherited).plan(values.values)
+
+
+def _runs(session: Session, part: Part, target: Target, values: Domain, told: _Told, *, own: str, counts: list[int], processors: tuple[int, int]) -> list[Run]:
+    """The runs that get to the call and work."""
+    plan = _plan(session, part, target, values)
+    arguments = {"path": session.path(part, target.path), "root": session.folder(part), "plan": plan, "own": own, "counts": counts, "methods": [None]}
+    done = session.run(part, "driving.call_job:measure", {**arguments, "processors": processors}, seconds=_SECONDS, memory=_BYTES)
+    if not isinstance(done.answer, dict):
+        raise _Unknown(done.failure)
+    told.left_out += [*done.answer["skipped"], *(f"{name}: stood in for" for name in done.answer["stubbed"])]
+    reached = [run for run in done.answer["runs"] if run["reached"]]
+    working = [run for run in reached if not run.get("error") or run.get("calls")]
+    if not working:
+        error = next((run["error"] for run in reached if run.get("error")), None)
+        raise _Unknown(f"the cut-out call cannot be run: {cause(error)}" if error else "the call could not be reached")
+    # That two workers stand for many is how it is run; the numbers of interest are those that were asked for.
+    told.assumptions += [note for run in working for note in run.get("notes", ()) if not note.startswith("num_workers: ")]
+    return working
+
+
+def _settled(values: Domain, runs: list[Run], name: str) -> None:
+    """Raise where the number of workers comes of something that nobody knows."""
+    for run in runs:
+        for text, value in run["values"].items():
+            if text not in values.leaves and value == repr(run.get("given", {}).get(name)):
+                raise _Unknown(f"`{text}` is not known, and with it the {name.replace('num_', 'number of ')}")
+
+
+# -- a function for workers, without workers --------------------------------------------------------------------
+
+
+def _ignored(session: Session, told: _Told) -> Verdict:
+    target = _target(session)
+    told.assumptions += [_STAND_IN]
+    called = [_called(session, Part.BEFORE, target, told)]
+    if called[0] != 0:
+        raise _Unknown("the loader could not be made with `worker_init_fn` and without workers")
+    if session.case.mended:
+        called.append(_called(session, Part.AFTER, target, told))
+    under = "two epochs without workers"
+    words = "`worker_init_fn` is not called in an epoch without workers"
+    later = called[1] if session.case.mended else None
+    reading = Reading("worker functions that are ignored", "functions", (1.0,), () if later is None else (float(later == 0),), under)
+    for subject in locate_subject.datasets(session)[:1]:
+        verdict = _dataset_alone(session, subject, told, words, reading, runs_after=bool(later and later > 0))
+        if verdict is not None:
+            return verdict
+    if not session.case.mended:
+        told.assumptions.append("that samples cannot be read without it is what the finding says; the dataset itself was not run")
+        return told.verdict(Outcome.SHOWN, words, reading)
+    if later is not None and later > 0:
+        return told.verdict(Outcome.CONFIRMED, f"{words} before; after the fix it is called by the workers", reading)
+    raise _Unknown("whether the dataset can be read without `worker_init_fn` could not be shown, since no data was found that it reads")
+
+
+def _called(session: Session, part: Part, target: Target, told: _Told) -> int:
+    """How often the worker function is called; -1 where the loader has none."""
+    known = domain(target)
+    none: list[dict[str, object]] = [{text: value if isinstance(value, dict) else 0 for text, value in row.items()} for row in known.values]
+    values = replace(known, values=[row for number, row in enumerate(none) if row not in none[:number]])
+    runs = _runs(session, part, target, values, told, own="worker_init_fn", counts=[0], processors=_SMALL)
+    runs = [run for run in runs if "worker_init_fn" in run.get("functions", {}) and (part is Part.AFTER or run["settings"]["num_workers"] == 0)]
+    return min((run["calls"] for run in runs), default=-1)
+
+
+def _dataset_alone(session: Session, subject: Subject, told: _Told, words: str, reading: Reading, *, runs_after: bool) -> Verdict | None:
+    """The user's own dataset, read without workers. ``None`` where no data can be found for it."""
+    if runs_after:
+        return None  # it may well need its workers then
+    if not session.case.mended:
+        runs = found(session, subject, at_row=False)
+        if isinstance(runs, str):
+            if "NoneType" not in runs:
+                return None
+            _, _, failure = runs.partition(" reads: ")
+            return told.verdict(Outcome.SHOWN, f"{words}, and a sample of `{subject.name}` cannot be read: `{failure or runs}`", reading)
+        told.assumptions += runs.assumed
+        failed = _failure(runs, Part.BEFORE)
+        if failed is None:
+            return told.verdict(Outcome.NOT_SHOWN, f"{words}, but `{subject.name}` reads its samples without it", reading, fidelity=runs.fidelity)
+        return told.verdict(Outcome.SHOWN, f"{words}, and a sample of `{subject.name}` cannot be read: `{failed}`", reading, fidelity=runs.fidelity)
+    after = _made_after(session, subject)
+    if after is None:
+        return None
+    told.assumptions += after.assumed
+    told.left_out += after.left_out
+    broken, failed = _failure(after, Part.AFTER), _failure(after, Part.BEFORE)
+    if broken is not None:
+        return None
+    if failed is None:
+        reason = f"{words}, but `{subject.name}` reads its samples without it before the fix as well"
+        return told.verdict(Outcome.NO_EFFECT, reason, reading, fidelity=after.fidelity)
+    reason = f"{words}, and a sample of `{subject.name}` cannot be read: `{failed}`; after the fix the samples are read"
+    return told.verdict(Outcome.CONFIRMED, reason, reading, fidelity=after.fidelity)
+
+
+def _made_after(session: Session, subject: Subject) -> Runs | None:
+    """Data that the mended dataset reads: that before reads none."""
+    path, root = session.path(Part.AFTER, subject.path), session.folder(Part.AFTER)
+    for known in [listed(subject.known), {}] if subject.known else [{}]:
+        arguments = {"path": path, "root": root, "cls": subject.name, "known": known, "seconds": SECONDS, "trials": TRIALS}
+        answer = session.run(Part.AFTER, "search.find_inputs:dataset", arguments, seconds=2 * SECONDS + 5).answer
+        if answer and answer.get("found"):
+            fidelity = Fidelity.DATA if answer.get("fidelity") == "data" else Fidelity.SYNTHETIC
+            return Runs(session, subject, answer["state"], fidelity, list(answer.get("assumed", ())))
+    return None
+
+
+def _failure(runs: Runs, part: Part) -> str | None:
+    """What reading raises. Raises _Unknown where that cannot be told."""
+    try:
+        runs.ask(part, "driving.call_workers:alone")
+    except Broken as error:
+        return str(error.told["error"])
+    except Stopped as stop:
+        raise _Unknown(str(stop)) from None
+    return None
+
+
+# -- more workers than processors -------------------------------------------------------------------------------
+
+
+def _oversized(session: Session, told: _Told) -> Verdict:
+    target = _target(session)
+    told.assumptions += [f"the program runs on {_NODE}", _STAND_IN, f"the order of the batches is compared with {WORKERS} workers"]
+    values = domain(target, processors=HOST)
+    before = _runs(session, Part.BEFORE, target, values, told, own="", counts=[WORKERS, 0], processors=_LARGE)
+    asked = max(run["given"].get("num_workers", 0) for run in before)
+    one = worker_bytes(session, before[0]["settings"]["multiprocessing_context"] or "")
+    if one is None:
+        raise _Unknown("a loader with workers cannot be run here")
+    taken = f"a worker takes {human(one)} without any data"
+    under = f"{_NODE}; {taken}"
+    if asked <= ALLOWED:
+        _settled(values, before, "num_workers")
+    words = f"{asked} workers are asked for on {_NODE}"
+    if not session.case.mended:
+        reading = Reading("workers", "workers", (float(asked),), (), under)
+        if asked <= ALLOWED:
+            return told.verdict(Outcome.NOT_SHOWN, words, reading)
+        return told.verdict(Outcome.SHOWN, f"{words}; {taken}, all of them {human(one * asked)}", reading)
+    values = domain(_mended(session, target), processors=HOST)
+    after = _runs(session, Part.AFTER, target, values, told, own="", counts=[WORKERS, 0], processors=_LARGE)
+    _settled(values, after, "num_workers")
+    later = max(run["given"].get("num_workers", 0) for run in after)
+    readings = (
+        Reading("workers", "workers", (float(asked),), (float(later),), under),
+        Reading("memory of all workers", "bytes", (one * asked,), (one * later,), "the number of workers times what one takes without any data"),
+    )
+    if any(old["epochs"] != new["epochs"] for old, new in _same_workers(before, after)):
+        return told.verdict(Outcome.REGRESSED, "the batches differ between before and after", *readings)
+    words = f"{asked} workers before, {later} after, on {_NODE}: {human(one * asked)} before, {human(one * later)} after"
+    if later > asked:
+        return told.verdict(Outcome.REGRESSED, f"{words}: more than before", *readings)
+    if later == asked or asked <= ALLOWED:
+        return told.verdict(Outcome.NO_EFFECT, words, *readings)
+    return told.verdict(Outcome.CONFIRMED, f"{words}; the order of the batches is the same", *readings)
+
+
+def _same_workers(before: list[Run], after: list[Run]) -> list[tuple[Run, Run]]:
+    """Runs with the same values; where the fix has changed those, the first of each."""
+    return pairs(before, after) or [(before[0], after[0])]
+
+
+# -- batches in flight ------------------------------------------------------------------------------------------
+
+
+def _in_flight(session: Session, told: _Told) -> Verdict:
+    target = _target(session)
+    reasons: list[str] = []
+    runs: Runs | None = None
+    for subject in locate_subject.datasets(session)[:2]:
+        made = _plain(session, subject) or found(session, subject, at_row=False)
+        if isinstance(made, Runs):
+            runs = made
+            break
+        reasons.append(made)
+    if runs is None:
+        raise _Unknown("; ".join(reasons) or "no dataset could be told from the finding")
+    told.assumptions += [*runs.assumed, "all samples are as large as the first"]
+    told.left_out += runs.left_out
+    budget = session.settings.inflight_bytes
+    first, said = _flying(session, Part.BEFORE, target, runs, told)
+    words = f"up to {human(first)} wait between the workers and the training ({said})"
+    if not session.case.mended:
+        reading = Reading("batches in flight", "bytes", (first,), (), said)
+        return told.verdict(Outcome.SHOWN if first > budget else Outcome.NOT_SHOWN, words, reading, fidelity=runs.fidelity)
+    last, then = _flying(session, Part.AFTER, target, runs, told)
+    reading = Reading("batches in flight", "bytes", (first,), (last,), f"{said} before, {then} after")
+    words = f"{words} before, {human(last)} after ({then})"
+    if first <= budget:
+        outcome = Outcome.NO_EFFECT if last <= first else Outcome.REGRESSED
+        return told.verdict(outcome, f"{words}: before the fix that is below {human(budget)} as well", reading, fidelity=runs.fidelity)
+    if last >= first:
+        return told.verdict(Outcome.NO_EFFECT, f"{words}: no less than before", reading, fidelity=runs.fidelity)
+    told.assumptions.append("another batch size or number of workers is what the fix is for: the batches are not compared")
+    return told.verdict(Outcome.CONFIRMED, words, reading, fidelity=runs.fidelity)
+
+
+def _plain(session: Session, subject: Subject) -> Runs | None:
+    """A dataset that needs nothing made up. Its samples are large: a search would take too long over them."""
+    arguments = {"path": session.path(Part.BEFORE, subject.path), "root": session.folder(Part.BEFORE), "cls": subject.name, "known": listed(subject.known)}
+    answer = session.run(Part.BEFORE, "driving.call_workers:plain", arguments, seconds=_SECONDS).answer
+    return Runs(session, subject, answer["state"], Fidelity.DATA) if answer and not answer["failed"] and answer["bytes"] else None
+
+
+def _flying(session: Session, part: Part, target: Target, runs: Runs, told: _Told) -> tuple[float, str]:
+    """The most bytes that wait, and how they come about."""
+    here = target if part is Part.BEFORE else _mended(session, target)
+    values = domain(here, "batch_size", "prefetch_factor", processors=HOST)
+    working = _runs(session, part, target, values, told, own="", counts=[WORKERS], processors=_LARGE)
+    try:
+        weight = runs.ask(part, "driving.call_workers:sample", seconds=_SECONDS)["bytes"]
+    except (Broken, Stopped) as error:
+        raise _Unknown(f"a sample could not be read: {error}") from None
+    most, said = 0.0, ""
+    for run in working:
+        given = run["given"]
+        _settled(values, [run], "num_workers")
+        _settled(values, [run], "batch_size")
+        batch = given.get("batch_size", 1)
+        if given.get("batch_sampler") is not None or not isinstance(batch, int):
+            raise _Unknown("how many samples a batch has could not be found out")
+        workers = given.get("num_workers", 0)
+        ahead = given.get("prefetch_factor")
+        number = workers * (_PREFETCH if ahead is None else ahead) + 1
+        total = float(number * batch * weight)
+        if total >= most:
+            batches = "1 batch" if number == 1 else f"{number} batches"
+            most, said = total, f"{batches} of {batch} {'sample' if batch == 1 else 'samples'}, {human(weight)} each"
+    return most, said
+
+
+# -- workers of several loaders at once --------------------------------------------------------------------------
+
+
+def _together(session: Session, told: _Told) -> Verdict:
+    finding = session.case.finding
+    places = tuple(fact.place for fact in finding.of_noun(LoaderFact)) or (finding.place,)
+    chosen = [one for place in places for one in targets(session, (place,))[:1]]
+    if len({(one.path, one.site.call.lineno, one.site.call.col_offset) for one in chosen}) < 2 or len({one.path for one in chosen}) > 1:  # noqa: PLR2004 -- one alone is no case
+        raise _Unknown("the loaders were not found in the program")
+    told.assumptions += [_STAND_IN, f"each loader has {WORKERS} workers", "the loaders are used one after the other, and none is dropped in between"]
+    domains = [domain(one, "persistent_workers", least=1) for one in chosen]
+    before = _alive(session, Part.BEFORE, chosen, domains)
+    count, under = before["processes"], f"after an epoch of each of {len(chosen)} loaders, {WORKERS} workers each"
+    words = f"{_workers(count)} alive after an epoch of each of {len(chosen)} loaders"
+    excess = count > WORKERS
+    if not session.case.mended:
+        reading = Reading("workers alive at once", "workers", (float(count),), (), under)
+        return told.verdict(Outcome.SHOWN if excess else Outcome.NOT_SHOWN, words, reading)
+    ways = [_way(domain(_mended(session, one), "persistent_workers", least=1), loader["values"]) for one, loader in zip(chosen, before["loaders"], strict=True)]
+    after = _alive(session, Part.AFTER, chosen, ways)
+    later = after["processes"]
+    reading = Reading("workers alive at once", "workers", (float(count),), (float(later),), under)
+    words = f"{words} before, {later} after"
+    for number, (old, new) in enumerate(zip(before["loaders"], after["loaders"], strict=True)):
+        for epoch, (one, other) in enumerate(zip(old["epochs"], new["epochs"], strict=True)):
+            if one != other:
+                return told.verdict(Outcome.REGRESSED, f"the batches of loader {number + 1} differ from epoch {epoch + 1} on; {words}", reading)
+    if later > count:
+        return told.verdict(Outcome.REGRESSED, f"{words}: more than before", reading)
+    if not excess or later == count:
+        return told.verdict(Outcome.NO_EFFECT, words, reading)
+    return told.verdict(Outcome.CONFIRMED, f"{words}; the batches of two epochs of each are the same", reading)
+
+
+def _way(values: Domain, chosen: dict[str, object]) -> Domain:
+    """The configuration that was run before, as far as the fix has left its values as they were."""
+    rows = [{**chosen, **row} for row in values.values]
+    return replace(values, values=[chosen] if chosen in rows else rows)
+
+
+def _workers(count: int) -> str:
+    return f"{count} {'worker is' if count == 1 else 'workers are'}"
+
+
+def _alive(session: Session, part: Part, chosen: list[Target], domains: list[Domain]) -> dict[str, Any]:
+    plans = [_plan(session, part, one, values) for one, values in zip(chosen, domains, strict=True)]
+    arguments = {"path": session.path(part, chosen[0].path), "root": session.folder(part), "plans": plans}
+    done = session.run(part, "driving.call_workers:alive", arguments, seconds=_SECONDS, memory=_BYTES)
+    if not isinstance(done.answer, dict):
+        raise _Unknown(done.failure if part is Part.BEFORE else f"after the fix: {done.failure}")
+    answer: dict[str, Any] = done.answer
+    failed = next((loader["error"] for loader in answer["loaders"] if loader["error"]), None)
+    if failed is not None:
+        said = cause(failed) if failed["type"] else failed["message"]
+        raise _Unknown(f"{'' if part is Part.BEFORE else 'after the fix '}the cut-out calls cannot be run: {said}")
+    return answer
+
+
+_CHECKS: Final = {
+    WorkerCheck.INITIALISED: _ignored,
+    WorkerCheck.OVERSIZED: _oversized,
+    WorkerCheck.IN_FLIGHT: _in_flight,
+    WorkerCheck.TOGETHER: _together,
+}
