@@ -23,7 +23,7 @@ def main(path: str) -> None:
             attack = os.path.join(folder, "attack.py")
             with open(attack, "w", encoding="utf-8") as file:
                 file.write(program)
-            done = runner.run(Job("scripts:run", {"path": attack}, folder, Limits(seconds=30, disk=2**25)))
+            done = runner.run(Job("loading.run_script:run", {"path": attack}, folder, Limits(seconds=30, disk=2**25)))
             results[name] = {"ended": done.ended, "printed": done.printed, "failure": done.failure}
         sys.stdout.write(json.dumps({"sandbox": asdict(runner.ready.sandbox), "results": results}))
 

@@ -40,7 +40,7 @@ class Limits:
 class Job:
     """A call of a function of :mod:`oomlint.verify.child` in a process of its own.
 
-    ``call`` is "module:function" ("datasets:measure"). The function takes the keywords of ``arguments`` (plain JSON) and gives back plain JSON.
+    ``call`` is "room.module:function" ("driving.dataset_job:measure"). The function takes the keywords of ``arguments`` (plain JSON) and gives back plain JSON.
     ``folder`` is its current folder, the copy of the project; it and ``writable`` are all that it may write to.
     """
 

@@ -76,7 +76,7 @@ class Runs:
         key = json.dumps([part, call, repetition, alone, fresh, named], sort_keys=True)
         if key not in self._known:
             subject = None if alone else self.arguments(part)
-            done = self.session.run(part, call if ":" in call else f"datasets:{call}", {"subject": subject, **named}, seconds=seconds, fresh=fresh)
+            done = self.session.run(part, call if ":" in call else f"driving.dataset_job:{call}", {"subject": subject, **named}, seconds=seconds, fresh=fresh)
             self._known[key] = (
                 done.answer if done.answer is not None else Stopped(f"{part.value} the fix: {done.failure}" if self.session.case.mended else done.failure)
             )

@@ -53,7 +53,7 @@ class _Runs:
                 "state": self.state,
                 **named,
             }
-            done = session.run(part, f"functions:{call}", arguments, seconds=max(20.0, session.options.limits.seconds))
+            done = session.run(part, f"driving.function_job:{call}", arguments, seconds=max(20.0, session.options.limits.seconds))
             self.known[key] = done.answer if done.answer is not None else Stopped(done.failure)
         answer: dict[str, Any] | Stopped = self.known[key]
         if isinstance(answer, Stopped):

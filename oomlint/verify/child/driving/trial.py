@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.verify.child.loading import import_names, stubs
 from oomlint.verify.child.loading.tolerant_import import LoadError, install, load
 from oomlint.verify.child.server.exceptions import seed
-from oomlint.verify.child.synthesis import argument_specs, file_specs, inferred_value, on_demand_files, shrink_constants
+from oomlint.verify.child.synthesis import argument_guesses, argument_specs, file_specs, inferred_value, on_demand_files, shrink_constants
 from oomlint.verify.child.synthesis import source_hints as hinted
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ class Target:
         if self.method and not self.static:
             parts.append(("owner", self.owner, 0))
         for where, function, skip in parts:
-            state[where], others = argument_specs.initial(function, known, self.hints, skip=skip)
+            state[where], others = argument_guesses.initial(function, known, self.hints, skip=skip)
             options |= {f"{where}.{name}": items for name, items in others.items()}
         return state, options
 
     def guess(self, name: str) -> Any:
         """A first value for an entry of a configuration."""
-        return argument_specs.guesses(name, "", self.hints, inner=True)[0]
+        return argument_guesses.guesses(name, "", self.hints, inner=True)[0]
 
     def make(self, state: State, *, guessing: bool = False) -> Any:
         """The dataset, or the callable that has no arguments left."""

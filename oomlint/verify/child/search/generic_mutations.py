@@ -124,12 +124,12 @@ def _children(spec: Any, like: str, count: int) -> list[str]:
 
 def settings(state: State, place: list[Any], hints: Hints, only: str = "") -> Iterator[Pair]:
     """Other values for the entries of a configuration."""
-    from oomlint.verify.child.synthesis import argument_specs  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
+    from oomlint.verify.child.synthesis import argument_guesses  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
     for name, spec in reversed(list(at(state, place)["has"].items())):
         if only not in ("", name):
             continue
-        for other in argument_specs.guesses(name, "", hints)[:6]:
+        for other in argument_guesses.guesses(name, "", hints)[:6]:
             if other != spec:
                 made = changed(state, [*place, "has"], **{name: other})
                 made["files"] = {}
