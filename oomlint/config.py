@@ -60,6 +60,21 @@ class Sort(StrEnum):
     WEIGHT = "weight"  # what is grave first: severity, what becomes of it, bytes
 
 
+class Format(StrEnum):
+    """How findings are written."""
+
+    FULL = "full"
+    CONCISE = "concise"
+    GROUPED = "grouped"
+    JSON = "json"
+    JSON_LINES = "json-lines"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    JUNIT = "junit"
+    PYLINT = "pylint"
+    SARIF = "sarif"
+
+
 def key_of(name: str) -> str:
     """The TOML key of a field."""
     return name.replace("_", "-")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding, Place
 
+ALSO = "this loader has it, too"  # what is said at the places of others
+COPY = "a copy of it"
 _MOST_RELATED = 8
 _MANY = 5  # files with copies of the same code, for which one is told
 _MOST_COPIES = 16
@@ -57,7 +59,7 @@ def _weight(finding: Finding) -> tuple[object, ...]:
 
 def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
     """A finding with the places of others behind its own first one, which is that of the container."""
-    calls = [item.place.saying("this loader has it, too") for item in sorted(others, key=lambda item: item.sort_key)]
+    calls = [item.place.saying(ALSO) for item in sorted(others, key=lambda item: item.sort_key)]
     related = [*first.related[:1], *calls, *first.related[1:]]
     unique: dict[tuple[str, int, int], Place] = {(first.place.path, first.place.cell, first.place.row): first.place}
     for place in related:
@@ -103,7 +105,7 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
 
 def _with_copies(first: Finding, others: list[Finding]) -> Finding:
     others = sorted(others, key=lambda item: item.sort_key)
-    copies = [item.place.saying("a copy of it") for item in others]
+    copies = [item.place.saying(COPY) for item in others]
     told = f"; {len({place.path for place in copies} - {first.place.path})} more files have a copy of it"
     return replace(first, message=first.message + told, related=(*copies[:_MOST_COPIES], *first.related))
 

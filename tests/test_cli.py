@@ -308,7 +308,7 @@ def test_names_are_relative_to_the_current_folder(folder: Path, run: Callable[..
 
 def test_statistics(folder: Path, run: Callable[..., Done]) -> None:
     (folder / "a.py").write_text(BAD + "loader = DataLoader(data, num_workers=0, persistent_workers=True)  # again\n")
-    assert run("check", "--statistics", "-q").out == "2  OOM101  persistent-without-workers\n"
+    assert run("check", "--statistics", "-q").out == "2  OOM101  persistent-without-workers (2 fixable)\n"
     assert json.loads(run("check", "--statistics", "--output-format", "json").out)[0]["count"] == 2
 
 

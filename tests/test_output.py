@@ -292,7 +292,7 @@ src/train.py:6:10: OOM101 error `persistent_workers=True` needs workers, and `nu
 def test_concise_is_one_line_a_finding(finding: Finding, folder: Path, view: View) -> None:
     odd = of(folder, "", (1, 1, 1, 1), name="new\nline.py")
     assert plain(concise.lines([finding, unreadable(folder), odd], view)) == snapshot("""\
-src/train.py:6:10: OOM101 error `persistent_workers=True` needs workers, and `num_workers` is 0
+src/train.py:6:10: OOM101 error [*] `persistent_workers=True` needs workers, and `num_workers` is 0
 x.py:3:7: cannot check: not valid Python 3: invalid syntax
 new␊line.py:1:1: OOM901 warning message
 """)
@@ -427,7 +427,7 @@ def test_statistics_count_by_rule(finding: Finding, folder: Path) -> None:
     assert plain(statistics.lines(found)) == snapshot("""\
 11  OOM901  made-up
  1  -  cannot-check
- 1  OOM101  persistent-without-workers
+ 1  OOM101  persistent-without-workers (1 fixable)
 """)
     assert json.loads(statistics.text(found))[0] == {"code": "OOM901", "name": "made-up", "severity": "warning", "count": 11, "fixable": 0}
 

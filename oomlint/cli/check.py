@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import gc
-import io
 import os
 import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from oomlint.cli.ending import ending_in_order
-from oomlint.cli.files import current_folder, refuse_unwritable, write_report
+from oomlint.cli.files import current_folder, refuse_unwritable
 from oomlint.cli.options import STANDARD, Color, choice, flag, several, text, words
-from oomlint.config import ConfigError, Settings, Sort, load_settings
+from oomlint.config import ConfigError, Format, Settings, Sort, load_settings
 from oomlint.engine import Options, run
 from oomlint.finding import Confidence, Severity
 from oomlint.output import summary
-from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View, visible
 from oomlint.registry import catalogue, codes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from oomlint.cli import verify
     from oomlint.cli.approval import Approval
     from oomlint.engine import Report
-    from oomlint.finding import Finding
 
 
 _SHOWN = 2  # files that a line names which is about several
@@ -40,15 +37,6 @@ class Verify(StrEnum):
 
     CONFIRMED = "confirmed"  # they are not applied
     STRICT = "strict"  # the run fails, too
-
-
-class Format(StrEnum):
-    """How findings are written."""
-
-    FULL = "full"
-    CONCISE = "concise"
-    JSON = "json"
-    GITHUB = "github"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +69,7 @@ class Arguments:
     severity: Severity | None = choice("The lowest severity to show; `warning` unless the settings say otherwise.", _RULES, Severity)
     min_confidence: Confidence | None = choice("The lowest confidence to show; `medium` unless the settings say otherwise.", _RULES, Confidence)
 
-    output_format: Format = choice("How findings are written: `full`, `concise`, `json` or `github`.", _OUTPUT, Format, Format.FULL, "FORMAT")
+    output_format: Format = choice("How findings are written.", _OUTPUT, Format, Format.FULL)
     sort: Sort | None = choice(
         "The order of findings: `place`, or `weight`, the gravest and heaviest first; `place` unless the settings say otherwise.", _OUTPUT, Sort
     )
@@ -114,7 +102,11 @@ def perform(arguments: Arguments) -> int:
 
 
 def _perform(arguments: Arguments) -> int:
+    from oomlint.cli.reporting import Result, refuse_statistics  # noqa: PLC0415 - it asks for what stands here
+
     folder = current_folder()
+    if arguments.statistics:
+        refuse_statistics(arguments.output_format)
     if arguments.verify and not (arguments.fix or arguments.diff):
         raise ConfigError("--verify goes with --fix or --diff; `oomlint verify` verifies fixes and applies none")
     if arguments.trust and not arguments.verify:
@@ -146,14 +138,9 @@ def _perform(arguments: Arguments) -> int:
     mended_input = overlay and arguments.fix and not arguments.diff
     if mended_input:
         sys.stdout.buffer.write(next((change.after for change in report.changes), *overlay.values()))
-    if arguments.output_file in {None, STANDARD}:
-        _write(report, arguments, view, sys.stderr if mended_input else sys.stdout, approved)
-    else:
-        kept = io.BytesIO()
-        written = io.TextIOWrapper(kept, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True)
-        _write(report, arguments, view, written, approved)
-        write_report(arguments.output_file, kept.getvalue())
-    return _status(report, arguments, approved)
+    result = Result(report, arguments, arguments.output_format, view, approved)
+    result.write(sys.stderr if mended_input else sys.stdout)
+    return result.status()
 
 
 # -- what goes in ------------------------------------------------------------------------------------------------
@@ -234,83 +221,3 @@ def _of_python_2(files: Sequence[str]) -> str:
 def say(message: str) -> None:
     """A line on standard error."""
     sys.stderr.write(f"oomlint: {visible(message)}\n")
-
-
-def _write(report: Report, arguments: Arguments, view: View, stream: TextIO, approved: Approval | None) -> None:
-    printer = Printer(stream, color=wants_color(arguments.color, stream))
-    if arguments.diff:
-        from oomlint.output import diff  # noqa: PLC0415 - as all formats: only the one that is asked for
-
-        if stream.isatty() or wants_color(arguments.color, stream):
-            printer.lines(diff.lines(report.changes, view))
-        else:  # whatever encoding the stream has
-            stream.flush()
-            stream.buffer.write(diff.patch(report.changes, view))
-        if report.fixed and not arguments.quiet:
-            say(f"would fix {summary.count(len(report.fixed), 'finding')} in {summary.count(len(report.changes), 'file')}")
-        unread = [item for item in report.findings if item.code is None]
-        if unread:
-            from oomlint.output import concise  # noqa: PLC0415
-
-            Printer(sys.stderr, color=wants_color(arguments.color, sys.stderr)).lines(concise.lines(unread, view))
-        return
-    machine = _machine(report, arguments, view, approved)
-    if machine is not None:
-        stream.write(machine)
-        return
-    printer.lines(_text(report, arguments, view))
-    if arguments.show_fixes and report.fixed:
-        printer.lines(summary.fixed_lines(report.fixed, view))
-    if approved and not arguments.quiet and approved.summary():
-        printer.line((approved.summary(), ""))
-    if not arguments.quiet and (report.files or report.findings):
-        if arguments.output_format is Format.FULL and not arguments.statistics:
-            printer.lines(summary.heaviest(report.findings, view))
-        printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=arguments.fix))
-
-
-def _machine(report: Report, arguments: Arguments, view: View, approved: Approval | None) -> str | None:
-    """The report for another program; ``None`` where a text is asked for."""
-    if arguments.output_format is Format.JSON:
-        if arguments.statistics:
-            from oomlint.output import statistics  # noqa: PLC0415
-
-            return statistics.text(report.findings)
-        from oomlint.output import json_array  # noqa: PLC0415
-
-        def more(finding: Finding) -> dict[str, object]:
-            return approved.entry(finding) if approved else {}
-
-        return json_array.text(report.findings, view, more)
-    if arguments.output_format is Format.GITHUB and not arguments.statistics:
-        from oomlint.output import github  # noqa: PLC0415
-
-        return github.text(report.findings, view, approved.remark if approved else lambda _: None)
-    return None
-
-
-def _text(report: Report, arguments: Arguments, view: View) -> Iterator[tuple[tuple[str, str], ...]]:
-    if arguments.statistics:
-        from oomlint.output import statistics  # noqa: PLC0415
-
-        return statistics.lines(report.findings)
-    if arguments.output_format is Format.CONCISE:
-        from oomlint.output import concise  # noqa: PLC0415
-
-        return concise.lines(report.findings, view)
-    from oomlint.output import full  # noqa: PLC0415
-
-    return full.lines(report.findings, view)
-
-
-def _status(report: Report, arguments: Arguments, approved: Approval | None) -> int:
-    """0 clean, 1 findings, 2 for an error of oomlint itself."""
-    if report.failures:
-        return 2
-    if arguments.exit_zero:
-        return 0
-    if approved and arguments.verify is Verify.STRICT and not approved.complete:
-        return 1
-    if arguments.diff:
-        return int(bool(report.changes) or any(item.code is None for item in report.findings))
-    return int(bool(report.findings) or (arguments.exit_non_zero_on_fix and bool(report.fixed)))

@@ -5,11 +5,22 @@ from __future__ import annotations
 import gc
 import sys
 from dataclasses import dataclass
+from enum import StrEnum
 
-from oomlint.cli.check import Format, say
+from oomlint.cli.check import say
 from oomlint.cli.options import Color, choice, flag, several, text, words
 from oomlint.config import ConfigError
 from oomlint.finding import Confidence, Severity
+
+
+class Format(StrEnum):
+    """How verdicts are written."""
+
+    FULL = "full"
+    CONCISE = "concise"
+    JSON = "json"
+    GITHUB = "github"
+
 
 _RUN, _RULES, _OUTPUT, _FILES = "How code is run", "Rules", "Output", "Files and settings"
 

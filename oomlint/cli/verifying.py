@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from oomlint import amounts, engine
 from oomlint.cli import mended, picks
-from oomlint.cli.check import Format, overridden, say, start_of, tell_failures
+from oomlint.cli.check import overridden, say, start_of, tell_failures
 from oomlint.cli.files import current_folder, refuse_unwritable, write_report
 from oomlint.cli.options import STANDARD
 from oomlint.cli.verification import Asked, shown_python, surroundings, verified
+from oomlint.cli.verify import Format
 from oomlint.config import FACTORY, ConfigError, load_settings
 from oomlint.output import concise, summary, verdicts_github, verdicts_html, verdicts_json, verdicts_text
 from oomlint.output.printer import Printer, wants_color

@@ -126,7 +126,7 @@ def _stem(path: str) -> str:
 
 
 def _speaks(text: bytes, name: str) -> bool:
-    return re.search(rb"(?<!\w)" + re.escape(name.encode()) + rb"(?!\w)", text) is not None
+    return re.search(rb"(?<!\w)" + re.escape(os.fsencode(name)) + rb"(?!\w)", text) is not None
 
 
 def _counts_only(module: Module, within: cst.CSTNode, words: set[str], case: Case, literal: cst.CSTNode) -> bool:

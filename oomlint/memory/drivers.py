@@ -216,7 +216,7 @@ def _name_of(node: cst.CSTNode) -> cst.CSTNode | None:
 def _imports(path: str, data: bytes, stem: str) -> str:
     """What a file imports that may be a module of that name: for each, on a line, the dots before it and its dotted name."""
     del path
-    word = stem.encode()
+    word = stem.encode(errors="surrogateescape")
     if word not in data or not re.search(rb"^\s*(?:import\s|from\s)", data, re.MULTILINE):
         return ""
     try:

@@ -82,7 +82,7 @@ def _places(opening: Opening, name: str, project: Project) -> Iterator[tuple[Mod
         return
     handles = handles_of(project)
     stem = os.path.basename(module.path).removesuffix(".py")
-    for other in project.mentioning([name.encode(), stem.encode()], module.path):
+    for other in project.mentioning([name.encode(), os.fsencode(stem)], module.path):
         if other is module:
             continue
         for local, effects in other.root.effects.items():

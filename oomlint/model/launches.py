@@ -65,7 +65,7 @@ class Launches:
         if not longest.startswith("--"):
             return found
         for flag in sorted(f for f in spelt if f.startswith("--")):
-            for module in self.project.mentioning([flag.encode(), base.encode()], script.path):
+            for module in self.project.mentioning([flag.encode(), os.fsencode(base)], script.path):
                 if module is script:
                     continue
                 for node in descend(module.tree.module):

@@ -23,6 +23,11 @@ def text(findings: Iterable[Finding], view: View, more: Callable[[Finding], dict
     return json.dumps([{**entry(finding, view), **more(finding)} for finding in findings], indent=2) + "\n"
 
 
+def rows(findings: Iterable[Finding], view: View, more: Callable[[Finding], dict[str, object]] = lambda _: {}) -> str:
+    """The same entries, each on a line."""
+    return "".join(json.dumps({**entry(finding, view), **more(finding)}, separators=(",", ":")) + "\n" for finding in findings)
+
+
 def entry(finding: Finding, view: View) -> dict[str, object]:
     """A finding as plain values."""
     return {

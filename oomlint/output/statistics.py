@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Safety
 from oomlint.output.concise import STYLES
@@ -15,19 +15,21 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding, Severity
     from oomlint.output.view import Line
 
+_KEYS: Final = ("code", "name", "severity", "count", "fixable")
+
 
 def lines(findings: Iterable[Finding]) -> Iterator[Line]:
-    """Number, code and name, the most frequent first."""
+    """Number, code and name, the most frequent first, and how many have a fix that can be applied."""
     rows = _rows(findings)
     width = max((len(str(number)) for *_, number, _ in rows), default=0)
-    for code, name, severity, number, _ in rows:
-        yield ((f"{number:>{width}}  ", ""), (code or "-", STYLES[severity]), (f"  {name}", ""))
+    for code, name, severity, number, fixable in rows:
+        yield ((f"{number:>{width}}  ", ""), (code or "-", STYLES[severity]), (f"  {name}{f' ({fixable} fixable)' if fixable else ''}", ""))
 
 
-def text(findings: Iterable[Finding]) -> str:
-    """The same as a JSON array."""
-    keys = ("code", "name", "severity", "count", "fixable")
-    return json.dumps([dict(zip(keys, row, strict=True)) for row in _rows(findings)], indent=2) + "\n"
+def text(findings: Iterable[Finding], *, rows: bool = False) -> str:
+    """The same as a JSON array, or as JSON in rows."""
+    entries = [dict(zip(_KEYS, row, strict=True)) for row in _rows(findings)]
+    return "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in entries) if rows else json.dumps(entries, indent=2) + "\n"
 
 
 def _rows(findings: Iterable[Finding]) -> list[tuple[str | None, str, Severity, int, int]]:

@@ -1,0 +1,182 @@
+"""What a check says at its end: the report in the format that is asked for, and the exit status."""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TextIO
+
+from oomlint.cli.check import Verify, say
+from oomlint.cli.files import write_report
+from oomlint.cli.options import STANDARD
+from oomlint.config import ConfigError, Format
+from oomlint.output import summary
+from oomlint.output.printer import Printer, wants_color
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.cli.approval import Approval
+    from oomlint.cli.check import Arguments
+    from oomlint.engine import Report
+    from oomlint.finding import Finding
+    from oomlint.output.github import Remark
+    from oomlint.output.view import Line, View
+
+_UNCOUNTED: Final = frozenset({Format.GITLAB, Format.JUNIT, Format.PYLINT, Format.SARIF})  # formats that have no place for statistics
+
+
+def refuse_statistics(form: Format) -> None:
+    """Raise ConfigError where a format cannot hold statistics."""
+    if form in _UNCOUNTED:
+        raise ConfigError(f"--statistics are not findings, and cannot be written as {form.value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run has come to, and how it is to be told."""
+
+    report: Report
+    arguments: Arguments
+    form: Format
+    view: View
+    approved: Approval | None = None
+
+    # -- the report ----------------------------------------------------------------------------------------------
+
+    def write(self, stream: TextIO) -> None:
+        """Write it to the stream, or to the file that the line names. Raises ConfigError where that cannot be written."""
+        path = self.arguments.output_file
+        if path in {None, STANDARD}:
+            self._write(stream)
+        else:
+            kept = io.BytesIO()
+            text = io.TextIOWrapper(kept, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True)
+            self._write(text)
+            write_report(path, kept.getvalue())
+        if self.form is Format.GITHUB and not self.arguments.diff:
+            self._summarise_step()
+
+    def _write(self, stream: TextIO) -> None:
+        if self.arguments.diff:
+            self._differences(stream)
+            return
+        machine = self._machine()
+        if machine is not None:
+            stream.write(machine)
+            return
+        printer = Printer(stream, color=wants_color(self.arguments.color, stream))
+        printer.lines(self._text())
+        if self.form is not Format.PYLINT:
+            self._closing(printer)
+
+    def _closing(self, printer: Printer) -> None:
+        report, arguments = self.report, self.arguments
+        if arguments.show_fixes and report.fixed:
+            printer.lines(summary.fixed_lines(report.fixed, self.view))
+        if self.approved and not arguments.quiet and self.approved.summary():
+            printer.line((self.approved.summary(), ""))
+        if not arguments.quiet and (report.files or report.findings):
+            if self.form is Format.FULL and not arguments.statistics:
+                printer.lines(summary.heaviest(report.findings, self.view))
+            printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=arguments.fix))
+
+    def _differences(self, stream: TextIO) -> None:
+        from oomlint.output import diff  # noqa: PLC0415 - as all formats: only the one that is asked for
+
+        report, arguments = self.report, self.arguments
+        if stream.isatty() or wants_color(arguments.color, stream):
+            Printer(stream, color=wants_color(arguments.color, stream)).lines(diff.lines(report.changes, self.view))
+        else:  # whatever encoding the stream has
+            stream.flush()
+            stream.buffer.write(diff.patch(report.changes, self.view))
+        if report.fixed and not arguments.quiet:
+            say(f"would fix {summary.count(len(report.fixed), 'finding')} in {summary.count(len(report.changes), 'file')}")
+        unread = [item for item in report.findings if item.code is None]
+        if unread:
+            from oomlint.output import concise  # noqa: PLC0415
+
+            Printer(sys.stderr, color=wants_color(arguments.color, sys.stderr)).lines(concise.lines(unread, self.view))
+
+    def _machine(self) -> str | None:
+        """The report for another program; ``None`` where a text is asked for."""
+        findings, view = self.report.findings, self.view
+        if self.arguments.statistics:
+            if self.form not in {Format.JSON, Format.JSON_LINES}:
+                return None
+            from oomlint.output import statistics  # noqa: PLC0415
+
+            return statistics.text(findings, rows=self.form is Format.JSON_LINES)
+        if self.form is Format.JSON or self.form is Format.JSON_LINES:
+            from oomlint.output import json_array  # noqa: PLC0415
+
+            return (json_array.text if self.form is Format.JSON else json_array.rows)(findings, view, self._more)
+        if self.form is Format.SARIF:
+            from oomlint.output import sarif  # noqa: PLC0415
+
+            return sarif.text(findings, view, self._more, self._remark)
+        if self.form is Format.GITHUB:
+            from oomlint.output import github  # noqa: PLC0415
+
+            return github.text(findings, view, self._remark)
+        if self.form is Format.GITLAB:
+            from oomlint.output import gitlab  # noqa: PLC0415
+
+            return gitlab.text(findings, view, self._remark)
+        if self.form is Format.JUNIT:
+            from oomlint.output import junit  # noqa: PLC0415
+
+            return junit.text(findings, view, self._remark)
+        return None
+
+    def _text(self) -> Iterator[Line]:
+        findings, view = self.report.findings, self.view
+        if self.arguments.statistics:
+            from oomlint.output import statistics  # noqa: PLC0415
+
+            return statistics.lines(findings)
+        if self.form is Format.CONCISE:
+            from oomlint.output import concise  # noqa: PLC0415
+
+            return concise.lines(findings, view)
+        if self.form is Format.GROUPED:
+            from oomlint.output import grouped  # noqa: PLC0415
+
+            return grouped.lines(findings, view)
+        if self.form is Format.PYLINT:
+            from oomlint.output import pylint  # noqa: PLC0415
+
+            return pylint.lines(findings, view)
+        from oomlint.output import full  # noqa: PLC0415
+
+        return full.lines(findings, view)
+
+    def _more(self, finding: Finding) -> dict[str, object]:
+        return self.approved.entry(finding) if self.approved else {}
+
+    def _remark(self, finding: Finding) -> Remark | None:
+        return self.approved.remark(finding) if self.approved else None
+
+    def _summarise_step(self) -> None:
+        from oomlint.output import github_summary  # noqa: PLC0415
+
+        try:
+            github_summary.add(self.report.findings, self.report.files, self.view, self._remark)
+        except OSError as error:
+            say(f"the summary of the step is not written: {error.filename}: {error.strerror or error}")
+
+    # -- the exit status -----------------------------------------------------------------------------------------
+
+    def status(self) -> int:
+        """0 clean, 1 findings, 2 for an error of oomlint itself."""
+        report, arguments = self.report, self.arguments
+        if report.failures:
+            return 2
+        if arguments.exit_zero:
+            return 0
+        if self.approved and arguments.verify is Verify.STRICT and not self.approved.complete:
+            return 1
+        if arguments.diff:
+            return int(bool(report.changes) or any(item.code is None for item in report.findings))
+        return int(bool(report.findings) or (arguments.exit_non_zero_on_fix and bool(report.fixed)))

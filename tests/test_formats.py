@@ -1,0 +1,345 @@
+"""The formats that other programs read: what is in them, and what of a finding lasts from one run to the next."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from inline_snapshot import snapshot
+from jsonschema.validators import validator_for
+
+from oomlint.__main__ import main
+from oomlint.config import Format
+from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
+from oomlint.output import github_summary, gitlab, junit, sarif
+from oomlint.output.fingerprints import Fingerprints, normal
+from oomlint.output.github import Remark
+from oomlint.output.view import View
+from oomlint.source import apply_edits, read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEMA = Path(__file__).parents[2] / "shared" / "schemas" / "sarif-2.1.0.json"
+BAD = """\
+import argparse
+
+from torch.utils.data import DataLoader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--workers", type=int, default=0)
+args = parser.parse_args()
+
+
+class Trainer:
+    def fit(self, data):
+        return DataLoader(data, num_workers=args.workers, persistent_workers=True)  # ü
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "pyproject.toml").write_text('[tool.oomlint]\nselect = ["OOM101"]\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(github_summary.VARIABLE, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def out(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def call(form: str, *words: str) -> str:
+        main(["check", "--no-cache", "--output-format", form, *words])
+        said = capsys.readouterr()
+        assert said.err == ""
+        return said.out
+
+    return call
+
+
+def notebook(*cells: str) -> str:
+    parts = [{"cell_type": "code", "source": cell.splitlines(keepends=True), "outputs": [], "metadata": {}} for cell in cells]
+    return json.dumps({"cells": parts, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}, indent=1)
+
+
+def log(text: str) -> dict[str, Any]:
+    """The run of a log, which is a valid one."""
+    document: dict[str, Any] = json.loads(text)
+    if SCHEMA.is_file():
+        schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+        validator_for(schema)(schema).validate(document)
+    (run,) = document["runs"]
+    return dict(run)
+
+
+# -- sarif ------------------------------------------------------------------------------------------------------------
+
+
+def test_sarif_tells_rule_place_and_story(folder: Path, out: Callable[..., str]) -> None:
+    (folder / "src").mkdir()
+    (folder / "src" / "a b.py").write_text(BAD, encoding="utf-8")
+    run = log(out("sarif"))
+    (rule,) = run["tool"]["driver"]["rules"]
+    assert (rule["id"], rule["name"]) == ("OOM101", "persistent-without-workers")
+    assert "## Why is this bad" in rule["help"]["markdown"]
+    (result,) = run["results"]
+    assert (result["ruleId"], result["ruleIndex"], result["level"]) == ("OOM101", 0, "error")
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "src/a%20b.py"
+    assert place["region"] == {"startLine": 12, "startColumn": 16, "endLine": 12, "endColumn": 83}
+    assert [item["id"] for item in result["relatedLocations"]] == [1]
+    ((flow,),) = [[way["locations"] for way in each["threadFlows"]] for each in result["codeFlows"]]
+    assert [step["location"]["physicalLocation"]["region"]["startLine"] for step in flow] == [6, 12]
+
+
+def test_sarif_of_nothing_and_of_what_cannot_be_read(folder: Path, out: Callable[..., str]) -> None:
+    (folder / "a.py").write_text("")
+    assert log(out("sarif"))["results"] == []
+    (folder / "a.py").write_text("num_workers = (\n")
+    run = log(out("sarif"))
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["cannot-check"]
+    assert run["results"][0]["message"]["text"].startswith("cannot check: ")
+
+
+@pytest.mark.parametrize("kind", ["plain", "mark and line ends", "latin", "notebook", "notebook in ascii"])
+def test_the_replacements_of_sarif_are_bytes_of_the_file(folder: Path, out: Callable[..., str], kind: str) -> None:
+    text = f"# größe 🙂\n{BAD}"
+    name = "a.py"
+    if kind == "mark and line ends":
+        data = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+    elif kind == "latin":
+        data = ("# coding: latin-1\n" + text.replace("🙂", "")).encode("latin-1")
+    elif kind.startswith("notebook"):
+        name, written = "a.ipynb", notebook("%matplotlib inline\n", text)
+        data = (written if "ascii" in kind else json.dumps(json.loads(written), ensure_ascii=False, indent=2)).encode()
+    else:
+        data = text.encode()
+    (folder / name).write_bytes(data)
+    (result,) = log(out("sarif"))["results"]
+    (change,) = result["fixes"][0]["artifactChanges"]
+    (entry,) = json.loads(out("json"))
+    edits = [
+        Edit(
+            Place(str(folder / name), one["cell"] or 0, *one["location"].values(), *one["end_location"].values()),
+            one["content"],
+        )
+        for one in entry["fix"]["edits"]
+    ]
+    after = data
+    whole = data.decode("latin-1" if kind == "latin" else "utf-8-sig")
+    encoding = "latin-1" if kind == "latin" else "utf-8"
+    for one in sorted(change["replacements"], key=lambda one: -one["deletedRegion"]["byteOffset"]):
+        region, content = one["deletedRegion"], one["insertedContent"]["text"]
+        start, end = region["byteOffset"], region["byteOffset"] + region["byteLength"]
+        first = region["charOffset"]
+        assert whole[first : first + region["charLength"]].encode(encoding) == data[start:end]
+        row = whole.split("\n")[region["startLine"] - 1]
+        assert row[region["startColumn"] - 1 :].startswith(data[start:end].decode(encoding))
+        after = after[:start] + content.encode(encoding) + after[end:]
+    assert after == apply_edits(read_source(str(folder / name)), edits)
+
+
+def test_sarif_names_the_cell_of_a_notebook(folder: Path, out: Callable[..., str]) -> None:
+    (folder / "a.ipynb").write_text(notebook("%cd data\n", BAD))
+    (result,) = log(out("sarif"))["results"]
+    location = result["locations"][0]
+    assert location["logicalLocations"] == [{"name": "cell 2", "fullyQualifiedName": "cell 2, 12:16"}]
+    region = location["physicalLocation"]["region"]
+    row = (folder / "a.ipynb").read_text().splitlines()[region["startLine"] - 1]
+    assert row[region["startColumn"] - 1 :].startswith("DataLoader(data,")
+
+
+def test_verdicts_travel(folder: Path) -> None:
+    (folder / "a.py").write_text(BAD)
+    place = Place(str(folder / "a.py"), 0, 12, 16, 12, 83)
+    found = Finding("OOM101", "persistent-without-workers", "message", Severity.ERROR, Confidence.HIGH, place)
+    view, remark = View(str(folder)), Remark("confirmed", "confirmed: it no longer crashes")
+    (result,) = log(sarif.text([found], view, lambda _: {"verdict": {"outcome": "confirmed"}}, lambda _: remark))["results"]
+    assert result["properties"]["verdict"] == {"outcome": "confirmed"}
+    assert result["message"]["text"].endswith(remark.text)
+    assert json.loads(gitlab.text([found], view, lambda _: remark))[0]["content"] == {"body": remark.text}
+    assert remark.text in junit.text([found], view, lambda _: remark)
+    assert "(confirmed)" in github_summary.text([found], 1, view, lambda _: remark)
+
+
+# -- fingerprints -----------------------------------------------------------------------------------------------------
+
+
+def fingerprints(out: Callable[..., str]) -> list[str]:
+    said = [result["partialFingerprints"]["primaryLocationLineHash"] for result in log(out("sarif"))["results"]]
+    assert [item["fingerprint"] for item in json.loads(out("gitlab"))] == said
+    assert len({*said}) == len(said)
+    return said
+
+
+def test_a_fingerprint_lasts_while_rows_move(folder: Path, out: Callable[..., str]) -> None:
+    path = folder / "a.py"
+    path.write_text(BAD)
+    (before,) = fingerprints(out)
+    path.write_text(BAD.replace("class Trainer:", 'x = 1  # more\n\n\nclass Trainer:\n    """Words."""\n').replace("  # ü", ""))
+    assert fingerprints(out) == [before]
+    for old, new in (("fit", "train"), ("data,", "data, 8,"), ("class Trainer", "class Other")):
+        path.write_text(BAD.replace(old, new))
+        assert fingerprints(out) != [before], new
+    path.write_text(BAD)
+    path.rename(folder / "b.py")
+    assert fingerprints(out) != [before]
+
+
+def test_equal_statements_are_counted(folder: Path, out: Callable[..., str]) -> None:
+    row = BAD.splitlines(keepends=True)[-1]
+    (folder / "a.py").write_text(BAD)
+    (first,) = fingerprints(out)
+    (folder / "a.py").write_text(BAD + row)
+    assert fingerprints(out)[0] == first
+
+
+def test_a_formatter_changes_no_fingerprint(folder: Path, out: Callable[..., str]) -> None:
+    path = folder / "a.py"
+    path.write_text("""\
+from torch.utils.data import DataLoader
+loader = DataLoader ( data , num_workers = 0 , persistent_workers = ( True ) , collate_fn = lambda x : x [ 0X1F : ] ) ; print( 'it\\'s', u'x' )
+def f ( x ) :
+    for batch in ( DataLoader( x, 'a' 'b', timeout=1., generator = F'{x!r}' if x else None, num_workers=0, persistent_workers=True, y = None ) ) :
+        if not ( batch ) : return ( batch )
+    with open( 'x' ) as g, \\
+         open( 'y' ) as h : return DataLoader( { 'a' : 1E5, 'b' : .5 }, num_workers=0, persistent_workers=True )
+class A ( ) :
+    @ decorator
+    def g( self, y = DataLoader( x, num_workers = 0, persistent_workers = True )  ) : pass
+""")
+    before = fingerprints(out)
+    assert len(before) == 4
+    text = path.read_text()
+    subprocess.run([sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", "40", "a.py"], check=True, capture_output=True)
+    assert path.read_text() != text
+    assert fingerprints(out) == before
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("x = f(a, b)", "x = f(\n    a,  # first\n    b,\n)"),
+        ("x = 'a#b'  # c", 'x = "a#b"'),
+        ("x = 1. + .5 + 0XFF", "x = 1.0 + 0.5 + 0xff"),
+        ("x = R'a' U'b'", 'x = r"ab"'),
+        ("for (a, b) in c:", "for a, b in c:"),
+    ],
+)
+def test_layout_is_left_out(one: str, other: str) -> None:
+    assert normal(one) == normal(other)
+
+
+def test_what_is_no_program_for_this_python_has_fingerprints_too(folder: Path) -> None:
+    (folder / "a.py").write_text("x = (\n")
+    place = Place(str(folder / "a.py"), 0, 1, 1, 1, 2)
+    found = [Finding(code, "x", "m", Severity.ERROR, Confidence.HIGH, place) for code in ("OOM101", None)]
+    assert len({*Fingerprints(View(str(folder)), str(folder)).of(found)}) == 2
+
+
+# -- the others -------------------------------------------------------------------------------------------------------
+
+
+def test_gitlab(folder: Path, out: Callable[..., str]) -> None:
+    (folder / "a.py").write_text(BAD)
+    (entry,) = json.loads(out("gitlab"))
+    assert entry["location"] == {"path": "a.py", "lines": {"begin": 12, "end": 12}}
+    assert (entry["check_name"], entry["severity"]) == ("persistent-without-workers", "critical")
+    assert entry["description"].startswith("OOM101: ")
+
+
+def test_junit(folder: Path, out: Callable[..., str]) -> None:
+    (folder / "a.py").write_text("")
+    clean = ET.fromstring(out("junit"))
+    assert [clean.get(key) for key in ("tests", "failures", "errors")] == ["1", "0", "0"]
+    (folder / "a.py").write_text(BAD)
+    (folder / "b.py").write_text("num_workers = (\n")
+    root = ET.fromstring(out("junit"))
+    assert [root.get(key) for key in ("tests", "failures", "errors")] == ["2", "1", "1"]
+    assert [case.get("name") for case in root.iter("testcase")] == ["org.oomlint.OOM101", "org.oomlint.cannot-check"]
+    (failure,) = root.iter("failure")
+    assert "a.py:6:1: default of `--workers`" in (failure.text or "")
+
+
+def test_junit_holds_any_characters(folder: Path) -> None:
+    found = Finding("OOM101", "x", "a\x00\x1b\ud800\uffff<&\nb", Severity.ERROR, Confidence.HIGH, Place(str(folder / "\udcff.py"), 0, 1, 1, 1, 2))
+    text = junit.text([found], View(str(folder)))
+    assert text.isascii()
+    assert ET.fromstring(text) is not None
+
+
+def short(text: str) -> str:
+    return re.sub("`persistent.*", "...", text)
+
+
+def test_lines(folder: Path, out: Callable[..., str]) -> None:
+    (folder / "a.py").write_text(BAD)
+    (folder / "b.ipynb").write_text(notebook("x = 1\n", BAD))
+    assert short(out("grouped", "-q")) == snapshot("""\
+a.py:
+  12:16  OOM101 error [*] ...
+
+b.ipynb:
+  cell 2:12:16  OOM101 error [*] ...
+
+""")
+    assert short(out("pylint")) == snapshot("""\
+a.py:12: [OOM101(persistent-without-workers)] ...
+b.ipynb:25: [OOM101(persistent-without-workers)] cell 2, 12:16: ...
+""")
+    assert short(out("concise", "-q")) == snapshot("""\
+a.py:12:16: OOM101 error [*] ...
+b.ipynb:cell 2:12:16: OOM101 error [*] ...
+""")
+    rows = out("json-lines").splitlines()
+    assert [json.loads(row) for row in rows] == json.loads(out("json"))
+    assert out("grouped", "--statistics", "-q") == "2  OOM101  persistent-without-workers (2 fixable)\n"
+    assert json.loads(out("json-lines", "--statistics"))["fixable"] == 2
+
+
+def test_only_safe_fixes_are_marked(folder: Path) -> None:
+    from oomlint.output import concise  # noqa: PLC0415
+
+    place = Place(str(folder / "a.py"), 0, 1, 1, 1, 2)
+    for safety, edits, marked in ((Safety.SAFE, (Edit(place, ""),), True), (Safety.UNSAFE, (Edit(place, ""),), False), (Safety.SAFE, (), False)):
+        found = Finding("OOM101", "x", "m", Severity.ERROR, Confidence.HIGH, place, (), Fix(safety, "", edits))
+        assert ("[*]" in "".join(text for line in concise.lines([found], View(str(folder))) for text, _ in line)) is marked
+
+
+@pytest.mark.parametrize("form", ["sarif", "gitlab", "junit", "pylint"])
+def test_statistics_are_no_findings(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--statistics", "--output-format", form]) == 2
+    assert capsys.readouterr() == ("", f"oomlint: error: --statistics are not findings, and cannot be written as {form}\n")
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_every_format_goes_to_a_file_and_holds_odd_names(folder: Path, form: Format, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "größe|\udcff#%.py"
+    try:
+        (folder / name).write_text(BAD)
+    except OSError:
+        name = "größe#%.py"
+        (folder / name).write_text(BAD)
+    assert main(["check", "--output-format", form.value, "--output-file", "report"]) == 1
+    assert capsys.readouterr() == ("", "")
+    assert "OOM101" in (folder / "report").read_text(encoding="utf-8")
+
+
+def test_github_has_a_page_for_the_step(folder: Path, out: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.py").write_text(BAD)
+    (folder / "page.md").write_text("before\n")
+    monkeypatch.setenv(github_summary.VARIABLE, str(folder / "page.md"))
+    out("github")
+    out("json")
+    page = (folder / "page.md").read_text()
+    assert page.startswith("before\n## oomlint\n\n1 error in 1 file.\n")
+    assert page.count("| `a.py:12:16` | OOM101 persistent-without-workers | error |") == 1
+    monkeypatch.setenv(github_summary.VARIABLE, str(folder / "no" / "page.md"))
+    assert main(["check", "--output-format", "github"]) == 1
+    assert capsys.readouterr().err == f"oomlint: the summary of the step is not written: {folder}/no/page.md: No such file or directory\n"
