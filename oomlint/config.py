@@ -36,6 +36,7 @@ _CODE: Final = re.compile(r"[Aa][Ll][Ll]|[Oo][Oo][Mm][0-9]{0,3}")
 _SPECIFIERS: Final = re.compile(r"\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*(?:,\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*)*,?\s*")
 VARIABLES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")  # the name of one, or the beginning of several
 FACTORY: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")  # module and function
+_OF_THE_REPORT: Final = ("sort", "baseline")
 _CODE_FIELDS: Final = ("select", "ignore", "extend_select")
 _SHOWN_LENGTH: Final = 40
 
@@ -128,6 +129,7 @@ class Settings:
     severity: Annotated[Severity, _About("The lowest severity to show.")] = Severity.WARNING
     min_confidence: Annotated[Confidence, _About("The lowest confidence to show.")] = Confidence.MEDIUM
     sort: Annotated[Sort, _About("The order of findings: by `place`, or by `weight`, the gravest and heaviest first.")] = Sort.PLACE
+    baseline: Annotated[str | None, _About("File of findings that are neither shown nor fixed, from the project's root; `--write-baseline` makes it.")] = None
     start_method: Annotated[StartMethod, _About("How worker processes start where the code does not say; `auto` counts both kinds.")] = StartMethod.AUTO
     requires_python: Annotated[str | None, _About("Versions of Python that the code runs under; from [project] where absent.")] = None
     workers_over_memory: Annotated[int, _About("OOM114: workers from which a data set in memory is worth a word.", least=1)] = 4
@@ -168,6 +170,11 @@ class Settings:
         for pattern, ignored in self.per_file_ignores.items():
             for code in ignored:
                 yield f"per-file-ignores.{pattern!r}", code
+
+    def of_findings(self) -> Settings:
+        """These settings without those on which no finding depends."""
+        plain = Settings()
+        return replace(self, **{name: getattr(plain, name) for name in _OF_THE_REPORT})
 
     def as_table(self) -> dict[str, object]:
         """The settings as they would stand in TOML: plain lists, numbers and words. Equal settings give equal tables."""
@@ -401,6 +408,8 @@ def _check_values(settings: Settings, given: Iterable[str]) -> None:
             raise ConfigError(f"{key}: {_value(code)} is not a rule code or a prefix of one, such as 'OOM101' or 'OOM1'")
     if "cache_dir" in given and os.path.normpath(settings.cache_dir).split(os.sep)[0] in {".", ".."}:
         raise ConfigError(f"cache-dir: {_value(settings.cache_dir)} is not a folder of its own below the project's root")
+    if "baseline" in given and settings.baseline is not None and (not settings.baseline.strip() or "\0" in settings.baseline):
+        raise ConfigError("baseline: it is empty, or holds a null character")
     if "requires_python" in given and settings.requires_python is not None and not _SPECIFIERS.fullmatch(settings.requires_python):
         raise ConfigError(f"requires-python: {_value(settings.requires_python)} is not a version specifier such as '>=3.10'")
     if "verify" in given:

@@ -53,6 +53,7 @@ class Options:
     scout: bool = True  # False: libcst reads every file; slow, and finds the same
     overlay: Mapping[str, bytes] = field(default_factory=dict)  # contents that stand in for files, by absolute path
     approve: Callable[[Finding], bool] | None = None  # whether the fix of a finding may be applied, beside what its safety says
+    finish: Callable[[Report], Report] | None = None  # what becomes of the report, before repeats are left out of it
     suppress: bool = True  # False: comments silence nothing
     once: bool = True  # False: what several findings say of one container is said at each loader
 
@@ -76,6 +77,7 @@ class Report:
     notices: tuple[Notice, ...] = ()
     failures: tuple[Failure, ...] = ()
     old: tuple[str, ...] = ()  # files of Python 2 that were found in folders: they are not checked
+    checked: tuple[str, ...] = ()  # the files, those that cannot be read included
 
 
 def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], options: Options | None = None) -> Report:
@@ -88,9 +90,8 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     found = discover(given, settings, root, options.force_exclude)
     named = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
     files = tuple(sorted({*found.files, *(named & options.overlay.keys())}))
-    # In which order a report stands says nothing of what a run finds, nor of what the cache holds.
-    same = replace(settings, sort=Sort.PLACE)
-    job = Job(same, root, codes, options.scout, options.overlay, unreached(tops_of(paths), settings, root), suppress=options.suppress)
+    # How findings are reported says nothing of what a run finds, nor of what the cache holds.
+    job = Job(settings.of_findings(), root, codes, options.scout, options.overlay, unreached(tops_of(paths), settings, root), suppress=options.suppress)
     folder = os.path.join(root, settings.cache_dir) if options.cache and options.suppress and not options.overlay else None
     refused = refusal(folder, root) if folder else None
     notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
@@ -101,19 +102,21 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     if not options.fix:
         left = ordered([*problems, *(item for items in by_file.values() for item in items)])
-        return _shown(Report(left, len(files), notices=notices, failures=failures), paths, options, settings.sort)
+        return _shown(Report(left, len(files), notices=notices, failures=failures, checked=files), paths, options, settings.sort)
     if options.write:
         for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
             sweep(place)
     report = _mend(Rechecker(checker, by_file, looks.candidates, cache.basis), by_file, looks, options)
     shown = ordered([*problems, *report.findings])
-    shown_report = Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures)
+    shown_report = Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures, checked=files)
     return _shown(shown_report, paths, options, settings.sort)
 
 
 def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort) -> Report:
     """The report as it is shown: without what is no finding, without repeats, and in the order that is asked for."""
     report = _told_apart(report, paths)
+    if options.finish is not None:
+        report = options.finish(report)
     if options.once:
         findings = copies_once(said_once(report.findings), options.overlay)
         report = replace(report, findings=ordered(findings), fixed=tuple(said_once(report.fixed)))

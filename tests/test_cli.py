@@ -18,7 +18,7 @@ import yaml
 import oomlint
 from oomlint import registry
 from oomlint.__main__ import main
-from oomlint.cli import app, check, rule, verify
+from oomlint.cli import app, check, checking, rule, verify
 from oomlint.cli.check import Arguments
 from oomlint.cli.options import Kind, options_of, read, spelling
 
@@ -190,7 +190,7 @@ def test_an_error_of_oomlint_is_one_line_and_no_finding(run: Callable[..., Done]
     def fail(*_: object) -> None:
         raise ZeroDivisionError("twice\nover")
 
-    monkeypatch.setattr(check, "run", fail)
+    monkeypatch.setattr(checking, "run", fail)
     assert run("check") == (2, "", "oomlint: internal error: ZeroDivisionError: twice over (OOMLINT_DEBUG=1 shows where)\n")
     monkeypatch.setenv("OOMLINT_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
@@ -201,7 +201,7 @@ def test_an_interruption(run: Callable[..., Done], monkeypatch: pytest.MonkeyPat
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(check, "run", interrupt)
+    monkeypatch.setattr(checking, "run", interrupt)
     assert run("check") == (130, "", "")
 
 

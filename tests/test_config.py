@@ -124,6 +124,7 @@ respect-gitignore = false
 severity = "note"
 min-confidence = "low"
 sort = "weight"
+baseline = "known.json"
 start-method = "spawn"
 requires-python = ">=3.10, <4"
 workers-over-memory = 8
@@ -161,6 +162,7 @@ read = ["~/data"]
         severity=Severity.NOTE,
         min_confidence=Confidence.LOW,
         sort=Sort.WEIGHT,
+        baseline="known.json",
         start_method=StartMethod.SPAWN,
         requires_python=">=3.10, <4",
         workers_over_memory=8,

@@ -7,16 +7,12 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oomlint.cli.ending import ending_in_order
-from oomlint.cli.files import current_folder, refuse_unwritable
-from oomlint.cli.options import STANDARD, Color, choice, flag, several, text, words
-from oomlint.config import ConfigError, Format, Settings, Sort, load_settings
-from oomlint.engine import Options, run
+from oomlint.cli.options import Color, choice, flag, several, text, words
+from oomlint.config import ConfigError, Format, Settings, Sort
 from oomlint.finding import Confidence, Severity
-from oomlint.output import summary
 from oomlint.output.view import View, visible
 from oomlint.registry import catalogue, codes
 
@@ -24,12 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oomlint.cli import verify
-    from oomlint.cli.approval import Approval
     from oomlint.engine import Report
 
 
-_SHOWN = 2  # files that a line names which is about several
-_FIXES, _RULES, _OUTPUT, _FILES = "Fixes", "Rules", "Output", "Files and settings"
+_FIXES, _RULES, _OUTPUT, _KNOWN, _FILES = "Fixes", "Rules", "Output", "Known findings", "Files and settings"
 
 
 class Verify(StrEnum):
@@ -80,6 +74,11 @@ class Arguments:
     exit_zero: bool = flag("Exit with 0 even where there are findings.", _OUTPUT)
     exit_non_zero_on_fix: bool = flag("Exit with 1 where something was fixed, even if nothing is left.", _OUTPUT)
 
+    baseline: str | None = text("Neither show nor fix the findings that this file knows.", _KNOWN, "FILE")
+    write_baseline: bool = flag(
+        "Write all findings to the baseline: to `oomlint-baseline.json` in the project's root, unless --baseline or the settings name another.", _KNOWN
+    )
+
     config: str | None = text("The settings file, in place of the nearest one.", _FILES, "FILE")
     isolated: bool = flag("Ignore all settings files.", _FILES)
     force_exclude: bool = flag("Apply excludes also to the paths given.", _FILES)
@@ -89,75 +88,18 @@ class Arguments:
 
 def perform(arguments: Arguments) -> int:
     """Check, report, and return the exit status."""
+    from oomlint.cli.checking import check  # noqa: PLC0415 - it asks for what stands here
+
     gc.set_threshold(50_000, 20, 50)  # syntax trees are many objects and no garbage: looking for it less often saves a tenth of the time
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # no name of a file and no encoding of a terminal may end the run
     try:
         with ending_in_order():
-            return _perform(arguments)
+            return check(arguments)
     except ConfigError as error:
         say(f"error: {error}")
         return 2
-
-
-def _perform(arguments: Arguments) -> int:
-    from oomlint.cli.reporting import Result, refuse_statistics  # noqa: PLC0415 - it asks for what stands here
-
-    folder = current_folder()
-    if arguments.statistics:
-        refuse_statistics(arguments.output_format)
-    if arguments.verify and not (arguments.fix or arguments.diff):
-        raise ConfigError("--verify goes with --fix or --diff; `oomlint verify` verifies fixes and applies none")
-    if arguments.trust and not arguments.verify:
-        raise ConfigError("--trust goes with --verify: nothing else runs code")
-    paths, overlay = _inputs(arguments)
-    if arguments.verify and overlay:
-        raise ConfigError("--verify needs files: standard input is part of no project that could be run")
-    start = start_of(paths, folder)
-    settings, root = load_settings(Path(arguments.config) if arguments.config else None, arguments.isolated, Path(start), [code for code, _ in catalogue()])
-    options = Options(
-        fix=arguments.fix or arguments.diff,
-        unsafe_fixes=arguments.unsafe_fixes,
-        write=not arguments.diff,
-        force_exclude=arguments.force_exclude,
-        cache=not arguments.no_cache,
-        overlay=overlay,
-    )
-    settings = overridden(settings, arguments)
-    refuse_unwritable("--output-file", arguments.output_file, paths, settings, root, force_exclude=arguments.force_exclude)
-    approved: Approval | None = None
-    if arguments.verify:
-        from oomlint.cli.approval import approval  # noqa: PLC0415 - nothing of the verifier is loaded unless it is asked for
-
-        approved = approval(settings, str(root), options, View(folder), arguments, start)
-        options = replace(options, approve=approved)
-    report = run(paths, settings, root, options)
-    view = View(folder, {**overlay, **{change.path: change.after for change in report.changes if arguments.diff or change.path in overlay}})
-    _tell(report, arguments, view, approved)
-    mended_input = overlay and arguments.fix and not arguments.diff
-    if mended_input:
-        sys.stdout.buffer.write(next((change.after for change in report.changes), *overlay.values()))
-    result = Result(report, arguments, arguments.output_format, view, approved)
-    result.write(sys.stderr if mended_input else sys.stdout)
-    return result.status()
-
-
-# -- what goes in ------------------------------------------------------------------------------------------------
-
-
-def _inputs(arguments: Arguments) -> tuple[tuple[str, ...], dict[str, bytes]]:
-    """The paths to check, and the content of standard input by the path that it goes under."""
-    if STANDARD not in arguments.paths and (arguments.stdin_filename is None or arguments.paths):
-        if arguments.stdin_filename is not None:
-            raise ConfigError("--stdin-filename names standard input, which is checked where the path is `-`")
-        return arguments.paths or (".",), {}
-    if len(arguments.paths) > 1:
-        raise ConfigError("standard input (`-`) is checked alone, without other paths")
-    if sys.stdin is None:
-        raise ConfigError("standard input is closed")
-    name = arguments.stdin_filename or STANDARD
-    return (name,), {os.path.abspath(name): sys.stdin.buffer.read()}
 
 
 def start_of(paths: Sequence[str], folder: str) -> str:
@@ -195,27 +137,6 @@ def tell_failures(report: Report, view: View) -> None:
             sys.stderr.write(failure.trace)
     for notice in report.notices:
         say(f"{view.name(notice.path)}: {notice.message}")
-
-
-def _tell(report: Report, arguments: Arguments, view: View, approved: Approval | None) -> None:
-    """What is no finding goes to standard error, a line each."""
-    tell_failures(report, view)
-    if arguments.quiet:
-        return
-    for refused in approved.notices(view) if approved else ():
-        say(refused)
-    if report.old:
-        say(_of_python_2([view.name(path) for path in report.old]))
-    elif not report.files and not report.findings:
-        say(f"warning: no Python files under {', '.join(arguments.paths or ('.',))}")
-
-
-def _of_python_2(files: Sequence[str]) -> str:
-    if len(files) == 1:
-        return f"{files[0]} is Python 2 and was not checked"
-    shown, rest = files[:_SHOWN], len(files) - _SHOWN
-    listed = f"{', '.join(shown)} and {summary.count(rest, 'other')}" if rest > 0 else " and ".join(shown)
-    return f"{len(files)} files are Python 2 and were not checked: {listed}"
 
 
 def say(message: str) -> None:

@@ -42,6 +42,7 @@ class Result:
     form: Format
     view: View
     approved: Approval | None = None
+    known: int = 0  # findings that the baseline has left out
 
     # -- the report ----------------------------------------------------------------------------------------------
 
@@ -81,6 +82,8 @@ class Result:
             if self.form is Format.FULL and not arguments.statistics:
                 printer.lines(summary.heaviest(report.findings, self.view))
             printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=arguments.fix))
+            if self.known:
+                printer.line((f"{summary.count(self.known, 'known finding')} not shown.", ""))
 
     def _differences(self, stream: TextIO) -> None:
         from oomlint.output import diff  # noqa: PLC0415 - as all formats: only the one that is asked for

@@ -1,0 +1,197 @@
+"""What ``oomlint check`` does: checks, leaves out what is known, mends, and reports."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oomlint.cli.check import overridden, say, start_of, tell_failures
+from oomlint.cli.files import current_folder, refuse_unwritable
+from oomlint.cli.options import STANDARD
+from oomlint.cli.reporting import Result, refuse_statistics
+from oomlint.config import ConfigError, load_settings
+from oomlint.engine import Options, run
+from oomlint.output import summary
+from oomlint.output.view import View
+from oomlint.registry import catalogue, codes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oomlint.cli.approval import Approval
+    from oomlint.cli.baseline import Baseline, Scope
+    from oomlint.cli.check import Arguments
+    from oomlint.config import Settings
+    from oomlint.engine import Report
+    from oomlint.finding import Finding
+
+_SHOWN = 2  # files that a line names which is about several
+
+
+def check(arguments: Arguments) -> int:
+    """Check, report, and return the exit status. Raises ConfigError."""
+    _refuse_together(arguments)
+    return _Check(arguments).perform()
+
+
+def _refuse_together(arguments: Arguments) -> None:
+    """Raise ConfigError for options that make no sense with each other."""
+    if arguments.statistics:
+        refuse_statistics(arguments.output_format)
+    if arguments.verify and not (arguments.fix or arguments.diff):
+        raise ConfigError("--verify goes with --fix or --diff; `oomlint verify` verifies fixes and applies none")
+    if arguments.trust and not arguments.verify:
+        raise ConfigError("--trust goes with --verify: nothing else runs code")
+    if arguments.write_baseline and arguments.diff:
+        raise ConfigError("--write-baseline writes a file, and --diff writes nothing")
+
+
+@dataclass(slots=True, init=False)
+class _Check:
+    """One run: what it is asked for, and what that comes to."""
+
+    arguments: Arguments
+    folder: str
+    paths: tuple[str, ...]
+    overlay: dict[str, bytes]
+    start: str  # the folder from which settings are looked for
+    settings: Settings
+    root: Path
+    baseline: Baseline | None
+    approved: Approval | None
+
+    def __init__(self, arguments: Arguments) -> None:
+        self.arguments = arguments
+        self.folder = current_folder()
+        self.paths, self.overlay = _inputs(arguments)
+        if self.overlay and arguments.verify:
+            raise ConfigError("--verify needs files: standard input is part of no project that could be run")
+        self.start = start_of(self.paths, self.folder)
+        given = Path(arguments.config) if arguments.config else None
+        settings, self.root = load_settings(given, arguments.isolated, Path(self.start), [code for code, _ in catalogue()])
+        self.settings = overridden(settings, arguments)
+        self._refuse_unwritable("--output-file", arguments.output_file)
+        self.baseline = self._baseline()
+        self.approved = None
+
+    def perform(self) -> int:
+        """Check, report, and return the exit status."""
+        options = self._options()
+        report = run(self.paths, self.settings, self.root, options)
+        if self.baseline is not None and self.arguments.write_baseline:
+            report = self._write_baseline(self.baseline, report)
+        changed = {change.path: change.after for change in report.changes if self.arguments.diff or change.path in self.overlay}
+        view = View(self.folder, {**self.overlay, **changed})
+        self._tell(report, view)
+        mended_input = self.overlay and self.arguments.fix and not self.arguments.diff
+        if mended_input:
+            sys.stdout.buffer.write(next((change.after for change in report.changes), *self.overlay.values()))
+        known = self.baseline.left_out if self.baseline else 0
+        result = Result(report, self.arguments, self.arguments.output_format, view, self.approved, known)
+        result.write(sys.stderr if mended_input else sys.stdout)
+        return result.status()
+
+    # -- what goes in --------------------------------------------------------------------------------------------
+
+    def _options(self) -> Options:
+        arguments = self.arguments
+        options = Options(
+            fix=arguments.fix or arguments.diff,
+            unsafe_fixes=arguments.unsafe_fixes,
+            write=not arguments.diff,
+            force_exclude=arguments.force_exclude,
+            cache=not arguments.no_cache,
+            overlay=self.overlay,
+        )
+        if self.baseline is not None:
+            # What is written is all there is: what a run has left out because it says the same may be said of something else in the next.
+            options = replace(options, once=False) if arguments.write_baseline else replace(options, finish=self.baseline.filtered)
+        if arguments.verify:
+            from oomlint.cli.approval import approval  # noqa: PLC0415 - nothing of the verifier is loaded unless it is asked for
+
+            self.approved = approval(self.settings, str(self.root), options, View(self.folder), arguments, self.start)
+        return replace(options, approve=_all_of(self._may_fix(), self.approved))
+
+    def _may_fix(self) -> Callable[[Finding], bool] | None:
+        """What is known is left as it is."""
+        baseline = self.baseline
+        return None if baseline is None or self.arguments.write_baseline else lambda finding: not baseline.knows(finding)
+
+    def _baseline(self) -> Baseline | None:
+        arguments, setting = self.arguments, self.settings.baseline
+        if arguments.baseline is None and setting is None and not arguments.write_baseline:
+            return None
+        from oomlint.cli import baseline  # noqa: PLC0415 - few runs have one
+
+        if arguments.write_baseline and self.overlay:
+            raise ConfigError("--write-baseline needs files: standard input is none")
+        if arguments.baseline is None:
+            option, path = "baseline", os.path.relpath(os.path.join(self.root, setting or baseline.NAME), self.folder)
+        else:
+            option, path = "--baseline", arguments.baseline
+        if arguments.write_baseline:
+            self._refuse_unwritable(option, path)
+        return baseline.read(path, option, self.folder, self.overlay, new=arguments.write_baseline)
+
+    def _refuse_unwritable(self, option: str, path: str | None) -> None:
+        refuse_unwritable(option, path, self.paths, self.settings, self.root, force_exclude=self.arguments.force_exclude)
+
+    # -- what comes out ------------------------------------------------------------------------------------------
+
+    def _scope(self) -> Scope:
+        from oomlint.cli.baseline import Scope  # noqa: PLC0415 - see above
+
+        return Scope(self.settings, codes(self.settings.select, self.settings.ignore, self.settings.extend_select), self.paths)
+
+    def _write_baseline(self, baseline: Baseline, report: Report) -> Report:
+        count = baseline.write(report, self._scope())
+        if not self.arguments.quiet:
+            say(f"wrote {summary.count(count, 'finding')} to {baseline.path}")
+        return baseline.filtered(report)
+
+    def _tell(self, report: Report, view: View) -> None:
+        """What is no finding goes to standard error, a line each."""
+        tell_failures(report, view)
+        if self.arguments.quiet:
+            return
+        for refused in self.approved.notices(view) if self.approved else ():
+            say(refused)
+        if report.old:
+            say(_of_python_2([view.name(path) for path in report.old]))
+        elif not report.files and not report.findings:
+            say(f"warning: no Python files under {', '.join(self.arguments.paths or ('.',))}")
+        gone = self.baseline.gone(report, self._scope()) if self.baseline and not self.arguments.write_baseline else 0
+        if self.baseline and gone:
+            is_gone, it = ("is gone", "it") if gone == 1 else ("are gone", "them")
+            say(f"{summary.count(gone, 'finding')} of {self.baseline.path} {is_gone}; --write-baseline takes {it} out")
+
+
+def _all_of(*questions: Callable[[Finding], bool] | None) -> Callable[[Finding], bool] | None:
+    """Whether all say yes; ``None`` where nobody asks."""
+    asked = [question for question in questions if question is not None]
+    return (lambda finding: all(question(finding) for question in asked)) if asked else None
+
+
+def _inputs(arguments: Arguments) -> tuple[tuple[str, ...], dict[str, bytes]]:
+    """The paths to check, and the content of standard input by the path that it goes under."""
+    if STANDARD not in arguments.paths and (arguments.stdin_filename is None or arguments.paths):
+        if arguments.stdin_filename is not None:
+            raise ConfigError("--stdin-filename names standard input, which is checked where the path is `-`")
+        return arguments.paths or (".",), {}
+    if len(arguments.paths) > 1:
+        raise ConfigError("standard input (`-`) is checked alone, without other paths")
+    if sys.stdin is None:
+        raise ConfigError("standard input is closed")
+    name = arguments.stdin_filename or STANDARD
+    return (name,), {os.path.abspath(name): sys.stdin.buffer.read()}
+
+
+def _of_python_2(files: Sequence[str]) -> str:
+    if len(files) == 1:
+        return f"{files[0]} is Python 2 and was not checked"
+    shown, rest = files[:_SHOWN], len(files) - _SHOWN
+    listed = f"{', '.join(shown)} and {summary.count(rest, 'other')}" if rest > 0 else " and ".join(shown)
+    return f"{len(files)} files are Python 2 and were not checked: {listed}"

@@ -1,0 +1,216 @@
+"""The baseline: what is known is neither shown nor fixed, whatever becomes of the rows around it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from oomlint.__main__ import main
+from oomlint.cli.baseline import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+IMPORT = "from torch.utils.data import DataLoader\n"
+BAD = "loader = DataLoader(data, num_workers=0, persistent_workers=True)\n"
+NEW = "def fit(data):\n    return DataLoader(data, num_workers=0, persistent_workers=True, batch_size=8)\n"
+MENDED = BAD.replace(", persistent_workers=True", "")
+
+
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "pyproject.toml").write_text('[tool.oomlint]\nselect = ["OOM101"]\n')
+    (tmp_path / "a.py").write_text(IMPORT + BAD)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    def call(*words: str) -> Done:
+        status = main(["check", "--output-format", "concise", *words])
+        return Done(status, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def known(run: Callable[..., Done]) -> Callable[..., Done]:
+    """A run with the baseline that was written first."""
+    assert run("--write-baseline") == (0, "No findings in 1 file.\n1 known finding not shown.\n", f"oomlint: wrote 1 finding to {NAME}\n")
+
+    def call(*words: str) -> Done:
+        return run("--baseline", NAME, *words)
+
+    return call
+
+
+def test_what_is_known_is_not_shown(folder: Path, known: Callable[..., Done], run: Callable[..., Done]) -> None:
+    assert known() == (0, "No findings in 1 file.\n1 known finding not shown.\n", "")
+    assert known("-q") == (0, "", "")
+    assert run().status == 1
+    (entry,) = json.loads((folder / NAME).read_text())["findings"]
+    assert {**entry, "fingerprint": ""} == {
+        "file": "a.py",
+        "definition": "",
+        "code": "OOM101",
+        "name": "persistent-without-workers",
+        "severity": "error",
+        "confidence": "high",
+        "fingerprint": "",
+    }
+
+
+def test_what_is_new_is_shown(folder: Path, known: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(IMPORT + "\n\n# more\n" + NEW + BAD)
+    status, out, err = known()
+    assert (status, err) == (1, "")
+    assert out.startswith("a.py:6:12: OOM101 error [*] ")
+    assert out.endswith("Found 1 error in 1 file; 1 fixable with --fix.\n1 known finding not shown.\n")
+    (folder / "a.py").write_text(IMPORT + BAD + BAD)
+    assert known().out.startswith("a.py:3:10: OOM101 error")
+
+
+def test_a_formatter_brings_nothing_up(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(
+        f"{IMPORT}def fit ( data ) :\n  if data : return ( DataLoader ( data , num_workers = 0 , persistent_workers = True , generator = 'x' 'y' ) ) ; x ( )\n"
+    )
+    cell: dict[str, object] = {
+        "cell_type": "code",
+        "source": (IMPORT + BAD).replace("data,", "( data ) ,"),
+        "outputs": [],
+        "metadata": {},
+        "execution_count": None,
+    }
+    (folder / "b.ipynb").write_text(json.dumps({"cells": [cell], "nbformat": 4, "nbformat_minor": 5, "metadata": {}}))
+    run("--write-baseline")
+    before = (folder / "a.py").read_text(), (folder / "b.ipynb").read_text()
+    subprocess.run([sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", "30", "."], check=True, capture_output=True)
+    assert (folder / "a.py").read_text() != before[0]
+    assert (folder / "b.ipynb").read_text() != before[1]
+    assert run("--baseline", NAME) == (0, "No findings in 2 files.\n2 known findings not shown.\n", "")
+
+
+def test_what_is_gone_is_said_in_a_line(folder: Path, known: Callable[..., Done], run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(IMPORT + MENDED)
+    line = f"oomlint: 1 finding of {NAME} is gone; --write-baseline takes it out\n"
+    assert known() == (0, "No findings in 1 file.\n", line)
+    assert known("--select", "OOM102").err == ""
+    (folder / "b.py").write_text("")
+    assert known("b.py").err == "", "nobody has looked"
+    (folder / "a.py").unlink()
+    assert known("b.py").err == ""
+    assert known().err == line
+    assert run("--write-baseline").err == f"oomlint: wrote 0 findings to {NAME}\n"
+    assert json.loads((folder / NAME).read_text())["findings"] == []
+    assert known() == (0, "No findings in 1 file.\n", "")
+
+
+def test_what_a_run_does_not_look_at_stays(folder: Path, known: Callable[..., Done], run: Callable[..., Done]) -> None:
+    (folder / "b.py").write_text(IMPORT + NEW)
+    assert run("--write-baseline", "b.py").err == f"oomlint: wrote 1 finding to {NAME}\n"
+    assert run("--write-baseline", "--select", "OOM102").err == f"oomlint: wrote 0 findings to {NAME}\n"
+    assert known() == (0, "No findings in 2 files.\n2 known findings not shown.\n", "")
+
+
+def test_what_is_known_is_not_fixed(folder: Path, known: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(IMPORT + BAD + NEW)
+    status, out, err = known("--fix")
+    assert (status, err) == (0, "")
+    assert out == "Fixed 1 finding in 1 file.\n1 known finding not shown.\n"
+    assert (folder / "a.py").read_text() == IMPORT + BAD + NEW.replace(", persistent_workers=True", "")
+    (folder / "a.py").write_text(IMPORT + BAD + NEW)
+    status, out, _ = known("--diff")
+    assert (status, out.count("\n-"), out.count("\n+")) == (1, 1, 2)
+
+
+def test_fixing_comes_before_writing(folder: Path, run: Callable[..., Done]) -> None:
+    (folder / "b.py").write_text("num_workers = (\n")
+    status, out, err = run("--write-baseline", "--fix")
+    assert (status, err) == (1, f"oomlint: wrote 0 findings to {NAME}\n")
+    assert (folder / "a.py").read_text() == IMPORT + MENDED
+    assert out.startswith("b.py:1:15: cannot check"), "what cannot be read is never known"
+
+
+def test_settings_name_the_baseline(folder: Path, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "pyproject.toml").write_text('[tool.oomlint]\nselect = ["OOM101"]\nbaseline = "old/known.json"\n')
+    assert run() == (2, "", "oomlint: error: baseline: old/known.json: No such file or directory; --write-baseline makes it\n")
+    (folder / "old").mkdir()
+    monkeypatch.chdir(folder / "old")
+    assert run("--write-baseline", "..").err == "oomlint: wrote 1 finding to known.json\n"
+    monkeypatch.chdir(folder)
+    assert run().status == 0
+    assert json.loads((folder / "old" / "known.json").read_text())["findings"][0]["file"] == "../a.py"
+
+
+def test_findings_that_are_told_once_are_known_one_by_one(folder: Path, run: Callable[..., Done]) -> None:
+    for name in "bcdefg":
+        (folder / f"{name}.py").write_text(f"{IMPORT}def f(data):\n    {BAD}")
+    (folder / "a.py").unlink()
+    assert run("--write-baseline").err == f"oomlint: wrote 6 findings to {NAME}\n"
+    (folder / "b.py").unlink()
+    assert run("--baseline", NAME).out == "No findings in 5 files.\n5 known findings not shown.\n"
+
+
+@pytest.mark.usefixtures("known")
+def test_standard_input_has_known_findings() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "oomlint", "check", "--baseline", NAME, "-q", "--stdin-filename", "a.py", "-"],
+        input=IMPORT + "\n" + BAD,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        ("", "not a baseline of oomlint: not valid JSON at row 1, column 1: Expecting value"),
+        ("<<<<<<< HEAD\n", "not a baseline of oomlint: not valid JSON at row 1, column 1: Expecting value"),
+        ("[]", "not a baseline of oomlint: no list of findings"),
+        ('{"version": 9, "findings": []}', "not a baseline of oomlint that this version reads: its format is 9, not 1"),
+        ('{"version": 1, "findings": [1]}', "not a baseline of oomlint: entry 1 of its findings does not fit"),
+        ('{"version": 1, "findings": [{"file": "a.py"}]}', "not a baseline of oomlint: entry 1 of its findings does not fit"),
+        ("\xff", "not a baseline of oomlint: not valid JSON"),
+        (None, "No such file or directory; --write-baseline makes it"),
+    ],
+)
+def test_a_baseline_that_is_none_is_one_line(folder: Path, run: Callable[..., Done], content: str | None, cause: str) -> None:
+    if content is not None:
+        (folder / "x.json").write_bytes(content.encode("latin-1"))
+    status, out, err = run("--baseline", "x.json", "--fix")
+    assert (status, out) == (2, "")
+    assert err.startswith("oomlint: error: ")
+    assert "x.json: " + cause in err
+    assert err.count("\n") == 1
+    assert (folder / "a.py").read_text() == IMPORT + BAD
+    if content is not None:
+        assert run("--baseline", "x.json", "--write-baseline").status == 2
+        assert (folder / "x.json").read_bytes() == content.encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (("--write-baseline", "--diff"), "--write-baseline writes a file, and --diff writes nothing"),
+        (("--write-baseline", "--baseline", "no/x.json"), "no/x.json: No such file or directory"),
+        (("--write-baseline", "--baseline", "a.py"), "--baseline: a.py is one of the files to check, and would be overwritten"),
+        (("--baseline", "."), "--baseline: .: Is a directory"),
+    ],
+)
+def test_wrong_options(folder: Path, run: Callable[..., Done], words: tuple[str, ...], cause: str) -> None:
+    assert run(*words) == (2, "", f"oomlint: error: {cause}\n")
+    assert (folder / "a.py").read_text() == IMPORT + BAD
