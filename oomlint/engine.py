@@ -98,7 +98,7 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     cache = Cache(None if refused else folder)
     checker = Checker(job)
     by_file, looks, failures = _check(checker, files, options, cache)
-    looks = looks._replace(foreign=_foreign(files, given, root))
+    looks = looks._replace(foreign=foreign(files, given, root))
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     if not options.fix:
         left = ordered([*problems, *(item for items in by_file.values() for item in items)])
@@ -140,7 +140,7 @@ def _told_apart(report: Report, paths: Iterable[str]) -> Report:
     return replace(report, findings=tuple(told), files=report.files - len(left), old=left)
 
 
-def _foreign(files: Iterable[str], given: Iterable[str], root: str) -> frozenset[str]:
+def foreign(files: Iterable[str], given: Iterable[str], root: str) -> frozenset[str]:
     """The files that are links to places outside of the project and of the folders that were named. A project may hold links to anything of the user's."""
     named = {os.path.abspath(path) for path in given}
     tops = tuple(os.path.join(os.path.realpath(path), "") for path in (root, *named))

@@ -4,7 +4,8 @@ Three forms, each with codes or prefixes of codes:
 
 - ``# noqa: OOM101`` at the end of a line, in any case, as flake8 reads it; a bare ``# noqa`` silences every rule;
 - ``# oomlint: ignore[OOM101]`` at the end of a line, or on a line of its own for the whole logical line below;
-- ``# oomlint: file-ignore[OOM101]`` anywhere, for the whole file. Without brackets, the last two silence every rule.
+- ``# oomlint: file-ignore[OOM101]`` anywhere, for the whole file. Without brackets, the last two silence every rule. ``# ruff: noqa: OOM101`` and
+  ``# flake8: noqa: OOM101`` do the same.
 
 Where a comment counts: a finding belongs to the logical line in which it begins (of a compound statement, the header). A comment on the first or the
 last physical line of that logical line silences it, and so does one on any physical line that the finding itself covers. A comment beside *another*
@@ -35,6 +36,8 @@ UNUSED_NAME: Final = "unused-suppression"
 _MENTION: Final = re.compile(r"(?i:noqa)|oomlint[ \t]*:")
 _OWN_MENTION: Final = re.compile(r"(?i:noqa[ \t]*:[^\r\n]*\boom\d)|oomlint[ \t]*:")
 _NOQA: Final = re.compile(r"#[ \t]*noqa\b(?:[ \t]*:[ \t]*(?P<codes>[a-z]+[0-9]+\b(?:[, \t]+[a-z]+[0-9]+\b)*))?", re.IGNORECASE)
+# For the whole file, to a linter by its name. With a code of ours it is to us, too; without codes it is not.
+_FILE_NOQA: Final = re.compile(r"#[ \t]*(?:ruff|flake8)[ \t]*:[ \t]*noqa[ \t]*:[ \t]*(?P<codes>[a-z]+[0-9]+\b(?:[, \t]+[a-z]+[0-9]+\b)*)", re.IGNORECASE)
 _IGNORE: Final = re.compile(r"#[ \t]*oomlint[ \t]*:[ \t]*(?P<form>file-ignore|ignore)\b(?:[ \t]*\[(?P<codes>[^\]#]*)\])?")
 _ITEM: Final = re.compile(r"[^\s,]+")
 _OWN_CODE: Final = re.compile(r"OOM\d*")
@@ -214,6 +217,8 @@ def _directives(comment: _Comment) -> Iterator[_Directive]:
         # Like flake8: on a line of its own it speaks of that line, where nothing is, unless it stands between brackets.
         line = comment.line if not comment.alone or comment.row_below != comment.row else _NOWHERE
         yield _Directive(comment, match.start(), match.end(), noqa=True, codes=_codes(match), line=line, row=comment.row)
+    for match in _FILE_NOQA.finditer(comment.text):
+        yield _Directive(comment, match.start(), match.end(), noqa=True, codes=_codes(match), line=None, row=None)
     for match in _IGNORE.finditer(comment.text):
         codes = _codes(match)
         if match["codes"] is not None and not codes:
@@ -293,3 +298,64 @@ def _without_codes(source: Source, directive: _Directive, idle: list[_Code]) -> 
     codes, text = directive.codes, directive.comment.text
     kept = (text[item.start : item.end] for item in codes if item not in idle)
     return Edit(_place(source, directive, codes[0].start, codes[-1].end), text[codes[0].end : codes[1].start].join(kept))
+
+
+# New comments
+
+
+def comments_for(source: Source, findings: Iterable[Finding], reason: str = "") -> list[Edit]:
+    """Edits that put ``oomlint: ignore`` comments beside findings, at the end of a row each. For some there may be no such row.
+
+    The row is one that the finding covers, if it can have a comment, else the first or the last one of its logical line. A comment of that form that stands
+    there already gets the codes.
+    """
+    suppressions = Suppressions.from_source(source)
+    scan = suppressions._scan  # noqa: SLF001 - of this file
+    closed = _without_comments(source) if scan.exact else None
+    wanted: dict[int, set[str]] = {}
+    for finding in findings:
+        first = source.program_row(finding.place)
+        line = scan.line_of(first)
+        if closed is None or line == _NOWHERE or finding.code in {None, UNUSED}:
+            continue
+        begin, end = scan.lines[line]
+        rows = (*range(first, min(first + finding.place.end_row - finding.place.row, end) + 1), end, begin)
+        row = next((row for row in rows if row not in closed), None)
+        if row is not None:
+            wanted.setdefault(row, set()).add(finding.code or "")
+    known = {each.comment.row: each for each in suppressions._directives if each.codes and not each.noqa and each.row and not each.comment.alone}  # noqa: SLF001
+    beside = {comment.row: comment for comment in scan.comments}
+    return [_beside(source, row, sorted(codes), beside.get(row), known.get(row), reason) for row, codes in sorted(wanted.items())]
+
+
+def _without_comments(source: Source) -> set[int]:
+    """The rows of a program that can have no comment at their end: within a string, before a continued row, and those of IPython's own."""
+    import tokenize  # noqa: PLC0415 - as above
+
+    text = ROW_END.sub("\n", source.text)
+    rows = {row for row, line in enumerate(text.split("\n"), 1) if line.endswith("\\")}
+    rows |= {cell.start + mask.row - 1 for cell in source.cells for mask in cell.masks}
+    begun: list[int] = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        name = tokenize.tok_name[token.type]
+        if name.endswith("STRING_START"):  # of an f-string, from Python 3.12 on
+            begun.append(token.start[0])
+        first = begun.pop() if name.endswith("STRING_END") else token.start[0]
+        if "STRING" in name:
+            rows.update(range(first, token.end[0]))
+    return rows
+
+
+def _beside(source: Source, row: int, codes: Collection[str], comment: _Comment | None, known: _Directive | None, reason: str) -> Edit:
+    """The comment of a row, with the codes."""
+    if known is not None:
+        end = known.codes[-1].end
+        text = known.comment.text
+        return Edit(_place(source, known, 0, len(text)), f"{text[:end]}{''.join(f', {code}' for code in codes)}{text[end:]}")
+    words = f"# oomlint: ignore[{', '.join(codes)}]{' ' if reason else ''}{reason}"
+    if comment is not None:
+        place = source.place(row, comment.column, row, comment.column + len(comment.text))
+        return Edit(place, f"{comment.text.rstrip()}  {words}")
+    place = source.place(row, 1, row, 1)
+    line = source.line(place.row, place.cell)
+    return Edit(Place(place.path, place.cell, place.row, len(line.rstrip(" \t")) + 1, place.row, len(line) + 1), f"  {words}")

@@ -63,6 +63,8 @@ def mended(text: str, *findings: Finding) -> str:
         "# oomlint: ignore",
         "# fmt: skip # oomlint: ignore[OOM]",
         "# oomlint: file-ignore[OOM101]",
+        "# flake8: noqa: E501, OOM101",
+        "# ruff: noqa: OOM101",
     ],
 )
 def test_a_comment_that_silences(comment: str) -> None:
@@ -77,8 +79,9 @@ def test_a_comment_that_silences(comment: str) -> None:
         "# noqa: OOM1010",
         "# noqaX",
         "# the word noqa",
-        "# flake8: noqa: OOM101",
+        "# flake8: noqa",
         "# ruff: noqa",
+        "# ruff: noqa: E501",
         "# oomlint: ignore[OOM2]",
         "# oomlint: ignore[]",
         "# oomlint: ignored",
@@ -94,6 +97,13 @@ def test_a_comment_that_does_not(comment: str) -> None:
 def test_a_file_that_cannot_be_read_keeps_its_finding() -> None:
     broken = finding(1, None)
     assert kept("def f(:  # noqa\n", broken) == [broken]
+
+
+def test_comments_to_other_linters_count_for_the_whole_file_with_codes_of_ours() -> None:
+    text = "# ruff: noqa: OOM101\nx = 1\n# flake8: noqa: E501, OOM2\n"
+    assert kept(text, finding(2), finding(2, "OOM201"), finding(2, "OOM102")) == [finding(2, "OOM102")]
+    assert [each.message for each in unused(text)] == [f"unused suppression: no finding of {code} here" for code in ("OOM101", "OOM2")]
+    assert mended(text) == "x = 1\n# flake8: noqa: E501\n"
 
 
 # Where they count

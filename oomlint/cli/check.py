@@ -78,6 +78,9 @@ class Arguments:
     write_baseline: bool = flag(
         "Write all findings to the baseline: to `oomlint-baseline.json` in the project's root, unless --baseline or the settings name another.", _KNOWN
     )
+    add_ignore: str | None = text(
+        "Silence all findings by comments beside them; `--add-ignore=REASON` puts words behind the codes.", _KNOWN, "[=REASON]", bare=""
+    )
 
     config: str | None = text("The settings file, in place of the nearest one.", _FILES, "FILE")
     isolated: bool = flag("Ignore all settings files.", _FILES)

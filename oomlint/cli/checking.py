@@ -45,6 +45,10 @@ def _refuse_together(arguments: Arguments) -> None:
         raise ConfigError("--verify goes with --fix or --diff; `oomlint verify` verifies fixes and applies none")
     if arguments.trust and not arguments.verify:
         raise ConfigError("--trust goes with --verify: nothing else runs code")
+    if arguments.add_ignore is not None and (arguments.fix or arguments.diff or arguments.write_baseline):
+        raise ConfigError("--add-ignore goes without --fix, --diff and --write-baseline: one after the other")
+    if arguments.add_ignore and not arguments.add_ignore.isprintable():
+        raise ConfigError("--add-ignore: the reason has to stand on a line")
     if arguments.write_baseline and arguments.diff:
         raise ConfigError("--write-baseline writes a file, and --diff writes nothing")
 
@@ -69,6 +73,8 @@ class _Check:
         self.paths, self.overlay = _inputs(arguments)
         if self.overlay and arguments.verify:
             raise ConfigError("--verify needs files: standard input is part of no project that could be run")
+        if self.overlay and arguments.add_ignore is not None:
+            raise ConfigError("--add-ignore needs files: standard input is none")
         self.start = start_of(self.paths, self.folder)
         given = Path(arguments.config) if arguments.config else None
         settings, self.root = load_settings(given, arguments.isolated, Path(self.start), [code for code, _ in catalogue()])
@@ -83,6 +89,8 @@ class _Check:
         report = run(self.paths, self.settings, self.root, options)
         if self.baseline is not None and self.arguments.write_baseline:
             report = self._write_baseline(self.baseline, report)
+        if self.arguments.add_ignore is not None:
+            report = self._silence(report, self.arguments.add_ignore)
         changed = {change.path: change.after for change in report.changes if self.arguments.diff or change.path in self.overlay}
         view = View(self.folder, {**self.overlay, **changed})
         self._tell(report, view)
@@ -105,10 +113,11 @@ class _Check:
             force_exclude=arguments.force_exclude,
             cache=not arguments.no_cache,
             overlay=self.overlay,
+            # What is left out because it says the same as something else would be said once that is silent, or gone.
+            once=not arguments.write_baseline and arguments.add_ignore is None,
         )
-        if self.baseline is not None:
-            # What is written is all there is: what a run has left out because it says the same may be said of something else in the next.
-            options = replace(options, once=False) if arguments.write_baseline else replace(options, finish=self.baseline.filtered)
+        if self.baseline is not None and not arguments.write_baseline:
+            options = replace(options, finish=self.baseline.filtered)
         if arguments.verify:
             from oomlint.cli.approval import approval  # noqa: PLC0415 - nothing of the verifier is loaded unless it is asked for
 
@@ -151,6 +160,14 @@ class _Check:
         if not self.arguments.quiet:
             say(f"wrote {summary.count(count, 'finding')} to {baseline.path}")
         return baseline.filtered(report)
+
+    def _silence(self, report: Report, reason: str) -> Report:
+        from oomlint.cli.ignoring import silence  # noqa: PLC0415 - few runs do
+
+        done = silence(report, reason, self.paths, str(self.root))
+        if not self.arguments.quiet:
+            say(f"silenced {summary.count(len(done.findings), 'finding')} by comments in {summary.count(done.files, 'file')}")
+        return done.report
 
     def _tell(self, report: Report, view: View) -> None:
         """What is no finding goes to standard error, a line each."""
