@@ -141,7 +141,10 @@ def _settings(schema: dict[str, Any]) -> str:
 
 Settings stand in the table `[tool.oomlint]` of `pyproject.toml`, or at the top of a file `oomlint.toml` or `.oomlint.toml`. The nearest such file holds, looked
 for in the folder that contains all paths given and in the folders above it. `--config` names another file, `--isolated` ignores them all. Options of the
-command line win over settings. An unknown key, a wrong type or an unknown code ends the run with one line and exit status 2.
+command line win over settings. An unknown key, a wrong type or an unknown code ends the run with one line and exit status 2. `oomlint check --show-settings`
+shows what holds, and `--config "worker-limit = 8"` puts one setting over the file, for one run.
+
+Where codes are taken, `OOM1` stands for all that begin so, and the name of a rule (`persistent-without-workers`) for its code.
 
 ```toml
 [tool.oomlint]
@@ -157,6 +160,10 @@ time-limit = "10s"
 
 {_table(("Key", "Type", "Default", "Meaning"), rows)}
 `exclude` is {excluded}. A folder that holds `pyvenv.cfg` or `conda-meta` is never entered.
+
+`extend = "../oomlint.toml"` builds on another file, which may build on a third: what this file says holds, `extend-select` and `extend-exclude` of both are
+joined, and so are the patterns of `per-file-ignores`. Patterns and paths are relative to the project's root, wherever they are written. The table `verify` is not
+taken over: what is run is for each project to say, and for you to allow.
 
 Paths in `verify.python` and `verify.read` are relative to the project's root; an interpreter without `/` is looked for in `PATH`. What a project's settings
 name to run, and what they let through, is used only where you allow it. [verify.md](verify.md#trust) explains that, and the rest of the table.

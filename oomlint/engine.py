@@ -49,6 +49,7 @@ class Options:
     write: bool = True  # put what was mended on the disk
     force_exclude: bool = False
     cache: bool = True
+    cache_folder: str | None = None  # the user's own, in place of that of the settings
     processes: int | None = None  # None: as many as the work is worth
     scout: bool = True  # False: libcst reads every file; slow, and finds the same
     overlay: Mapping[str, bytes] = field(default_factory=dict)  # contents that stand in for files, by absolute path
@@ -92,8 +93,9 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     files = tuple(sorted({*found.files, *(named & options.overlay.keys())}))
     # How findings are reported says nothing of what a run finds, nor of what the cache holds.
     job = Job(settings.of_findings(), root, codes, options.scout, options.overlay, unreached(tops_of(paths), settings, root), suppress=options.suppress)
-    folder = os.path.join(root, settings.cache_dir) if options.cache and options.suppress and not options.overlay else None
-    refused = refusal(folder, root) if folder else None
+    keeps = options.cache and options.suppress and not options.overlay
+    folder = options.cache_folder or os.path.join(root, settings.cache_dir) if keeps else None
+    refused = refusal(folder, os.path.dirname(folder) if options.cache_folder else root) if folder else None
     notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
     cache = Cache(None if refused else folder)
     checker = Checker(job)

@@ -6,28 +6,20 @@ Codes and slugs are known without importing a rule, so that a run without candid
 from __future__ import annotations
 
 import importlib
-import os
-import re
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from oomlint.catalogue import catalogue
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+__all__ = ("PREFIX", "all_rules", "catalogue", "codes", "find", "load", "select")
+
 PREFIX: Final = "OOM"
 
 _NONE: Final = -1  # the length of no selector: less than that of `ALL`, which is empty
-_FILE: Final = re.compile(r"(oom\d{3})_([a-z0-9_]+)\.py")
-_FOLDER: Final = os.path.join(os.path.dirname(__file__), "rules")
-
-
-@cache
-def catalogue() -> tuple[tuple[str, str], ...]:
-    """Code and slug of every rule, sorted by code."""
-    found = (_FILE.fullmatch(name) for name in os.listdir(_FOLDER))
-    return tuple(sorted((match[1].upper(), match[2].replace("_", "-")) for match in found if match))
 
 
 @cache

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from oomlint.catalogue import code_of
 from oomlint.finding import Confidence, Consequence, Edit, Finding, Fix, Place, Resource, Safety, Severity, Weight
 from oomlint.rows import ROW_END
 
@@ -234,7 +235,7 @@ def _codes(match: re.Match[str]) -> tuple[_Code, ...]:
     if match["codes"] is None:
         return ()
     start = match.start("codes")
-    return tuple(_Code(item[0].upper(), start + item.start(), start + item.end()) for item in _ITEM.finditer(match["codes"]))
+    return tuple(_Code(code_of(item[0]), start + item.start(), start + item.end()) for item in _ITEM.finditer(match["codes"]))
 
 
 # Reports

@@ -14,7 +14,7 @@ from typing import get_type_hints
 import pytest
 
 from oomlint import config
-from oomlint.config import ConfigError, Settings, Sort, StartMethod, VerifySettings, json_schema, key_of, load_settings
+from oomlint.config import ConfigError, Format, Settings, Sort, StartMethod, VerifySettings, json_schema, key_of, load_settings
 from oomlint.finding import Confidence, Severity
 
 ROOT = Path(__file__).parent.parent
@@ -113,6 +113,7 @@ def test_requires_python_beside_a_settings_file(project: Path) -> None:
 
 
 def test_a_whole_table(project: Path) -> None:
+    (project / "base.toml").write_text("")
     (project / "pyproject.toml").write_bytes(
         b"""\xef\xbb\xbf[tool.oomlint]
 select = ["OOM1", "oom201"]
@@ -123,6 +124,12 @@ extend-exclude = ["gen/*.py"]
 respect-gitignore = false
 severity = "note"
 min-confidence = "low"
+extend = "base.toml"
+fix = true
+unsafe-fixes = true
+fixable = ["OOM1"]
+unfixable = ["persistent-without-workers"]
+output-format = "sarif"
 sort = "weight"
 baseline = "known.json"
 start-method = "spawn"
@@ -161,6 +168,12 @@ read = ["~/data"]
         respect_gitignore=False,
         severity=Severity.NOTE,
         min_confidence=Confidence.LOW,
+        extend="base.toml",
+        fix=True,
+        unsafe_fixes=True,
+        fixable=("OOM1",),
+        unfixable=("OOM101",),
+        output_format=Format.SARIF,
         sort=Sort.WEIGHT,
         baseline="known.json",
         start_method=StartMethod.SPAWN,
@@ -193,7 +206,7 @@ read = ["~/data"]
 
 def test_every_code_has_its_key() -> None:
     settings = Settings(select=("OOM1",), ignore=("OOM2",), extend_select=("ALL",), per_file_ignores={"*.py": ("OOM3",)})
-    assert list(settings.codes()) == [("select", "OOM1"), ("ignore", "OOM2"), ("extend-select", "ALL"), ("per-file-ignores.'*.py'", "OOM3")]
+    assert list(settings.codes()) == [("select", "OOM1"), ("ignore", "OOM2"), ("extend-select", "ALL"), ("fixable", "ALL"), ("per-file-ignores.'*.py'", "OOM3")]
     settings.check_codes(["OOM101", "OOM201", "OOM301"])
 
 

@@ -50,11 +50,13 @@ ROOMS: Final = (
     "rows",
     "writing",
     "config",
+    "settings",
     "weighing",
     "amounts",
     "once",
     "facts",
     "measurement",
+    "catalogue",
     "finding",
     "__init__",
 )

@@ -79,12 +79,15 @@ class Approval:
         return min(left, key=lambda item: abs(item[0].finding.place.row - finding.place.row), default=None)
 
 
-def approval(settings: Settings, root: str, options: engine.Options, view: View, arguments: check.Arguments, start: str) -> Approval:
-    """Verify the fixes that ``options`` would apply. ``start`` is the folder from which settings were looked for. Raises ConfigError."""
+def approval(settings: Settings, root: str, options: engine.Options, view: View, arguments: check.Arguments, config: str | None, start: str) -> Approval:
+    """Verify the fixes that ``options`` would apply. Raises ConfigError.
+
+    ``config`` is the settings file that the line names, ``start`` the folder from which settings were looked for.
+    """
     paths = arguments.paths or (".",)
     allowed = {Safety.SAFE, Safety.UNSAFE} if options.unsafe_fixes else {Safety.SAFE}
-    nested = arguments.config is None and not arguments.isolated  # a project in the project has its own settings
-    asked = Asked(cache=options.cache, config=arguments.config, start=start, isolated=arguments.isolated, trust=arguments.trust)
+    nested = config is None and not arguments.isolated  # a project in the project has its own settings
+    asked = Asked(cache=options.cache, config=config, start=start, isolated=arguments.isolated, trust=arguments.trust)
     around = surroundings(settings, os.path.abspath(root), asked)
     report = engine.run(paths, settings, root, replace(options, fix=False, write=False, once=False))
     cases = [

@@ -44,9 +44,13 @@ class Arguments:
     paths: tuple[str, ...] = words("Files and folders to check, or `-` for standard input. The current folder by default.", "PATHS")
 
     fix: bool = flag("Apply safe fixes.", _FIXES)
+    no_fix: bool = flag("Apply no fixes, whatever the settings say.", _FIXES)
+    fix_only: bool = flag("Apply safe fixes, and report nothing that is left.", _FIXES)
     unsafe_fixes: bool = flag("With --fix or --diff, apply unsafe fixes too: numerics, order or memory layout may change.", _FIXES)
     diff: bool = flag("Show what --fix would change, and write nothing.", _FIXES)
     show_fixes: bool = flag("List what was fixed.", _FIXES)
+    fixable: tuple[str, ...] = several("Rules whose fixes may be applied, in place of those in the settings.", _FIXES, "CODES")
+    unfixable: tuple[str, ...] = several("Rules whose fixes are shown and not applied.", _FIXES, "CODES")
     verify: Verify | None = choice(
         "With --fix or --diff, run the code before and after each fix and apply only what is confirmed; `--verify=strict` exits with 1 for the rest.",
         _FIXES,
@@ -56,21 +60,24 @@ class Arguments:
     )
     trust: bool = flag("With --verify, let the project's settings and its virtual environment name what is run.", _FIXES)
 
-    select: tuple[str, ...] = several("Codes and prefixes of the rules to check, in place of those in the settings.", _RULES, "CODES")
-    ignore: tuple[str, ...] = several("Codes and prefixes of rules to leave out.", _RULES, "CODES")
-    extend_select: tuple[str, ...] = several("Codes and prefixes of rules to check beside the others.", _RULES, "CODES")
+    select: tuple[str, ...] = several("Codes, prefixes and names of the rules to check, in place of those in the settings.", _RULES, "CODES")
+    ignore: tuple[str, ...] = several("Codes, prefixes and names of rules to leave out.", _RULES, "CODES")
+    extend_select: tuple[str, ...] = several("Codes, prefixes and names of rules to check beside the others.", _RULES, "CODES")
     per_file_ignores: tuple[str, ...] = several("Rules to leave out in files that match a pattern.", _RULES, "PATTERN:CODES")
     severity: Severity | None = choice("The lowest severity to show; `warning` unless the settings say otherwise.", _RULES, Severity)
     min_confidence: Confidence | None = choice("The lowest confidence to show; `medium` unless the settings say otherwise.", _RULES, Confidence)
 
-    output_format: Format = choice("How findings are written.", _OUTPUT, Format, Format.FULL)
+    output_format: Format | None = choice(
+        "How findings are written; `full` unless the settings say otherwise.", _OUTPUT, Format, variable="OOMLINT_OUTPUT_FORMAT"
+    )
     sort: Sort | None = choice(
         "The order of findings: `place`, or `weight`, the gravest and heaviest first; `place` unless the settings say otherwise.", _OUTPUT, Sort
     )
-    output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE")
+    output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE", variable="OOMLINT_OUTPUT_FILE")
     statistics: bool = flag("Show how often each rule fires, instead of the findings.", _OUTPUT)
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
     quiet: bool = flag("Show findings, and why a file was not written.", _OUTPUT, "-q")
+    verbose: bool = flag("Say which settings, rules and files a run has, and how long it takes.", _OUTPUT, "-v")
     exit_zero: bool = flag("Exit with 0 even where there are findings.", _OUTPUT)
     exit_non_zero_on_fix: bool = flag("Exit with 1 where something was fixed, even if nothing is left.", _OUTPUT)
 
@@ -82,11 +89,18 @@ class Arguments:
         "Silence all findings by comments beside them; `--add-ignore=REASON` puts words behind the codes.", _KNOWN, "[=REASON]", bare=""
     )
 
-    config: str | None = text("The settings file, in place of the nearest one.", _FILES, "FILE")
+    config: tuple[str, ...] = several(
+        "The settings file, in place of the nearest one; or a setting, such as `worker-limit = 8`, that goes over it.", _FILES, "FILE|KEY=VALUE"
+    )
     isolated: bool = flag("Ignore all settings files.", _FILES)
+    exclude: tuple[str, ...] = several("Files and folders to leave out, in place of those in the settings.", _FILES, "PATTERNS")
+    extend_exclude: tuple[str, ...] = several("Files and folders to leave out beside the others.", _FILES, "PATTERNS")
     force_exclude: bool = flag("Apply excludes also to the paths given.", _FILES)
+    show_files: bool = flag("List the files that would be checked, and check none.", _FILES)
+    show_settings: bool = flag("Show the settings as they hold, and check nothing.", _FILES)
     stdin_filename: str | None = text("The name of what comes from standard input.", _FILES, "NAME")
-    no_cache: bool = flag("Neither read nor write the cache.", _FILES)
+    cache_dir: str | None = text("The folder of the cache, in place of that of the settings.", _FILES, "DIR", variable="OOMLINT_CACHE_DIR")
+    no_cache: bool = flag("Neither read nor write the cache.", _FILES, variable="OOMLINT_NO_CACHE")
 
 
 def perform(arguments: Arguments) -> int:

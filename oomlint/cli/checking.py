@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oomlint.cli.check import overridden, say, start_of, tell_failures
 from oomlint.cli.files import current_folder, refuse_unwritable
-from oomlint.cli.options import STANDARD
+from oomlint.cli.options import STANDARD, with_environment
 from oomlint.cli.reporting import Result, refuse_statistics
-from oomlint.config import ConfigError, load_settings
+from oomlint.cli.showing import show_files, show_settings
+from oomlint.config import ConfigError, load_settings, settings_file
 from oomlint.engine import Options, run
+from oomlint.finding import Safety
 from oomlint.output import summary
 from oomlint.output.view import View
 from oomlint.registry import catalogue, codes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from oomlint.cli.approval import Approval
     from oomlint.cli.baseline import Baseline, Scope
     from oomlint.cli.check import Arguments
-    from oomlint.config import Settings
+    from oomlint.config import Format, Settings
     from oomlint.engine import Report
     from oomlint.finding import Finding
 
@@ -33,24 +36,38 @@ _SHOWN = 2  # files that a line names which is about several
 
 def check(arguments: Arguments) -> int:
     """Check, report, and return the exit status. Raises ConfigError."""
-    _refuse_together(arguments)
-    return _Check(arguments).perform()
+    try:
+        asked = with_environment(arguments)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    run = _Check(asked)
+    if asked.show_settings:
+        show_settings(run.settings, run.settings_file(), run.root)
+        return 0
+    if asked.show_files:
+        return show_files(run.paths, run.settings, run.root, View(run.folder), force_exclude=asked.force_exclude)
+    return run.perform()
 
 
-def _refuse_together(arguments: Arguments) -> None:
-    """Raise ConfigError for options that make no sense with each other."""
+def _refuse_together(arguments: Arguments, form: Format, *, fix: bool, overlay: bool) -> None:
+    """Raise ConfigError for options that make no sense with each other. ``fix`` says whether fixes are applied, ``overlay`` whether there is no file."""
     if arguments.statistics:
-        refuse_statistics(arguments.output_format)
-    if arguments.verify and not (arguments.fix or arguments.diff):
+        refuse_statistics(form)
+    if arguments.verify and not (fix or arguments.diff):
         raise ConfigError("--verify goes with --fix or --diff; `oomlint verify` verifies fixes and applies none")
     if arguments.trust and not arguments.verify:
         raise ConfigError("--trust goes with --verify: nothing else runs code")
-    if arguments.add_ignore is not None and (arguments.fix or arguments.diff or arguments.write_baseline):
+    if arguments.add_ignore is not None and (fix or arguments.diff or arguments.write_baseline):
         raise ConfigError("--add-ignore goes without --fix, --diff and --write-baseline: one after the other")
     if arguments.add_ignore and not arguments.add_ignore.isprintable():
         raise ConfigError("--add-ignore: the reason has to stand on a line")
     if arguments.write_baseline and arguments.diff:
         raise ConfigError("--write-baseline writes a file, and --diff writes nothing")
+    if overlay and arguments.verify:
+        raise ConfigError("--verify needs files: standard input is part of no project that could be run")
+    for option, given in (("--add-ignore", arguments.add_ignore is not None), ("--write-baseline", arguments.write_baseline)):
+        if overlay and given:
+            raise ConfigError(f"{option} needs files: standard input is none")
 
 
 @dataclass(slots=True, init=False)
@@ -62,8 +79,10 @@ class _Check:
     paths: tuple[str, ...]
     overlay: dict[str, bytes]
     start: str  # the folder from which settings are looked for
+    config: str | None  # the settings file that the line names
     settings: Settings
     root: Path
+    fix: bool
     baseline: Baseline | None
     approved: Approval | None
 
@@ -71,34 +90,46 @@ class _Check:
         self.arguments = arguments
         self.folder = current_folder()
         self.paths, self.overlay = _inputs(arguments)
-        if self.overlay and arguments.verify:
-            raise ConfigError("--verify needs files: standard input is part of no project that could be run")
-        if self.overlay and arguments.add_ignore is not None:
-            raise ConfigError("--add-ignore needs files: standard input is none")
         self.start = start_of(self.paths, self.folder)
-        given = Path(arguments.config) if arguments.config else None
-        settings, self.root = load_settings(given, arguments.isolated, Path(self.start), [code for code, _ in catalogue()])
-        self.settings = overridden(settings, arguments)
+        self.config, lines = _configuration(arguments.config)
+        known = [code for code, _ in catalogue()]
+        settings, self.root = load_settings(Path(self.config) if self.config else None, arguments.isolated, Path(self.start), known, lines)
+        self.settings = _overridden(settings, arguments)
+        self.settings.check_codes(known)
+        asked = arguments.fix or arguments.fix_only
+        self.fix = not arguments.no_fix and (asked or (self.settings.fix and arguments.add_ignore is None and not arguments.write_baseline))
+        _refuse_together(arguments, self.settings.output_format, fix=self.fix, overlay=bool(self.overlay))
         self._refuse_unwritable("--output-file", arguments.output_file)
         self.baseline = self._baseline()
         self.approved = None
 
+    def settings_file(self) -> Path | None:
+        """The file that the settings come from."""
+        found = None if self.arguments.isolated else settings_file(Path(self.config) if self.config else None, Path(self.start))
+        return found[0] if found else None
+
     def perform(self) -> int:
         """Check, report, and return the exit status."""
+        begin = time.perf_counter()
         options = self._options()
+        self._tell_start()
         report = run(self.paths, self.settings, self.root, options)
         if self.baseline is not None and self.arguments.write_baseline:
             report = self._write_baseline(self.baseline, report)
         if self.arguments.add_ignore is not None:
             report = self._silence(report, self.arguments.add_ignore)
+        if self.arguments.fix_only:
+            report = replace(report, findings=tuple(item for item in report.findings if item.code is None))
         changed = {change.path: change.after for change in report.changes if self.arguments.diff or change.path in self.overlay}
         view = View(self.folder, {**self.overlay, **changed})
         self._tell(report, view)
-        mended_input = self.overlay and self.arguments.fix and not self.arguments.diff
+        if self.arguments.verbose:
+            say(f"checked {summary.count(report.files, 'file')} in {time.perf_counter() - begin:.2f} s")
+        mended_input = self.overlay and self.fix and not self.arguments.diff
         if mended_input:
             sys.stdout.buffer.write(next((change.after for change in report.changes), *self.overlay.values()))
         known = self.baseline.left_out if self.baseline else 0
-        result = Result(report, self.arguments, self.arguments.output_format, view, self.approved, known)
+        result = Result(report, self.arguments, self.settings.output_format, view, self.approved, known, mending=self.fix)
         result.write(sys.stderr if mended_input else sys.stdout)
         return result.status()
 
@@ -107,27 +138,47 @@ class _Check:
     def _options(self) -> Options:
         arguments = self.arguments
         options = Options(
-            fix=arguments.fix or arguments.diff,
-            unsafe_fixes=arguments.unsafe_fixes,
+            fix=self.fix or arguments.diff,
+            unsafe_fixes=self.settings.unsafe_fixes,
             write=not arguments.diff,
             force_exclude=arguments.force_exclude,
             cache=not arguments.no_cache,
+            cache_folder=os.path.abspath(arguments.cache_dir) if arguments.cache_dir else None,
             overlay=self.overlay,
             # What is left out because it says the same as something else would be said once that is silent, or gone.
             once=not arguments.write_baseline and arguments.add_ignore is None,
         )
-        if self.baseline is not None and not arguments.write_baseline:
-            options = replace(options, finish=self.baseline.filtered)
+        options = replace(options, finish=self._finished)
         if arguments.verify:
             from oomlint.cli.approval import approval  # noqa: PLC0415 - nothing of the verifier is loaded unless it is asked for
 
-            self.approved = approval(self.settings, str(self.root), options, View(self.folder), arguments, self.start)
+            self.approved = approval(self.settings, str(self.root), options, View(self.folder), arguments, self.config, self.start)
         return replace(options, approve=_all_of(self._may_fix(), self.approved))
 
+    def _fixable(self) -> Collection[str] | None:
+        """The codes whose fixes may be applied; ``None`` for all."""
+        found = codes(self.settings.fixable, self.settings.unfixable)
+        return None if len(found) == len(catalogue()) else found
+
     def _may_fix(self) -> Callable[[Finding], bool] | None:
-        """What is known is left as it is."""
-        baseline = self.baseline
-        return None if baseline is None or self.arguments.write_baseline else lambda finding: not baseline.knows(finding)
+        """What is known is left as it is, and what the settings exempt."""
+        baseline = None if self.arguments.write_baseline else self.baseline
+        fixable = self._fixable()
+        if baseline is None and fixable is None:
+            return None
+        return lambda finding: (fixable is None or finding.code in fixable) and not (baseline is not None and baseline.knows(finding))
+
+    def _finished(self, report: Report) -> Report:
+        """The report without what is known, and with fixes that must not be applied as advice."""
+        if self.baseline is not None and not self.arguments.write_baseline:
+            report = self.baseline.filtered(report)
+        fixable = self._fixable()
+        if fixable is None:
+            return report
+        findings = (
+            item if item.fix is None or item.code in fixable else replace(item, fix=replace(item.fix, safety=Safety.DISPLAY)) for item in report.findings
+        )
+        return replace(report, findings=tuple(findings))
 
     def _baseline(self) -> Baseline | None:
         arguments, setting = self.arguments, self.settings.baseline
@@ -135,8 +186,6 @@ class _Check:
             return None
         from oomlint.cli import baseline  # noqa: PLC0415 - few runs have one
 
-        if arguments.write_baseline and self.overlay:
-            raise ConfigError("--write-baseline needs files: standard input is none")
         if arguments.baseline is None:
             option, path = "baseline", os.path.relpath(os.path.join(self.root, setting or baseline.NAME), self.folder)
         else:
@@ -169,6 +218,11 @@ class _Check:
             say(f"silenced {summary.count(len(done.findings), 'finding')} by comments in {summary.count(done.files, 'file')}")
         return done.report
 
+    def _tell_start(self) -> None:
+        if self.arguments.verbose:
+            chosen = codes(self.settings.select, self.settings.ignore, self.settings.extend_select)
+            say(f"settings: {self.settings_file() or 'none'}; root: {self.root}; {summary.count(len(chosen), 'rule')}")
+
     def _tell(self, report: Report, view: View) -> None:
         """What is no finding goes to standard error, a line each."""
         tell_failures(report, view)
@@ -190,6 +244,31 @@ def _all_of(*questions: Callable[[Finding], bool] | None) -> Callable[[Finding],
     """Whether all say yes; ``None`` where nobody asks."""
     asked = [question for question in questions if question is not None]
     return (lambda finding: all(question(finding) for question in asked)) if asked else None
+
+
+def _configuration(given: Sequence[str]) -> tuple[str | None, list[str]]:
+    """What `--config` names: a file, and settings. Raises ConfigError."""
+    files = [each for each in given if "=" not in each or os.path.lexists(each)]
+    if len(files) > 1:
+        raise ConfigError(f"--config: two files are named: {files[0]} and {files[1]}")
+    return (files[0] if files else None), [each for each in given if each not in files]
+
+
+def _overridden(settings: Settings, arguments: Arguments) -> Settings:
+    """The settings with all options in place."""
+    beside = _patterns(arguments.extend_exclude)
+    return overridden(settings, arguments).with_overrides(
+        exclude=_patterns(arguments.exclude) or None,
+        extend_exclude=(*settings.extend_exclude, *beside) if beside else None,
+        fixable=arguments.fixable or None,
+        unfixable=arguments.unfixable or None,
+        unsafe_fixes=arguments.unsafe_fixes or None,
+        output_format=arguments.output_format,
+    )
+
+
+def _patterns(given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(pattern for each in given for pattern in each.split(",") if pattern.strip())
 
 
 def _inputs(arguments: Arguments) -> tuple[tuple[str, ...], dict[str, bytes]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+import os
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -42,17 +43,18 @@ class Option:
     short: str | None = None
     metavar: str | None = None
     choices: type[StrEnum] | None = None
+    variable: str | None = None  # of the environment, which stands in for the option
     bare: str | None = None  # what the option stands for without a value; with one it is written `--option=value`
 
 
-def flag(text: str, panel: str, short: str | None = None) -> Any:
+def flag(text: str, panel: str, short: str | None = None, variable: str | None = None) -> Any:
     """A switch, off unless given."""
-    return field(default=False, metadata={_KEY: Option(Kind.FLAG, text, panel, short)})
+    return field(default=False, metadata={_KEY: Option(Kind.FLAG, _with(text, variable), panel, short, variable=variable)})
 
 
-def text(text: str, panel: str, metavar: str, bare: str | None = None) -> Any:
+def text(text: str, panel: str, metavar: str, bare: str | None = None, variable: str | None = None) -> Any:
     """A single value."""
-    return field(default=None, metadata={_KEY: Option(Kind.TEXT, text, panel, metavar=metavar, bare=bare)})
+    return field(default=None, metadata={_KEY: Option(Kind.TEXT, _with(text, variable), panel, metavar=metavar, variable=variable, bare=bare)})
 
 
 def several(text: str, panel: str, metavar: str) -> Any:
@@ -60,14 +62,40 @@ def several(text: str, panel: str, metavar: str) -> Any:
     return field(default=(), metadata={_KEY: Option(Kind.LIST, text, panel, metavar=metavar)})
 
 
-def choice(text: str, panel: str, choices: type[StrEnum], default: StrEnum | None = None, metavar: str | None = None, bare: StrEnum | None = None) -> Any:
+def choice(
+    text: str,
+    panel: str,
+    choices: type[StrEnum],
+    default: StrEnum | None = None,
+    metavar: str | None = None,
+    bare: StrEnum | None = None,
+    variable: str | None = None,
+) -> Any:
     """One of a few words."""
-    return field(default=default, metadata={_KEY: Option(Kind.CHOICE, text, panel, metavar=metavar, choices=choices, bare=bare)})
+    option = Option(Kind.CHOICE, _with(text, variable), panel, metavar=metavar, choices=choices, variable=variable, bare=bare)
+    return field(default=default, metadata={_KEY: option})
 
 
 def words(text: str, metavar: str) -> Any:
     """What stands on the line without an option."""
     return field(default=(), metadata={_KEY: Option(Kind.WORDS, text, metavar=metavar)})
+
+
+def _with(text: str, variable: str | None) -> str:
+    return f"{text} `{variable}` in the environment stands in for it." if variable else text
+
+
+def with_environment(record: _Record) -> _Record:
+    """The record with what the environment says of options that the line does not give. Raises ValueError for a value that is none of the choices."""
+    values: dict[str, Any] = {}
+    for name, (option, default) in options_of(type(record)).items():
+        given = os.environ.get(option.variable, "") if option.variable else ""
+        if given and getattr(record, name) == default:
+            if option.kind is Kind.FLAG:
+                values[name] = given.lower() not in {"0", "false", "no", "off"}
+            elif not _take(values, name, option, given):
+                raise ValueError(f"{option.variable}: {given!r} is not one of {', '.join(map(str, option.choices or ()))}")
+    return replace(record, **values)  # type: ignore[type-var]
 
 
 def options_of(record: type[_Record]) -> dict[str, tuple[Option, Any]]:

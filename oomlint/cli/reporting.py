@@ -43,6 +43,7 @@ class Result:
     view: View
     approved: Approval | None = None
     known: int = 0  # findings that the baseline has left out
+    mending: bool = False  # whether fixes were applied
 
     # -- the report ----------------------------------------------------------------------------------------------
 
@@ -81,7 +82,7 @@ class Result:
         if not arguments.quiet and (report.files or report.findings):
             if self.form is Format.FULL and not arguments.statistics:
                 printer.lines(summary.heaviest(report.findings, self.view))
-            printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=arguments.fix))
+            printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=self.mending))
             if self.known:
                 printer.line((f"{summary.count(self.known, 'known finding')} not shown.", ""))
 
