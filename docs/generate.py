@@ -7,6 +7,7 @@ With --check nothing is written; the exit status is 1 where a file is not what w
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint import registry
-from oomlint.cli import COMMANDS, check, rule, verify
+from oomlint.cli import COMMANDS
 from oomlint.cli.options import Kind, Option, options_of, spelling
 from oomlint.cli.rule import fix_of, markdown
 from oomlint.config import json_schema
@@ -162,8 +163,8 @@ time-limit = "10s"
 `exclude` is {excluded}. A folder that holds `pyvenv.cfg` or `conda-meta` is never entered.
 
 `extend = "../oomlint.toml"` builds on another file, which may build on a third: what this file says holds, `extend-select` and `extend-exclude` of both are
-joined, and so are the patterns of `per-file-ignores`. Patterns and paths are relative to the project's root, wherever they are written. The table `verify` is not
-taken over: what is run is for each project to say, and for you to allow.
+joined, and so are the patterns of `per-file-ignores`. Patterns and paths are relative to the project's root, wherever they are written. The table `verify` is
+not taken over: what is run is for each project to say, and for you to allow.
 
 Paths in `verify.python` and `verify.read` are relative to the project's root; an interpreter without `/` is looked for in `PATH`. What a project's settings
 name to run, and what they let through, is used only where you allow it. [verify.md](verify.md#trust) explains that, and the rest of the table.
@@ -194,7 +195,7 @@ def _type(about: dict[str, Any], schema: dict[str, Any]) -> str:
 
 
 def _command(name: str) -> str:
-    arguments: Any = {"check": check, "verify": verify, "rule": rule}[name].Arguments
+    arguments: Any = importlib.import_module(f"oomlint.cli.{name}").Arguments
     rows = []
     for field, (option, default) in options_of(arguments).items():
         names = f"`{option.metavar}`" if option.kind is Kind.WORDS else ", ".join(f"`{each}`" for each in (spelling(field), option.short) if each)

@@ -97,9 +97,9 @@ def _give_up(stream: TextIO) -> None:
 
 def _run(words: Sequence[str]) -> int:
     if list(words) == ["--version"]:
-        from oomlint import __version__  # noqa: PLC0415 - nothing else is needed
+        from oomlint.cli.version import text  # noqa: PLC0415 - nothing else is needed
 
-        sys.stdout.write(f"oomlint {__version__}\n")
+        sys.stdout.write(f"{text()}\n")
         return 0
     from oomlint.cli import run  # noqa: PLC0415 - an error in an import below is reported like any other
 

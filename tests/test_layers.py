@@ -65,6 +65,7 @@ THIRD_PARTY: Final = {  # who may import what is not in the standard library, an
     "libcst": {"syntax", "model", "memory", "rules", "verify"},
     "typer": {"cli"},
     "rich": {"cli", "output"},
+    "watchfiles": {"cli"},
     "pydantic": {"config"},
     "pathspec": {"discovery"},
     "yaml": {"model", "memory"},

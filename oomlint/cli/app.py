@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oomlint import __version__
 from oomlint.cli import COMMANDS
 from oomlint.cli.options import Kind, Option, from_typer, options_of, spelling, spelt_out
+from oomlint.cli.version import text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ def parse(words: Sequence[str]) -> Callable[[], int] | int:
 def application(choose: Callable[[Callable[[], int]], None]) -> typer.Typer:
     """The application. A command that has been read is handed to ``choose`` and not done yet: typer has its own way with exceptions."""
     app = typer.Typer(
-        add_completion=False,
+        add_completion=True,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="markdown",
@@ -59,7 +59,7 @@ def application(choose: Callable[[Callable[[], int]], None]) -> typer.Typer:
 
 def _version(asked: bool) -> None:  # noqa: FBT001 - typer calls it so
     if asked:
-        typer.echo(f"oomlint {__version__}")
+        typer.echo(text())
         raise typer.Exit
 
 

@@ -75,6 +75,7 @@ class Arguments:
     )
     output_file: str | None = text("Write the report to a file.", _OUTPUT, "FILE", variable="OOMLINT_OUTPUT_FILE")
     statistics: bool = flag("Show how often each rule fires, instead of the findings.", _OUTPUT)
+    watch: bool = flag("Check again whenever a file has changed; needs the extra `watch`.", _OUTPUT)
     color: Color = choice("When to colour the output.", _OUTPUT, Color, Color.AUTO)
     quiet: bool = flag("Show findings, and why a file was not written.", _OUTPUT, "-q")
     verbose: bool = flag("Say which settings, rules and files a run has, and how long it takes.", _OUTPUT, "-v")

@@ -40,6 +40,12 @@ def check(arguments: Arguments) -> int:
         asked = with_environment(arguments)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+    if asked.watch and not (asked.show_settings or asked.show_files):
+        from oomlint.cli.watching import watch  # noqa: PLC0415 - it never ends
+
+        if STANDARD in asked.paths or asked.stdin_filename:
+            raise ConfigError("--watch needs files: standard input is none")
+        watch(asked.paths or (".",), lambda: _Check(asked).perform())
     run = _Check(asked)
     if asked.show_settings:
         show_settings(run.settings, run.settings_file(), run.root)

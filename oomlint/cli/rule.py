@@ -16,6 +16,8 @@ from oomlint.output.urls import page_of
 from oomlint.rule import page
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from oomlint.rule import Rule
 
 _OUTPUT = "Output"
@@ -25,6 +27,7 @@ class Format(StrEnum):
     """How a page is written."""
 
     TEXT = "text"
+    CONCISE = "concise"  # a line a rule
     JSON = "json"
 
 
@@ -49,12 +52,23 @@ def perform(arguments: Arguments) -> int:
         sys.stderr.write(f"oomlint: error: {error}\n")
         return 2
     rules = [registry.load(code) for code in codes]
+    if arguments.output_format is Format.CONCISE:
+        sys.stdout.write("".join(f"{line}\n" for line in _lines(rules)))
+        return 0
     if arguments.output_format is Format.JSON:
         entries = [_entry(rule) for rule in rules]
         sys.stdout.write(json.dumps(entries if arguments.all else entries[0], indent=2) + "\n")
     else:
         _print("\n\n".join(map(markdown, rules)) + "\n", color=wants_color(arguments.color, sys.stdout))
     return 0
+
+
+def _lines(rules: Sequence[Rule]) -> Iterator[str]:
+    """Code, name, severity, fix and summary of each."""
+    rows = [(rule.code, rule.slug, rule.severity.value, fix_of(rule), page(rule).summary) for rule in rules]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for *cells, summary in rows:
+        yield "  ".join([*(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)), " ".join(summary.split())])
 
 
 def markdown(rule: Rule) -> str:

@@ -1,0 +1,50 @@
+"""What ``oomlint --version`` says."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import Final
+
+from oomlint import __version__
+
+_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_SHOWN: Final = 9  # characters of a commit
+
+
+def text() -> str:
+    """Name, version, and the commit where it is known: in a checkout, and where it was installed from a repository."""
+    commit = _checked_out(os.path.dirname(_PACKAGE)) or _installed(os.path.dirname(_PACKAGE))
+    return f"oomlint {__version__}{f' ({commit[:_SHOWN]})' if commit else ''}"
+
+
+def _checked_out(folder: str) -> str:
+    """The commit of the repository whose top a folder is, as far as plain files tell it; empty where they do not."""
+    with suppress(OSError, UnicodeDecodeError):
+        git = os.path.join(folder, ".git")
+        if os.path.isfile(git):  # a worktree
+            git = os.path.join(folder, _content(git).removeprefix("gitdir: "))
+        head = _content(os.path.join(git, "HEAD"))
+        if not head.startswith("ref: "):
+            return head
+        name = head.removeprefix("ref: ")
+        common = os.path.join(git, _content(os.path.join(git, "commondir"))) if os.path.isfile(os.path.join(git, "commondir")) else git
+        if os.path.isfile(os.path.join(common, name)):
+            return _content(os.path.join(common, name))
+        packed = (line.split(" ") for line in _content(os.path.join(common, "packed-refs")).splitlines())
+        return next((words[0] for words in packed if words[1:] == [name]), "")
+    return ""
+
+
+def _installed(folder: str) -> str:
+    """The commit that an installer has noted (PEP 610). importlib.metadata would say the same, and load much more."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        note = json.loads(_content(os.path.join(folder, f"oomlint-{__version__}.dist-info", "direct_url.json")))
+        return str(note["vcs_info"]["commit_id"])
+    return ""
+
+
+def _content(path: str) -> str:
+    with open(path, encoding="utf-8") as stream:
+        return stream.read().strip()
