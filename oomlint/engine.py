@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from oomlint import registry
 from oomlint.basis import Basis
 from oomlint.cache import Cache, project_state, refusal
+from oomlint.causes import Causes, causes_of
 from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, Checker, Job, cannot_check, ordered
 from oomlint.config import Sort
 from oomlint.discovery import discover, tops_of, unreached
@@ -26,7 +27,7 @@ from oomlint.rechecking import Rechecker
 from oomlint.writing import sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from oomlint.checking import Failure, Linted, Looked
     from oomlint.config import Settings
@@ -57,6 +58,7 @@ class Options:
     finish: Callable[[Report], Report] | None = None  # what becomes of the report, before repeats are left out of it
     suppress: bool = True  # False: comments silence nothing
     once: bool = True  # False: what several findings say of one container is said at each loader
+    causes: bool = True  # where files are named: show also what they cause in others
 
 
 class Looks(NamedTuple):
@@ -89,8 +91,8 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     codes = registry.codes(settings.select, settings.ignore, settings.extend_select)
     given = [path for path in paths if os.path.abspath(path) not in options.overlay or (options.force_exclude and os.path.lexists(path))]
     found = discover(given, settings, root, options.force_exclude)
-    named = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
-    files = tuple(sorted({*found.files, *(named & options.overlay.keys())}))
+    overlaid = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
+    files = tuple(sorted({*found.files, *(overlaid & options.overlay.keys())}))
     # How findings are reported says nothing of what a run finds, nor of what the cache holds.
     job = Job(settings.of_findings(), root, codes, options.scout, options.overlay, unreached(tops_of(paths), settings, root), suppress=options.suppress)
     keeps = options.cache and options.suppress and not options.overlay
@@ -99,29 +101,35 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     notices = (Notice(folder, f"no cache is kept: {refused}"),) if folder and refused else ()
     cache = Cache(None if refused else folder)
     checker = Checker(job)
-    by_file, looks, failures = _check(checker, files, options, cache)
+    causes = Causes()
+    if options.causes:
+        causes = causes_of(Checker(replace(job, verdicts=cache.verdicts)), files, {os.path.abspath(path) for path in paths}.intersection(files))
+    by_file, looks, failures = _check(checker, sorted({*files, *causes.beside}), options, cache)
     looks = looks._replace(foreign=foreign(files, given, root))
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
-    if not options.fix:
-        left = ordered([*problems, *(item for items in by_file.values() for item in items)])
-        return _shown(Report(left, len(files), notices=notices, failures=failures, checked=files), paths, options, settings.sort)
-    if options.write:
-        for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
-            sweep(place)
-    report = _mend(Rechecker(checker, by_file, looks.candidates, cache.basis), by_file, looks, options)
-    shown = ordered([*problems, *report.findings])
-    shown_report = Report(shown, len(files), report.fixed, report.changes, (*notices, *report.notices), failures, checked=files)
-    return _shown(shown_report, paths, options, settings.sort)
+    report = Report(tuple(item for items in by_file.values() for item in items), len(files))
+    if options.fix:
+        if options.write:
+            for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
+                sweep(place)
+        report = replace(_mend(Rechecker(checker, by_file, looks.candidates, cache.basis), by_file, looks, options, causes.beside), files=len(files))
+    left = ordered([*problems, *causes.of(report.findings)])
+    failures = tuple(failure for failure in failures if failure.path not in causes.beside)
+    fixed = tuple(causes.of(report.fixed))
+    whole = replace(report, findings=left, fixed=fixed, notices=(*notices, *report.notices), failures=failures, checked=files)
+    return _shown(whole, paths, options, settings.sort, causes)
 
 
-def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort) -> Report:
+def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, causes: Causes) -> Report:
     """The report as it is shown: without what is no finding, without repeats, and in the order that is asked for."""
     report = _told_apart(report, paths)
     if options.finish is not None:
         report = options.finish(report)
+    findings: Iterable[Finding] = report.findings
+    fixed: Iterable[Finding] = report.fixed
     if options.once:
-        findings = copies_once(said_once(report.findings), options.overlay)
-        report = replace(report, findings=ordered(findings), fixed=tuple(said_once(report.fixed)))
+        findings, fixed = copies_once(said_once(findings, causes.beside), options.overlay), said_once(fixed, causes.beside)
+    report = replace(report, findings=ordered(map(causes.at_cause, findings)), fixed=tuple(map(causes.at_cause, fixed)))
     if sort is Sort.WEIGHT:
         return replace(report, findings=tuple(sorted(report.findings, key=lambda item: item.weight_key)))
     return report
@@ -219,11 +227,11 @@ def _weigh(files: Iterable[str]) -> float:
     return total / _TRIAGE_BYTES
 
 
-def _mend(lint: Rechecker, by_file: dict[str, tuple[Finding, ...]], looks: Looks, options: Options) -> Report:
-    """Apply fixes and write what has changed. A file that cannot be written keeps its findings."""
+def _mend(lint: Rechecker, by_file: dict[str, tuple[Finding, ...]], looks: Looks, options: Options, beside: Container[str]) -> Report:
+    """Apply fixes and write what has changed, but nothing in files ``beside``. A file that cannot be written keeps its findings."""
     if not any(item.fix for items in by_file.values() for item in items):
         return Report(tuple(item for items in by_file.values() for item in items), len(by_file))
-    outcome = mend(by_file, lint, looks.digests, looks.foreign, unsafe=options.unsafe_fixes, overlay=options.overlay, approve=options.approve)
+    outcome = mend(by_file, lint, looks.digests, looks.foreign, beside, unsafe=options.unsafe_fixes, overlay=options.overlay, approve=options.approve)
     left = {path: tuple(items) for path, items in outcome.findings.items()}
     notices, changes = list(outcome.notices), []
     for change in outcome.changes:

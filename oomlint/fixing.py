@@ -63,6 +63,7 @@ def mend(
     lint: Lint,
     digests: Mapping[str, str] | None = None,
     foreign: Container[str] = (),
+    beside: Container[str] = (),
     *,
     unsafe: bool = False,
     overlay: Mapping[str, bytes] | None = None,
@@ -71,11 +72,11 @@ def mend(
     """Apply the fixes of ``found`` in memory until nothing is left to apply, in at most ``ROUNDS`` rounds.
 
     Safe fixes are applied, with ``unsafe`` the unsafe ones too. A fix whose result does not parse, leaves its own finding or adds one of equal or higher
-    severity is left out. ``digests`` stand for the contents that were checked: a file that has another one by now is not edited. ``foreign`` holds links
-    that lead out of the project: they are not edited either. ``overlay`` holds contents that stand in for files (standard input). With ``approve``, a fix is
-    applied only where all findings that it mends are approved.
+    severity is left out. ``digests`` stand for the contents that were checked: a file that has another one by now is not edited. ``foreign`` holds links that
+    lead out of the project: they are not edited either, nor are files ``beside``, of which only findings are known. ``overlay`` holds contents that stand
+    in for files (standard input). With ``approve``, a fix is applied only where all findings that it mends are approved.
     """
-    mender = _Mender(found, lint, digests or {}, foreign, unsafe=unsafe, overlay=overlay or {}, approve=approve)
+    mender = _Mender(found, lint, digests or {}, foreign, beside, unsafe=unsafe, overlay=overlay or {}, approve=approve)
     mender.run()
     return mender.outcome()
 
@@ -103,6 +104,7 @@ class _Mender:
         lint: Lint,
         digests: Mapping[str, str],
         foreign: Container[str],
+        beside: Container[str],
         *,
         unsafe: bool,
         overlay: Mapping[str, bytes],
@@ -110,6 +112,7 @@ class _Mender:
     ) -> None:
         self._lint = lint
         self._foreign = foreign
+        self._beside = beside
         self._digests = digests
         self._overlay = overlay
         self._approvals = _Approvals(approve) if approve else None
@@ -253,7 +256,7 @@ class _Mender:
 
     def _may_edit(self, path: str) -> bool:
         """Whether the file is one of those checked and can be written. What forbids it is said once."""
-        if path not in self._state.findings:
+        if path not in self._state.findings or path in self._beside:
             return False
         if path not in self._refusals:
             outside = "fixes are not applied: the link leads out of the project; name it to have its target fixed" if path in self._foreign else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import AttributeFact, LoaderFact, Safety
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from oomlint.finding import Finding, Place
 
@@ -25,14 +25,17 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def said_once(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings on the loaders of one container become one: the gravest of them, with the calls of the other loaders as related places."""
+def said_once(findings: Iterable[Finding], beside: Container[str] = ()) -> list[Finding]:
+    """Findings on the loaders of one container become one: the gravest of them, with the calls of the other loaders as related places.
+
+    Files ``beside`` what is checked come last.
+    """
     groups: dict[object, list[Finding]] = {}
     for item in findings:
         groups.setdefault(_subject(item) or item, []).append(item)
     kept: list[Finding] = []
     for group in groups.values():
-        first = min(group, key=_weight)
+        first = min(group, key=lambda item: (item.place.path in beside, _weight(item)))
         if len(group) > 1:
             first = _with_others(first, [item for item in group if item is not first])
         kept.append(first)

@@ -30,6 +30,7 @@ ROOMS: Final = (
     "engine",
     "rechecking",
     "processes",
+    "causes",
     "checking",
     "projects",
     "cache",

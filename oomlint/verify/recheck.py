@@ -98,7 +98,7 @@ def _checked(session: Session, paths: tuple[str, ...], overlay: dict[str, bytes]
     codes = {code for each in (chosen, session.settings) for code in registry.codes(each.select, each.ignore, each.extend_select)}
     settings = replace(session.settings, select=tuple(sorted(codes)), ignore=(), extend_select=(), severity=Severity.NOTE)
     present = [path for path in paths if overlay.get(path) or os.path.exists(path)]
-    options = engine.Options(cache=False, processes=1, overlay=overlay, suppress=False, once=False)
+    options = engine.Options(cache=False, processes=1, overlay=overlay, suppress=False, once=False, causes=False)
     report = engine.run(present, settings, session.case.root, options)
     found: dict[str, list[Finding]] = {path: [] for path in paths}
     for item in report.findings:

@@ -1,0 +1,212 @@
+"""The files that share names with some files: those that use what they define, and those whose names they use, the nearest first.
+
+A name is followed through the definitions that speak of it: who imports `make_loader` is reached from the class that `make_loader` speaks of, and who imports
+only its neighbour is not. CPython's parser reads the files, and only those that may import what is asked for.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import warnings
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from oomlint.source import SourceError, read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from oomlint.model.project import Project
+
+_ANYTHING: Final = frozenset({"*"})  # stands for all names of a file
+
+
+class _Import(NamedTuple):
+    bound: str  # what the file calls it from then on; "*" for all that there is
+    module: str
+    level: int
+    name: str  # what is taken of the module; empty for the module itself
+
+
+@dataclass(frozen=True, slots=True)
+class _Links:
+    """What a file imports, and what each of its top-level statements speaks of."""
+
+    imports: tuple[_Import, ...]
+    mentions: Mapping[str, frozenset[str]]  # by the names that the statements bind; what binds none is behind ""
+
+
+def around(project: Project, paths: Iterable[str]) -> Iterator[str]:
+    """Other files of the project that use names of these files, then those whose names these or their users use, each after all that are nearer."""
+    seen = set(paths)
+    users = _Users(project, dict.fromkeys(paths, _ANYTHING))
+    used = _Used(project, users.names.copy())
+    # What uses a dataset hands it to a function of a third file, which makes the loader.
+    for steps in (users, used), (_Used(project, users.names),):
+        while any(each.waiting for each in steps):
+            for each in steps:
+                for path in each.level():
+                    if path not in seen:
+                        seen.add(path)
+                        yield path
+
+
+class _Steps(ABC):
+    """Goes from file to file in one direction, and remembers which names of each it has come by."""
+
+    def __init__(self, project: Project, names: dict[str, frozenset[str]]) -> None:
+        self._project = project
+        self.names = names
+        self._waiting: deque[str] | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are files to go on from."""
+        return bool(self._waiting) if self._waiting is not None else bool(self.names)
+
+    def level(self) -> Iterator[str]:
+        """Go one step on from all files that were reached last."""
+        if self._waiting is None:
+            self._waiting = deque(self.names)
+        for _ in range(len(self._waiting)):
+            here = self._waiting.popleft()
+            for path, names in self._from(here, self.names[here]):
+                known = self.names.get(path)
+                if known is None or not (names <= known or known == _ANYTHING):
+                    self.names[path] = names | (known or frozenset())
+                    self._waiting.append(path)
+                    yield path
+
+    @abstractmethod
+    def _from(self, here: str, names: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
+        """The files that these names of a file lead to, and to which of theirs."""
+
+    def _targets(self, path: str, wanted: _Import) -> Iterator[tuple[str, str]]:
+        """The files of the project that an import means, each with the name that is taken of it."""
+        found = self._project.locate(path, wanted.module, wanted.level)
+        if found is None:
+            return
+        inner = self._project.submodule(found, wanted.name) if wanted.name not in {"", "*"} else None
+        if inner is not None:
+            yield inner, ""
+        elif not found.endswith(os.sep):
+            yield found, wanted.name
+
+
+class _Users(_Steps):
+    """Leads to the files that import some of the names, with what they bind that speaks of them."""
+
+    def _from(self, here: str, names: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
+        own = _links(self._project, here)
+        pattern = _importing(here)
+        for path in self._project.files():
+            links = _links(self._project, path) if path != here and pattern.search(self._project.text(path)) else None
+            if links is None:
+                continue
+            spoken = frozenset().union(*links.mentions.values())
+            bound: set[str] = set()
+            for each in links.imports:
+                for target, name in self._targets(path, each):
+                    if target != here:
+                        continue
+                    if name == "*":
+                        bound |= names if names != _ANYTHING else own.mentions.keys() if own else spoken
+                    elif names == _ANYTHING or name in names or (not name and names & spoken):
+                        bound.add(each.bound)
+            if bound:
+                yield path, frozenset(_speaking_of(links, bound))
+
+
+class _Used(_Steps):
+    """Leads to the files that the statements behind the names import from, with what is taken of them."""
+
+    def _from(self, here: str, names: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
+        links = _links(self._project, here)
+        if links is None:
+            return
+        spoken = frozenset().union(*links.mentions.values()) if names == _ANYTHING else _spoken_by(links, names)
+        for each in links.imports:
+            if each.bound not in {"*", *spoken} and names != _ANYTHING:
+                continue
+            for target, name in self._targets(here, each):
+                yield target, frozenset({name}) if name not in {"", "*"} else spoken
+
+
+def _speaking_of(links: _Links, names: set[str]) -> set[str]:
+    """The names, and those of the file whose statements speak of one of them."""
+    found = set(names)
+    grown = True
+    while grown:
+        more = {name for name, spoken in links.mentions.items() if name not in found and not spoken.isdisjoint(found)}
+        found |= more
+        grown = bool(more)
+    return found
+
+
+def _spoken_by(links: _Links, names: Iterable[str]) -> frozenset[str]:
+    """The names, and those that their statements speak of, and so on."""
+    found = set(names)
+    waiting = list(found)
+    while waiting:
+        more = links.mentions.get(waiting.pop(), frozenset()) - found
+        found |= more
+        waiting += more
+    return frozenset(found)
+
+
+@lru_cache(maxsize=256)
+def _importing(path: str) -> re.Pattern[bytes]:
+    """What stands in a file that imports this one."""
+    folder, stem = os.path.split(os.path.splitext(path)[0])
+    package = stem == "__init__"
+    word = re.escape((os.path.basename(folder) if package else stem).encode(errors="surrogateescape"))
+    ways = [rb"\b(?:from|import)\b[^\n#]*\b" + word + rb"\b", rb"\bfrom\s+[.\w]+\s+import\s*\([^)]*\b" + word + rb"\b"]
+    return re.compile(b"|".join([*ways, rb"\bfrom\s+\.+\s+import\b"] if package else ways))
+
+
+def _links(project: Project, path: str) -> _Links | None:
+    """What a file imports and speaks of. ``None`` where it cannot be read, or CPython cannot parse it."""
+    data = project.text(path)
+    if path.endswith(".ipynb"):
+        try:
+            data = read_source(path, project.overlay.get(path)).text.encode(errors="surrogatepass")
+        except SourceError:
+            return None
+    return _links_of(data)
+
+
+@lru_cache(maxsize=512)
+def _links_of(data: bytes) -> _Links | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(data)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    imports: list[_Import] = []
+    mentions: dict[str, set[str]] = {}
+    for statement in tree.body:
+        binds: set[str] = set()
+        speaks: set[str] = set()
+        defines = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            binds.add(statement.name)
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name):
+                speaks.add(node.id)
+                if not defines and isinstance(node.ctx, ast.Store):
+                    binds.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                speaks.add(node.attr)
+            elif isinstance(node, ast.Import):
+                imports += (_Import(alias.asname or alias.name.partition(".")[0], alias.name, 0, "") for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                imports += (_Import(alias.asname or alias.name, node.module or "", node.level, alias.name) for alias in node.names)
+        for name in binds or {""}:
+            mentions.setdefault(name, set()).update(speaks)
+    return _Links(tuple(imports), {name: frozenset(spoken) for name, spoken in mentions.items()})

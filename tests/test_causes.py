@@ -1,0 +1,153 @@
+"""What a named file causes in another one is shown, at the place that causes it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oomlint import engine
+from oomlint.config import Settings
+from oomlint.engine import Options, Report
+from oomlint.model.project import Project
+from oomlint.model.users import around
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLIPS = """import json
+
+from torch.utils.data import Dataset
+
+
+class Clips(Dataset):
+    def __init__(self, path):
+        self.clips = [json.loads(line) for line in open(path).readlines()]
+
+    def __len__(self):
+        return len(self.clips)
+
+    def __getitem__(self, index):
+        return self.clips[index]
+
+
+def helper():
+    return 1
+"""
+LOADER = "from torch.utils.data import DataLoader\n"
+TRAIN = LOADER + 'from datasets import Clips\nloader = DataLoader(Clips("clips.jsonl"), batch_size=8, num_workers=8)\n'
+FACTORY = LOADER + "def get_loader(dataset, workers):\n    return DataLoader(dataset, batch_size=8, num_workers=workers)\n"
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def check(folder: Path, *names: str, **options: bool) -> Report:
+    settings = Settings().with_overrides(select=("OOM101", "OOM110"))
+    return engine.run([str(folder / name) for name in names], settings, folder, Options(processes=1, **{"cache": False, **options}))  # type: ignore[arg-type]
+
+
+def places(report: Report) -> list[tuple[str | None, str, int, list[tuple[str, int]]]]:
+    return [
+        (item.code, os.path.basename(item.place.path), item.place.row, [(os.path.basename(place.path), place.row) for place in item.related])
+        for item in report.findings
+    ]
+
+
+def test_a_loader_elsewhere_is_told_at_the_dataset(tmp_path: Path) -> None:
+    write(tmp_path, {"datasets.py": CLIPS, "train.py": TRAIN})
+    assert places(check(tmp_path, "train.py", "datasets.py")) == [("OOM110", "train.py", 3, [("datasets.py", 8)])]
+    report = check(tmp_path, "datasets.py")
+    assert (report.files, places(report)) == (1, [("OOM110", "datasets.py", 8, [("train.py", 3)])])
+    assert report.findings[0].related[0].message == "it happens here"
+
+
+WAYS = {
+    "a module": {"train.py": LOADER + 'import datasets\nloader = DataLoader(datasets.Clips("a"), num_workers=8)\n'},
+    "a star": {"train.py": LOADER + 'from datasets import *\nloader = DataLoader(Clips("a"), num_workers=8)\n'},
+    "a package that hands it on": {
+        "pack/__init__.py": "from .inner import Kind\n",
+        "pack/inner.py": "from datasets import (\n    Clips as Kind,\n)\n",
+        "train.py": LOADER + 'from pack import Kind\nloader = DataLoader(Kind("a"), num_workers=8)\n',
+    },
+    "a function that makes it": {
+        "make.py": "def make():\n    from datasets import Clips\n    return Clips('a')\n",
+        "train.py": LOADER + "from make import make\nloader = DataLoader(make(), num_workers=8)\n",
+    },
+    "a function that takes it": {
+        "train.py": "from datasets import Clips\nfrom loaders import get_loader\nloader = get_loader(Clips('a'), 8)\n",
+        "loaders.py": FACTORY,
+    },
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_dataset_is_followed_to_its_loader_by(way: str, tmp_path: Path) -> None:
+    write(tmp_path, {"datasets.py": CLIPS, **WAYS[way]})
+    assert [found[:3] for found in places(check(tmp_path, "datasets.py"))] == [("OOM110", "datasets.py", 8)]
+
+
+def test_a_caller_is_followed_to_the_loader_that_it_gives_workers_to(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"train.py": "from loaders import get_loader\nloader = get_loader(load(), 0)\n", "loaders.py": FACTORY.replace("workers)", "workers, timeout=3)")},
+    )
+    settings = Settings().with_overrides(select=("OOM103",))
+    report = engine.run([str(tmp_path / "train.py")], settings, tmp_path, Options(processes=1, cache=False))
+    assert [found[:3] for found in places(report)] == [("OOM103", "train.py", 2)]
+
+
+def test_nothing_else_of_another_file_is_told(tmp_path: Path) -> None:
+    mine = "DataLoader([], num_workers=0, persistent_workers=True)\n"
+    write(tmp_path, {"datasets.py": CLIPS, "train.py": TRAIN + mine, "other.py": LOADER + mine, "broken.py": TRAIN + "DataLoader(\n"})
+    assert [found[:3] for found in places(check(tmp_path, "datasets.py"))] == [("OOM110", "datasets.py", 8)]
+    assert places(check(tmp_path, "datasets.py", causes=False)) == []
+
+
+def test_several_loaders_of_one_dataset_are_told_once(tmp_path: Path) -> None:
+    write(tmp_path, {"datasets.py": CLIPS, "train.py": TRAIN, "test.py": TRAIN.replace("8)", "4)")})
+    assert places(check(tmp_path, "datasets.py")) == [("OOM110", "datasets.py", 8, [("train.py", 3), ("test.py", 3)])]
+    assert places(check(tmp_path, "datasets.py", "test.py"))[0][:3] == ("OOM110", "test.py", 3), "a named file comes first"
+
+
+def test_a_comment_where_it_happens_silences_it(tmp_path: Path) -> None:
+    write(tmp_path, {"datasets.py": CLIPS, "train.py": TRAIN.replace("num_workers=8)", "num_workers=8)  # noqa: OOM110")})
+    assert places(check(tmp_path, "datasets.py")) == []
+
+
+def test_a_fix_writes_no_file_that_was_not_named(tmp_path: Path) -> None:
+    bad = 'DataLoader(Clips("a"), num_workers=0, persistent_workers=True)\n'
+    write(tmp_path, {"datasets.py": CLIPS + LOADER + bad, "train.py": TRAIN + bad})
+    before = (tmp_path / "train.py").read_bytes()
+    report = check(tmp_path, "datasets.py", fix=True)
+    assert [(item.code, item.place.path) for item in report.fixed] == [("OOM101", str(tmp_path / "datasets.py"))]
+    assert [found[:3] for found in places(report)] == [("OOM110", "datasets.py", 8)]
+    assert (tmp_path / "train.py").read_bytes() == before
+
+
+def test_the_cache_changes_nothing(tmp_path: Path) -> None:
+    write(tmp_path, {"datasets.py": CLIPS, "train.py": TRAIN})
+    first = check(tmp_path, "datasets.py", cache=True)
+    assert places(check(tmp_path, "datasets.py", cache=True)) == places(first)
+    assert places(check(tmp_path, "train.py", cache=True)) == [("OOM110", "train.py", 3, [("datasets.py", 8)])]
+
+
+def test_names_are_followed_and_not_files(tmp_path: Path) -> None:
+    """Who imports only what has nothing to do with a name is not looked at for its sake."""
+    write(
+        tmp_path,
+        {
+            "datasets.py": CLIPS,
+            "make.py": "from datasets import Clips\ndef make():\n    return Clips('a')\ndef other():\n    return 1\n",
+            "train.py": "from make import make\nmake()\n",
+            "far.py": "from make import other\nother()\n",
+            "book.ipynb": '{"cells": [{"cell_type": "code", "source": ["%time\\n", "from make import make\\n"]}], "nbformat": 4, "metadata": {}}',
+            "same_name.py": "import somewhere.datasets\n",
+        },
+    )
+    found = [os.path.basename(path) for path in around(Project(tmp_path, Settings()), [str(tmp_path / "datasets.py")])]
+    assert found == ["make.py", "book.ipynb", "train.py"]
