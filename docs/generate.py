@@ -201,7 +201,8 @@ def _command(name: str) -> str:
         names = f"`{option.metavar}`" if option.kind is Kind.WORDS else ", ".join(f"`{each}`" for each in (spelling(field), option.short) if each)
         takes = "" if option.kind is Kind.WORDS else _takes(option)
         rows.append((names, takes, option.help + (f" `{default}` by default." if option.kind is Kind.CHOICE and default else "")))
-    return f"## oomlint {name}\n\n{inspect.cleandoc(arguments.__doc__)}\n\n{_table(('Option', 'Takes', 'Meaning'), rows)}"
+    table = f"\n{_table(('Option', 'Takes', 'Meaning'), rows)}" if rows else ""
+    return f"## oomlint {name}\n\n{inspect.cleandoc(arguments.__doc__)}\n{table}"
 
 
 def _takes(option: Option) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.discovery import is_laid_out
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from oomlint.config import Settings
     from oomlint.model.project import Project
@@ -62,6 +62,11 @@ class Projects:
     def forget(self, path: str) -> None:
         """Have the project of a file made anew."""
         self._known.pop(self._top(os.path.dirname(path)), None)
+
+    def opened(self) -> Iterator[str]:
+        """The files whose content is known by now, those among them that stand for others included."""
+        for project in self._known.values():
+            yield from project.opened()
 
     def over(self, overlay: Mapping[str, bytes]) -> Projects:
         """The same projects with other contents in place of files."""

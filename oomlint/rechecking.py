@@ -45,6 +45,7 @@ class Rechecker:
         self._others: dict[tuple[int, str, bytes], set[str]] = {}
         self._bases: dict[int, Basis] = {}  # what is named by its id has to live
         self._harmed: dict[str, None] = {}  # files that harm was found in, the last one at the end
+        self._again: _Again | None = None  # the check that was made last, where files are asked for one by one
 
     def __call__(self, overlay: Contents, harmful: Harmful | None = None) -> dict[str, tuple[Finding, ...]] | None:
         """Findings of every file with those contents in place. With ``harmful``, ``None`` as soon as that says so of a file and what is found in it."""
@@ -82,6 +83,26 @@ class Rechecker:
                 self._harmed[path] = None
                 return None
         return results
+
+    def of(self, path: str, overlay: Contents) -> tuple[Finding, ...]:
+        """Findings of one file with those contents in place. Only what was found last is remembered: an editor may ask for days."""
+        contents = dict(overlay)
+        difference = _Difference(contents, self._otherwise)
+        answer = next(iter(self._answers.get(path, ())), None)
+        if answer is None or not difference.leaves(answer):
+            if self._again is None or self._again.contents != contents:
+                self._again = _Again(self._job, self._projects, contents, {})
+                self._projects = self._again.projects
+                self._others.clear()
+                self._bases.clear()
+            answer = self._again.answer(path)
+            self._answers[path] = [answer]
+        return answer.findings
+
+    @property
+    def projects(self) -> Projects:
+        """The projects as they were seen last."""
+        return self._projects
 
     def _original(self, path: str) -> bytes | None:
         known = self._originals.get(path)
@@ -128,7 +149,7 @@ class _Again:
 
     def __init__(self, job: Job, projects: Projects, contents: Contents, looks: Mapping[str, Looked]) -> None:
         overlay = {**job.overlay, **contents}
-        self._contents = contents
+        self.contents = contents
         self._looks = looks
         self._basis = Basis()
         self.projects = projects.over(overlay)
@@ -136,17 +157,17 @@ class _Again:
 
     def answer(self, path: str) -> _Answer:
         """What is found in a file."""
-        looked = self._looks.get(path) if path not in self._contents else None
+        looked = self._looks.get(path) if path not in self.contents else None
         if looked is None:
             looked = self._checker.look(path)
         if looked.broken is not None or not (looked.parse or looked.comments):
-            return _Answer((looked.broken,) if looked.broken else (), self._contents, self._basis, frozenset({path}))
+            return _Answer((looked.broken,) if looked.broken else (), self.contents, self._basis, frozenset({path}))
         linted = self._checker.lint(looked)
         self._basis.note(path, linted.reads, linted.searches)
         failed = tuple(cannot_check(failure.path, f"{failure.code} failed: {failure.cause}") for failure in linted.failures)
         # Where nobody knows what it rests on, it rests on everything: it holds for these contents and for no others.
         reads = self._basis.reads.get(path)
-        return _Answer(linted.findings + failed, self._contents, self._basis, reads if reads is not None else _Everything())
+        return _Answer(linted.findings + failed, self.contents, self._basis, reads if reads is not None else _Everything())
 
 
 class _Everything(frozenset[str]):

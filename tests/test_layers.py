@@ -67,6 +67,8 @@ THIRD_PARTY: Final = {  # who may import what is not in the standard library, an
     "typer": {"cli"},
     "rich": {"cli", "output"},
     "watchfiles": {"cli"},
+    "lsprotocol": {"lsp"},
+    "pygls": {"lsp"},
     "pydantic": {"config"},
     "pathspec": {"discovery"},
     "yaml": {"model", "memory"},

@@ -241,6 +241,11 @@ class Project:
             self._bytes[path] = known
         return known
 
+    def opened(self) -> Iterator[str]:
+        """The files whose content is known by now."""
+        yield from self._bytes
+        yield from self._modules.keys() - self._bytes.keys()
+
     def _called_in(self, path: str) -> frozenset[bytes]:
         """Names that a file calls, or hands to ``partial``."""
         known = self._called.get(path)

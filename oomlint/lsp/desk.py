@@ -1,0 +1,113 @@
+"""Checks the open files of a project again and again, with what is in the editor in place of the files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from oomlint import registry
+from oomlint.basis import Basis
+from oomlint.causes import Causes, causes_of
+from oomlint.checking import Checker, Job, ordered
+from oomlint.config import Sort, load_settings
+from oomlint.discovery import discover, tops_of, unreached
+from oomlint.engine import Options, run
+from oomlint.once import said_once
+from oomlint.rechecking import Rechecker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from oomlint.config import Settings
+    from oomlint.finding import Finding
+
+    Contents = Mapping[str, bytes]
+
+_GONE: Final = (-1, -1)
+
+
+class Desk:
+    """The files of one project that somebody works on."""
+
+    def __init__(self, settings: Settings, root: str, path: str) -> None:
+        """``path`` is the file for whose sake the project is looked at. Raises ConfigError for a code that no rule has."""
+        settings.check_codes(code for code, _ in registry.catalogue())
+        codes = registry.codes(settings.select, settings.ignore, settings.extend_select)
+        self.settings = replace(settings, sort=Sort.PLACE)
+        self.root = root
+        self._job = Job(self.settings, root, codes, scout=True, overlay={}, folders=unreached(tops_of([path]), settings, root))
+        self._marks: dict[str, tuple[int, int]] = {}
+        self._lint = self._begin()
+
+    def findings(self, path: str, contents: Contents) -> tuple[Finding, ...]:
+        """What is found in a file."""
+        self._refresh(contents)
+        found = said_once(self._lint.of(path, contents))
+        self._note(contents)
+        return ordered(found)
+
+    def causes(self, path: str, contents: Contents) -> Causes:
+        """Where what the file causes in others is to be looked for."""
+        self._refresh(contents)
+        projects = self._lint.projects.over(contents)
+        return causes_of(Checker(replace(self._job, overlay=contents), projects), (path,), (path,))
+
+    def caused(self, path: str, contents: Contents, causes: Causes) -> tuple[Finding, ...]:
+        """What a file causes in others, at the places in it."""
+        self._refresh(contents)
+        found = [item for other in sorted(causes.beside) for item in self._lint.of(other, contents)]
+        # Where one of several loaders of a dataset is in the file itself, the others are no news.
+        alike = [*self._lint.of(path, contents), *causes.of(found)]
+        self._note(contents)
+        return ordered(causes.at_cause(item) for item in said_once(alike, causes.beside) if item.place.path in causes.beside)
+
+    def mended(self, path: str, contents: Contents) -> bytes | None:
+        """The file with all safe fixes applied; ``None`` where there is nothing to apply."""
+        options = Options(fix=True, write=False, cache=False, processes=1, overlay=contents, causes=False)
+        report = run([path], self.settings, self.root, options)
+        return next((change.after for change in report.changes if change.path == path), None)
+
+    def _begin(self) -> Rechecker:
+        self._marks.clear()
+        return Rechecker(Checker(self._job), {}, {}, Basis)
+
+    def _refresh(self, contents: Contents) -> None:
+        """Begin anew where a file has changed that is not open: everything may rest on it."""
+        if any(path not in contents and _mark(path) != mark for path, mark in self._marks.items()):
+            self._lint = self._begin()
+
+    def _note(self, contents: Contents) -> None:
+        """Remember as what the files were read."""
+        for path in self._lint.projects.opened():
+            if path not in self._marks and path not in contents:
+                self._marks[path] = _mark(path)
+
+
+def desk_for(path: str, known: list[Desk], codes: tuple[str, ...]) -> Desk | None:
+    """The desk for a file, a new one where its settings are those of none. ``None`` where the settings leave it out. Raises ConfigError."""
+    settings, folder = load_settings(None, isolated=False, start=_folder_of(path), known=codes)
+    root = str(folder)
+    if os.path.lexists(path) and not discover([path], settings, root, force_exclude=True).files:
+        return None
+    wanted = replace(settings, sort=Sort.PLACE)
+    desk = next((each for each in known if each.root == root and each.settings == wanted), None)
+    if desk is None:
+        desk = Desk(settings, root, path)
+        known.append(desk)
+    return desk
+
+
+def _folder_of(path: str) -> Path:
+    from pathlib import Path  # noqa: PLC0415 - what load_settings takes
+
+    return Path(os.path.dirname(path))
+
+
+def _mark(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return _GONE
+    return status.st_mtime_ns, status.st_size

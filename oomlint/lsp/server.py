@@ -1,0 +1,301 @@
+"""``oomlint server``: what is sent to an editor, and what it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+from oomlint import __version__, registry
+from oomlint.config import ConfigError
+from oomlint.lsp import wire
+from oomlint.lsp.desk import desk_for
+from oomlint.lsp.documents import documents
+from oomlint.lsp.moved import moved
+from oomlint.output.view import View
+from oomlint.source import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oomlint.causes import Causes
+    from oomlint.finding import Finding
+    from oomlint.lsp.desk import Desk
+    from oomlint.lsp.documents import Document
+
+_PAUSE: Final = 0.05  # seconds without a change before a file is checked
+_REST: Final = 0.4  # seconds more before it is asked what the file causes in others
+_CODE: Final = re.compile(r"OOM\d{3}")
+_WATCHED: Final = ("**/*.{py,ipynb,toml,yaml,yml,json}", "**/.gitignore")
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of an open file."""
+
+    document: Document  # as it was when it was checked
+    own: tuple[Finding, ...] = ()
+    caused: tuple[Finding, ...] = ()
+    causes: Causes | None = None  # where what it causes is looked for; None: to be found
+    broken: bool = False  # whether the document does not parse; what was found is older than it then
+    sent: dict[str, list[types.Diagnostic]] = field(default_factory=dict)
+
+
+class Server(LanguageServer):
+    """A language server with one check at a time."""
+
+    def __init__(self) -> None:
+        notebooks = types.NotebookDocumentFilterWithCells([types.NotebookCellLanguage("python")], "jupyter-notebook")
+        super().__init__(
+            "oomlint",
+            __version__,
+            types.TextDocumentSyncKind.Full,  # pygls takes a form feed for the end of a line, and would put later changes in the wrong place
+            types.NotebookDocumentSyncOptions([notebooks], save=True),
+        )
+        self.seen: dict[str, _Seen] = {}  # by path
+        self._desks: list[Desk] = []
+        self._of: dict[str, Desk | None] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._thread = ThreadPoolExecutor(1, "check")  # one check at a time
+        self._told: set[str] = set()
+        self._codes = tuple(code for code, _ in registry.catalogue())
+
+    # -- what is open --------------------------------------------------------------------------------------------
+
+    def open_documents(self) -> dict[str, Document]:
+        """What is open, by path."""
+        return {document.path: document for document in documents(self.workspace)}
+
+    def document_at(self, uri: str) -> Document | None:
+        """The open document, or the notebook of the cell, that has this address."""
+        return next((document for document in documents(self.workspace) if uri == document.uri or uri in document.cells), None)
+
+    def check_soon(self, uri: str, pause: float = _PAUSE, *, anew: bool = False) -> None:
+        """Check a document once nothing has been typed for a moment, and after it the others: they may rest on it."""
+        document = self.document_at(uri)
+        if document is None:
+            return
+        if anew and document.path in self.seen:
+            self.seen[document.path].causes = None
+        self._start(document.path, pause)
+        for path in self.seen.keys() - {document.path}:
+            self._start(path, pause + _REST)
+
+    def begin_anew(self) -> None:
+        """Forget all that rests on files and settings: some have changed."""
+        self._desks.clear()
+        self._of.clear()
+        self._told.clear()
+        for path, document in self.open_documents().items():
+            if path in self.seen:
+                self.seen[path].causes = None
+            self.check_soon(document.uri)
+
+    def forget(self, uris: set[str]) -> None:
+        """Take the findings of documents back that are closed."""
+        still = self.open_documents()
+        for path in [path for path in self.seen if path not in still]:
+            seen = self.seen.pop(path)
+            uris.update(seen.sent)
+            if task := self._tasks.pop(path, None):
+                task.cancel()
+        for uri in uris:
+            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+
+    def _start(self, path: str, pause: float) -> None:
+        if task := self._tasks.get(path):
+            task.cancel()
+        self._tasks[path] = asyncio.ensure_future(self._check(path, pause))
+
+    # -- checks --------------------------------------------------------------------------------------------------
+
+    async def _check(self, path: str, pause: float) -> None:
+        await asyncio.sleep(pause)
+        try:
+            await self._findings(path)
+            await asyncio.sleep(_REST)
+            await self._causes(path)
+        except ConfigError as error:
+            if str(error) not in self._told:
+                self._told.add(str(error))
+                self.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"oomlint: {error}"))
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong with one state of a file, the next one is checked
+            self.window_log_message(types.LogMessageParams(types.MessageType.Error, f"oomlint: {os.path.basename(path)}: {type(error).__name__}: {error}"))
+
+    async def _asked(self, function: Callable[..., _Answer], *arguments: object) -> _Answer:
+        """What a check comes to, in a thread of its own. One that has begun is not given up, and the next one waits for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    async def _findings(self, path: str) -> None:
+        current = self.open_documents()
+        document = current.get(path)
+        if document is None:
+            return
+        if path not in self._of:
+            self._of[path] = await self._asked(desk_for, path, self._desks, self._codes)
+        desk = self._of[path]
+        if desk is None:
+            return
+        contents = {each.path: each.data for each in current.values()}
+        found = await self._asked(desk.findings, path, contents)
+        known = self.seen.setdefault(path, _Seen(document))
+        known.broken = any(item.code is None for item in found)
+        if known.document.data != document.data:
+            texts = [each.decode(errors="replace") for each in (known.document.data, document.data)]
+            # Which cell of a notebook was edited, nobody has told.
+            known.own, known.caused = (() if document.cells else tuple(moved(items, path, *texts)) for items in (known.own, known.caused))
+        known.document = document
+        if not known.broken:  # else what was found before it broke stays; to say where it is broken is for others
+            known.own = found
+        self._send(path)
+
+    async def _causes(self, path: str) -> None:
+        known, desk = self.seen.get(path), self._of.get(path)
+        if known is None or desk is None or known.broken:
+            return
+        contents = {each.path: each.data for each in self.open_documents().values()}
+        if contents.get(path) != known.document.data:
+            return
+        if known.causes is None:
+            known.causes = await self._asked(desk.causes, path, contents)
+        if not known.causes.beside:
+            return
+        found = await self._asked(desk.caused, path, contents, known.causes)
+        if found != known.caused and known.document.data == contents[path]:
+            known.caused = found
+            self._send(path)
+
+    # -- what is sent --------------------------------------------------------------------------------------------
+
+    def wire(self) -> wire.Wire:
+        """What puts places of the open files, as they were checked, into the words of the client."""
+        current = self.open_documents() | {path: seen.document for path, seen in self.seen.items()}
+        return wire.Wire(self.workspace.position_codec, View("", {path: each.data for path, each in current.items()}), current)
+
+    def _send(self, path: str) -> None:
+        seen, words = self.seen[path], self.wire()
+        wanted: dict[str, list[types.Diagnostic]] = {uri: [] for uri in (*seen.sent, *seen.document.addresses)}
+        for finding in (*seen.own, *seen.caused):
+            wanted.setdefault(seen.document.uri_of(finding.place), []).append(words.diagnostic(finding))
+        for uri, diagnostics in wanted.items():
+            if seen.sent.get(uri) != diagnostics:
+                self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
+        seen.sent = {uri: wanted[uri] for uri in wanted if uri in seen.document.addresses}
+
+    def at(self, uri: str, span: types.Range) -> list[Finding]:
+        """The findings at a span, where the document is as it was checked."""
+        document = self.document_at(uri)
+        seen = self.seen.get(document.path) if document else None
+        if document is None or seen is None or seen.document.data != document.data:
+            return []
+        words = self.wire()
+        here = (item for item in (*seen.own, *seen.caused) if seen.document.uri_of(item.place) == uri)
+        return [item for item in here if wire.overlaps(words.range(item.place), span)]
+
+    async def fix_all(self, uri: str) -> types.CodeAction | None:
+        """The action that applies all safe fixes to a file. In a notebook each is applied by itself."""
+        document = self.document_at(uri)
+        desk = self._of.get(document.path) if document else None
+        if document is None or desk is None or document.cells:
+            return None
+        source = document.source
+        contents = {each.path: each.data for each in self.open_documents().values()}
+        after = await self._asked(desk.mended, document.path, contents)
+        if after is None or source is None or source.kind is not Kind.PYTHON:
+            return None
+        edit = types.WorkspaceEdit(changes={uri: [self.wire().replacement(source.text, after.decode(source.encoding))]})
+        return types.CodeAction("oomlint: apply all safe fixes", wire.FIX_ALL, edit=edit)
+
+
+def make() -> Server:
+    """The server with all that it answers."""
+    server = Server()
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    def opened(params: types.DidOpenTextDocumentParams) -> None:
+        server.check_soon(params.text_document.uri, 0)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    def changed(params: types.DidChangeTextDocumentParams) -> None:
+        server.check_soon(params.text_document.uri)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    def saved(params: types.DidSaveTextDocumentParams) -> None:
+        server.check_soon(params.text_document.uri, 0, anew=True)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    def closed(params: types.DidCloseTextDocumentParams) -> None:
+        server.forget({params.text_document.uri})
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
+    def notebook_opened(params: types.DidOpenNotebookDocumentParams) -> None:
+        server.check_soon(params.notebook_document.uri, 0)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+    def notebook_changed(params: types.DidChangeNotebookDocumentParams) -> None:
+        server.check_soon(params.notebook_document.uri)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_SAVE)
+    def notebook_saved(params: types.DidSaveNotebookDocumentParams) -> None:
+        server.check_soon(params.notebook_document.uri, 0, anew=True)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
+    def notebook_closed(params: types.DidCloseNotebookDocumentParams) -> None:
+        server.forget({cell.uri for cell in params.cell_text_documents})
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    def watched(params: types.DidChangeWatchedFilesParams) -> None:
+        still = {document.uri for document in documents(server.workspace)}
+        if any(change.uri not in still for change in params.changes):
+            server.begin_anew()
+
+    @server.feature(types.INITIALIZED)
+    async def initialized(params: types.InitializedParams) -> None:  # noqa: ARG001
+        workspace = server.client_capabilities.workspace
+        if workspace and workspace.did_change_watched_files and workspace.did_change_watched_files.dynamic_registration:
+            watchers = [types.FileSystemWatcher(pattern) for pattern in _WATCHED]
+            options = types.DidChangeWatchedFilesRegistrationOptions(watchers)
+            registration = types.Registration("oomlint", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, options)
+            with suppress(Exception):  # a client that refuses goes without
+                await server.client_register_capability_async(types.RegistrationParams([registration]))
+
+    @server.feature(
+        types.TEXT_DOCUMENT_CODE_ACTION,
+        types.CodeActionOptions([types.CodeActionKind.QuickFix, wire.FIX_ALL]),
+    )
+    async def actions(params: types.CodeActionParams) -> list[types.CodeAction]:
+        only = [str(getattr(kind, "value", kind)) for kind in params.context.only or ()]
+
+        def asked(kind: str) -> bool:
+            return any(kind == each or kind.startswith(f"{each}.") for each in only)
+
+        found: list[types.CodeAction] = []
+        if not only or asked(types.CodeActionKind.QuickFix.value):
+            words = server.wire()
+            fixes = map(words.quick_fix, server.at(params.text_document.uri, params.range))
+            found += [fix for fix in fixes if fix is not None]
+        # It takes a check of its own: only for who asks for such an action.
+        if asked(wire.FIX_ALL) and (every := await server.fix_all(params.text_document.uri)):
+            found.append(every)
+        return found
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    def hover(params: types.HoverParams) -> types.Hover | None:
+        uri, position = params.text_document.uri, params.position
+        codes = [item.code for item in server.at(uri, types.Range(position, position)) if item.code]
+        lines = server.workspace.get_text_document(uri).source.split("\n")
+        line = lines[position.line] if position.line < len(lines) else ""
+        known = dict(registry.catalogue())
+        codes += [each.group() for each in _CODE.finditer(line) if each.start() <= position.character <= each.end() and each.group() in known]
+        text = wire.explanation(codes)
+        return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text)) if text else None
+
+    return server

@@ -1,0 +1,282 @@
+"""The language server, spoken to by a real client over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+pytest.importorskip("pygls", reason="the extra lsp is not installed")
+
+from lsprotocol import types
+from pygls.lsp.client import LanguageClient
+
+from oomlint.lsp.moved import moved
+from oomlint.lsp.wire import FIX_ALL
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+LIMIT: Final = 60  # seconds for one answer
+LOADER: Final = "from torch.utils.data import DataLoader\n"
+BAD: Final = LOADER + "loader = DataLoader(x, num_workers=0, persistent_workers=True)\n"
+GOOD: Final = LOADER + "loader = DataLoader(x, num_workers=0)\n"
+
+
+class Client:
+    """An editor: it opens and changes documents, and waits for what is sent about them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.client = LanguageClient("test", "1")
+        self.sent: dict[str, list[types.Diagnostic]] = {}
+        self.messages: list[str] = []
+        self._news = asyncio.Event()
+        self._version = 0
+
+        @self.client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)  # type: ignore[untyped-decorator]
+        def published(params: types.PublishDiagnosticsParams) -> None:
+            self.sent[params.uri] = list(params.diagnostics)
+            self._news.set()
+
+        @self.client.feature(types.WINDOW_SHOW_MESSAGE)  # type: ignore[untyped-decorator]
+        def shown(params: types.ShowMessageParams) -> None:
+            self.messages.append(params.message)
+            self._news.set()
+
+        @self.client.feature(types.WINDOW_LOG_MESSAGE)  # type: ignore[untyped-decorator]
+        def logged(params: types.LogMessageParams) -> None:
+            raise AssertionError(params.message)
+
+    async def begin(self) -> types.InitializeResult:
+        await self.client.start_io(sys.executable, "-m", "oomlint", "server")
+        parameters = types.InitializeParams(types.ClientCapabilities(), root_uri=self.folder.as_uri())
+        result = await asyncio.wait_for(self.client.initialize_async(parameters), LIMIT)
+        self.client.initialized(types.InitializedParams())
+        return result
+
+    async def end(self) -> None:
+        await asyncio.wait_for(self.client.shutdown_async(None), LIMIT)
+        self.client.exit(None)
+        await asyncio.wait_for(self.client.stop(), LIMIT)  # type: ignore[no-untyped-call]
+
+    def uri(self, name: str) -> str:
+        return (self.folder / name).as_uri()
+
+    def open(self, name: str, text: str | None = None) -> None:
+        text = (self.folder / name).read_text() if text is None else text
+        self.client.text_document_did_open(types.DidOpenTextDocumentParams(types.TextDocumentItem(self.uri(name), "python", 1, text)))
+
+    def change(self, name: str, text: str) -> None:
+        self._version += 1
+        document = types.VersionedTextDocumentIdentifier(self._version, self.uri(name))
+        self.client.text_document_did_change(types.DidChangeTextDocumentParams(document, [types.TextDocumentContentChangeWholeDocument(text)]))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async def wait() -> None:
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
+
+        await asyncio.wait_for(wait(), LIMIT)
+
+    def codes(self, name: str) -> list[tuple[Any, int]] | None:
+        found = self.sent.get(self.uri(name))
+        return None if found is None else [(each.code, each.range.start.line) for each in found]
+
+    async def shows(self, name: str, *codes: tuple[str, int]) -> list[types.Diagnostic]:
+        await self.until(lambda: self.codes(name) == list(codes))
+        return self.sent[self.uri(name)]
+
+    async def actions(self, name: str, span: types.Range, *only: str) -> list[types.CodeAction]:
+        context = types.CodeActionContext([], only=list(only) or None)
+        parameters = types.CodeActionParams(types.TextDocumentIdentifier(self.uri(name)), span, context)
+        found = await asyncio.wait_for(self.client.text_document_code_action_async(parameters), LIMIT)
+        return [each for each in found or () if isinstance(each, types.CodeAction)]
+
+    async def hover(self, name: str, line: int, character: int) -> str:
+        parameters = types.HoverParams(types.TextDocumentIdentifier(self.uri(name)), types.Position(line, character))
+        found = await asyncio.wait_for(self.client.text_document_hover_async(parameters), LIMIT)
+        if found is None:
+            return ""
+        assert isinstance(found.contents, types.MarkupContent)
+        return found.contents.value
+
+
+def session(folder: Path, talk: Callable[[Client], Awaitable[None]]) -> Client:
+    """Talk to a server that looks at a folder."""
+
+    async def whole() -> Client:
+        client = Client(folder)
+        await client.begin()
+        await talk(client)
+        await client.end()
+        return client
+
+    return asyncio.run(whole())
+
+
+def applied(text: str, edits: list[types.TextEdit]) -> str:
+    """A text of characters that count one each, with edits."""
+    starts = [0]
+    for row in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(row))
+    for edit in sorted(edits, key=lambda each: (each.range.start.line, each.range.start.character), reverse=True):
+        start, end = (starts[each.line] + each.character for each in (edit.range.start, edit.range.end))
+        text = text[:start] + edit.new_text + text[end:]
+    return text
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text('[tool.oomlint]\nselect = ["OOM1"]\n')
+    return tmp_path
+
+
+def test_a_buffer_is_checked_as_it_is_typed_and_fixed(folder: Path) -> None:
+    (folder / "train.py").write_text(GOOD)
+
+    async def talk(client: Client) -> None:
+        client.open("train.py")
+        await client.shows("train.py")
+        client.change("train.py", BAD)
+        (found,) = await client.shows("train.py", ("OOM101", 1))
+        assert (found.source, found.severity) == ("oomlint", types.DiagnosticSeverity.Error)
+        assert (found.range.start.character, found.range.end.character) == (9, len(BAD.splitlines()[1]))
+        (fix,) = await client.actions("train.py", found.range)
+        assert fix.kind == types.CodeActionKind.QuickFix
+        assert fix.edit
+        assert fix.edit.changes
+        assert applied(BAD, list(fix.edit.changes[client.uri("train.py")])) == GOOD
+        (every,) = await client.actions("train.py", found.range, "source.fixAll")
+        assert every.kind == FIX_ALL
+        assert every.edit
+        assert every.edit.changes
+        assert applied(BAD, list(every.edit.changes[client.uri("train.py")])) == GOOD
+        assert "# persistent-without-workers (OOM101)" in await client.hover("train.py", 1, 12)
+        assert await client.hover("train.py", 0, 3) == ""
+        client.change("train.py", GOOD + "# noqa: OOM101")
+        await client.shows("train.py")
+        assert "(OOM101)" in await client.hover("train.py", 2, 10), "a code in a comment"
+        client.client.text_document_did_close(types.DidCloseTextDocumentParams(types.TextDocumentIdentifier(client.uri("train.py"))))
+        await client.shows("train.py")
+
+    session(folder, talk)
+    assert (folder / "train.py").read_text() == GOOD, "nothing is written"
+
+
+def test_what_is_typed_elsewhere_counts(folder: Path) -> None:
+    """A value comes from the unsaved buffer of another file, and then from what is saved."""
+    (folder / "settings.py").write_text("WORKERS = 2\n")
+    (folder / "train.py").write_text(LOADER + "from settings import WORKERS\nloader = DataLoader(x, num_workers=WORKERS, persistent_workers=True)\n")
+
+    async def talk(client: Client) -> None:
+        client.open("train.py")
+        client.open("settings.py")
+        await client.shows("train.py")
+        client.change("settings.py", "# none\nWORKERS = 0\n")
+        (found,) = await client.shows("train.py", ("OOM101", 2))
+        assert found.related_information
+        assert (found.related_information[0].location.uri, found.related_information[0].location.range.start.line) == (client.uri("settings.py"), 1)
+        await client.shows("settings.py", ("OOM101", 1))  # what it causes
+        client.client.text_document_did_close(types.DidCloseTextDocumentParams(types.TextDocumentIdentifier(client.uri("settings.py"))))
+        client.change("train.py", (folder / "train.py").read_text() + "\n")
+        await client.shows("train.py")
+        (folder / "settings.py").write_text("WORKERS = 0  # saved\n")
+        client.change("train.py", (folder / "train.py").read_text())
+        await client.shows("train.py", ("OOM101", 2))
+
+    session(folder, talk)
+
+
+def test_findings_stay_while_a_program_is_broken(folder: Path) -> None:
+    async def talk(client: Client) -> None:
+        client.open("train.py", BAD)  # a file that is not on the disk yet
+        await client.shows("train.py", ("OOM101", 1))
+        client.change("train.py", "\n" + BAD + "loader.(\n")
+        await client.shows("train.py", ("OOM101", 2))
+        client.change("train.py", "\n\n" + BAD + "def f(\n")
+        (found,) = await client.shows("train.py", ("OOM101", 3))
+        assert not await client.actions("train.py", found.range)
+        client.change("train.py", LOADER + "loader = DataLoader(\n")
+        await client.shows("train.py")
+        client.change("train.py", BAD)
+        await client.shows("train.py", ("OOM101", 1))
+
+    session(folder, talk)
+
+
+def test_characters_are_counted_in_utf_16(folder: Path) -> None:
+    row = '"\U0001d54e\u2028é"; loader = DataLoader(x, num_workers=0, persistent_workers=True)\n'
+    text = LOADER + "\x0c\n" + row
+
+    async def talk(client: Client) -> None:
+        client.open("train.py", text)
+        (found,) = await client.shows("train.py", ("OOM101", 2))
+        assert found.range.start == types.Position(2, row.index("DataLoader") + 1)
+
+    session(folder, talk)
+
+
+def test_each_folder_has_its_settings(folder: Path) -> None:
+    for name, select in {"one": "OOM101", "two": "OOM2"}.items():
+        (folder / name).mkdir()
+        (folder / name / "oomlint.toml").write_text(f'select = ["{select}"]\nexclude = ["left_out.py"]\n')
+        (folder / name / "train.py").write_text(BAD)
+        (folder / name / "left_out.py").write_text(BAD)
+
+    async def talk(client: Client) -> None:
+        client.open("one/left_out.py")
+        client.open("two/train.py")
+        client.open("one/train.py")
+        await client.shows("one/train.py", ("OOM101", 1))
+        await client.shows("two/train.py")
+        assert client.codes("one/left_out.py") is None
+        (folder / "two" / "oomlint.toml").write_text("selection = 3\n")
+        client.client.workspace_did_change_watched_files(
+            types.DidChangeWatchedFilesParams([types.FileEvent(client.uri("two/oomlint.toml"), types.FileChangeType.Changed)])
+        )
+        await client.until(lambda: bool(client.messages))
+        assert "unknown key 'selection'" in client.messages[0]
+
+    session(folder, talk)
+
+
+def test_a_notebook_is_one_program_with_findings_in_its_cells(folder: Path) -> None:
+    cells = {"a": "%matplotlib inline\n" + LOADER, "b": "loader = DataLoader(x, num_workers=0, persistent_workers=True)"}
+
+    async def talk(client: Client) -> None:
+        items = [types.TextDocumentItem(f"cell:{name}", "python", 1, text) for name, text in cells.items()]
+        notebook = types.NotebookDocument(
+            client.uri("book.ipynb"), "jupyter-notebook", 1, [types.NotebookCell(types.NotebookCellKind.Code, item.uri) for item in items]
+        )
+        client.client.notebook_document_did_open(types.DidOpenNotebookDocumentParams(notebook, items))
+        await client.until(lambda: [each.code for each in client.sent.get("cell:b", [])] == ["OOM101"])
+        (found,) = client.sent["cell:b"]
+        assert found.range.start == types.Position(0, 9)
+        context = types.CodeActionContext([])
+        parameters = types.CodeActionParams(types.TextDocumentIdentifier("cell:b"), found.range, context)
+        (fix,) = await client.client.text_document_code_action_async(parameters) or ()
+        assert isinstance(fix, types.CodeAction)
+        assert fix.edit
+        assert fix.edit.changes
+        assert applied(cells["b"], list(fix.edit.changes["cell:b"])) == "loader = DataLoader(x, num_workers=0)"
+        content = types.NotebookDocumentCellContentChanges(
+            types.VersionedTextDocumentIdentifier(2, "cell:b"), [types.TextDocumentContentChangeWholeDocument("loader = DataLoader(x, num_workers=0)")]
+        )
+        change = types.NotebookDocumentChangeEvent(cells=types.NotebookDocumentCellChanges(text_content=[content]))
+        client.client.notebook_document_did_change(types.DidChangeNotebookDocumentParams(types.VersionedNotebookDocumentIdentifier(2, notebook.uri), change))
+        await client.until(lambda: client.sent["cell:b"] == [])
+
+    session(folder, talk)
+
+
+def test_rows_in_what_is_edited_are_gone() -> None:
+    from oomlint.finding import Confidence, Finding, Place, Severity  # noqa: PLC0415
+
+    findings = [Finding("OOM1", "n", str(row), Severity.ERROR, Confidence.HIGH, Place("a.py", 0, row, 1, row, 2)) for row in (1, 2, 3)]
+    found = list(moved(findings, "a.py", "a\nb\nc\n", "a\nx\ny\nc\n"))
+    assert [(item.message, item.place.row) for item in found] == [("1", 1), ("3", 4)]
