@@ -1,0 +1,1 @@
+"""The tools of oomlint for agents, by the Model Context Protocol."""

@@ -1,0 +1,91 @@
+"""``oomlint mcp``: the tools ``check`` and ``explain``, and ``verify`` where running code is allowed.
+
+Checks run in a process of their own: what they take is given back, and nothing of theirs comes in between the messages on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+from oomlint import __version__, registry
+from oomlint.mcp.answers import bounded
+from oomlint.rule import page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LIMIT: Final = 20  # findings in an answer, unless another number is asked for
+_CODES: Final = re.compile(r"[A-Z]{1,3}\d{0,3}")
+_ABOUT: Final = """Finds the memory bugs of PyTorch training code: DataLoader workers that copy the dataset, growing lists of tensors, leaked graphs and handles.
+check reads code and runs nothing of it, explain gives the page of a rule. Findings come with the heaviest first. fix.edits are spans with rows and columns
+from 1, the end exclusive."""
+
+
+def make(*, allow_run: bool) -> MCPServer[Any]:
+    """The server; with ``allow_run`` it has a tool that runs code of the project."""
+    server: MCPServer[Any] = MCPServer("oomlint", version=__version__, instructions=_ABOUT, log_level="WARNING")
+
+    async def check(paths: list[str], select: list[str] | None = None, limit: int = _LIMIT) -> str:
+        """Check Python files, notebooks and folders for memory bugs. Nothing of them is executed or changed.
+
+        paths: files and folders, relative to the folder that the server was started in. For a single file, what it causes in other files is found, too.
+        select: codes or prefixes of rules, such as OOM101 or OOM2; all by default.
+        limit: how many findings to show at most.
+        Returns JSON: total, and findings with code, message, place, related places, facts, weight, and fix with its safety and edits.
+        """
+        words = ["check", "--output-format", "json", "--sort", "weight", "--exit-zero", "--quiet", *_selected(select)]
+        return bounded("findings", await _entries(words, paths), limit)
+
+    async def explain(rule: str) -> str:
+        """Explain a rule: what it finds, why that is bad, and what to write instead. Give its code, such as OOM101, or its name."""
+        try:
+            found = registry.load(registry.find(rule))
+        except ValueError as error:
+            raise ToolError(str(error)) from None
+        return f"# {found.slug} ({found.code})\n\n{page(found).text}"
+
+    async def verify(paths: list[str], after: str | None = None, time_limit: str = "5s", limit: int = _LIMIT) -> str:
+        """Run the code around findings before and after their fixes, in a sandbox and in a copy of the project, and measure both.
+
+        paths: findings as PATH:LINE, or files and folders for all in them.
+        after: a file that was mended by hand, to be judged in place of oomlint's own fix; or a folder of such files.
+        time_limit: for one run, such as 500ms, 5s or 2m.
+        Returns JSON: total, and verdicts: each finding with verdict.outcome (confirmed, no effect, regressed or inconclusive), its reason and readings.
+        """
+        words = ["verify", "--output-format", "json", "--quiet", f"--time-limit={time_limit}", *([f"--after={after}"] if after else [])]
+        entries = await _entries(words, paths)
+        for entry in entries:
+            entry.get("verdict", {}).pop("timelines", None)  # many points, for charts
+        return bounded("verdicts", entries, limit)
+
+    tools: list[Callable[..., Any]] = [check, explain, *([verify] if allow_run else [])]
+    for tool in tools:
+        server.add_tool(tool, structured_output=False)
+    return server
+
+
+def _selected(codes: list[str] | None) -> list[str]:
+    strange = next((code for code in codes or () if not _CODES.fullmatch(code)), None)
+    if strange is not None:
+        raise ToolError(f"{strange!r} is no code of a rule")
+    return [f"--select={code}" for code in codes or ()]
+
+
+async def _entries(words: list[str], paths: list[str]) -> list[dict[str, Any]]:
+    """The JSON that a command prints. Raises ToolError with what it says where it prints none."""
+    # Paths stand behind what ends the options: none of them can be one.
+    done = await anyio.run_process([sys.executable, "-m", "oomlint", *words, "--", *(paths or ["."])], check=False, stdin=None)
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        found = None
+    if not isinstance(found, list):
+        raise ToolError(done.stderr.decode(errors="replace").strip()[-2000:] or f"oomlint has ended with {done.returncode}")
+    return found

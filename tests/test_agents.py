@@ -1,0 +1,148 @@
+"""What agents use: the tools of the Model Context Protocol, asked by a real client, and the commands of the skill."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import pytest
+import yaml
+
+from oomlint.mcp.answers import bounded
+from oomlint.verify.case import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp import ClientSession
+
+ROOT: Final = Path(__file__).parent.parent
+SKILL: Final = ROOT / "skills" / "oomlint" / "SKILL.md"
+LIMIT: Final = 120  # seconds
+BAD: Final = (
+    "from torch.utils.data import DataLoader\n\nloader = DataLoader([1, 2], num_workers=0, persistent_workers=True)\nfor item in loader:\n    print(item)\n"
+)
+MENDED: Final = BAD.replace(", persistent_workers=True", "")
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="the extra verify is not installed")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "train.py").write_text(BAD)
+    (tmp_path / "train_mended.py").write_text(MENDED)
+    (tmp_path / "datasets.py").write_text("NUMBERS = [1, 2]\n")
+    return tmp_path
+
+
+def session(folder: Path, talk: Callable[[ClientSession], Awaitable[None]], *options: str) -> None:
+    """Talk to the tools that look at a folder."""
+    mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
+    stdio = pytest.importorskip("mcp.client.stdio")
+
+    async def whole() -> None:
+        server = stdio.StdioServerParameters(command=sys.executable, args=["-m", "oomlint", "mcp", *options], cwd=folder)
+        async with stdio.stdio_client(server) as (reader, writer), mcp.ClientSession(reader, writer) as client:
+            with anyio.fail_after(LIMIT):
+                await client.initialize()
+                await talk(client)
+
+    anyio.run(whole)
+
+
+async def ask(client: ClientSession, tool: str, **arguments: Any) -> tuple[bool, str]:
+    result: Any = await client.call_tool(tool, arguments)
+    return bool(result.is_error), result.content[0].text
+
+
+def test_findings_come_with_what_a_program_needs(folder: Path) -> None:
+    async def talk(client: ClientSession) -> None:
+        assert {tool.name for tool in (await client.list_tools()).tools} == {"check", "explain"}, "nothing is run unless that is allowed"
+        failed, text = await ask(client, "check", paths=["train.py"])
+        answer = json.loads(text)
+        assert (failed, answer["total"], len(answer["findings"])) == (False, 1, 1)
+        (finding,) = answer["findings"]
+        assert (finding["code"], finding["filename"], finding["location"]) == ("OOM101", "train.py", {"row": 3, "column": 10})
+        assert finding["facts"][0]["noun"] == "loader"
+        assert finding["weight"]["consequence"] == "crashes"
+        assert (finding["fix"]["safety"], finding["fix"]["edits"][0]["content"]) == ("safe", "")
+        answer = json.loads((await ask(client, "check", paths=["."], select=["OOM101"], limit=0))[1])
+        assert (answer["total"], answer["findings"], answer["left_out"]) == (1, [], 1)
+        assert json.loads((await ask(client, "check", paths=["datasets.py"]))[1]) == {"total": 0, "findings": []}
+
+        failed, text = await ask(client, "explain", rule="persistent-without-workers")
+        assert (failed, text.splitlines()[0]) == (False, "# persistent-without-workers (OOM101)")
+        for tool, arguments, said in (
+            ("explain", {"rule": "OOM999"}, "unknown rule 'OOM999'"),
+            ("check", {"paths": ["train.py"], "select": ["--fix"]}, "is no code of a rule"),
+            ("check", {"paths": ["."], "select": ["OOM9"]}, "OOM9"),
+        ):
+            failed, text = await ask(client, tool, **arguments)
+            assert failed
+            assert said in text
+        failed, text = await ask(client, "check", paths=["--fix", "train.py"])
+        assert "--fix" in text, "a path is no option"
+
+    session(folder, talk)
+    assert (folder / "train.py").read_text() == BAD
+
+
+@needs_torch
+def test_code_is_run_where_that_is_allowed(folder: Path) -> None:
+    async def talk(client: ClientSession) -> None:
+        assert {tool.name for tool in (await client.list_tools()).tools} == {"check", "explain", "verify"}
+        failed, text = await ask(client, "verify", paths=["train.py:3"], after="train_mended.py", time_limit="20s")
+        assert not failed, text
+        (entry,) = json.loads(text)["verdicts"]
+        assert entry["verdict"]["outcome"] == "confirmed", entry["verdict"]
+        assert "timelines" not in entry["verdict"]
+
+    session(folder, talk, "--allow-run")
+
+
+def test_an_answer_has_a_bound() -> None:
+    entries = [{"code": f"OOM{number}", "message": "x" * 1000, "related": list(range(50))} for number in range(100)]
+    text = bounded("findings", entries, 100)
+    answer = json.loads(text)
+    assert len(text) <= 40_000
+    assert answer["total"] == len(answer["findings"]) + answer["left_out"] == 100
+    assert answer["findings"][0] == entries[0]
+    (huge,) = json.loads(bounded("findings", [{"message": "y" * 10**6, "related": [{"message": "z"}] * 10_000}], 9))["findings"]
+    assert (len(huge["message"]), len(huge["related"]), huge["cut"]) == (2003, 8, True)
+
+
+# -- the skill ------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_skill_has_the_open_format() -> None:
+    _, front, body = SKILL.read_text(encoding="utf-8").split("---\n", 2)
+    about = yaml.safe_load(front)
+    assert about["name"] == SKILL.parent.name
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", about["name"])
+    assert 0 < len(about["description"]) <= 1024
+    assert len(body.splitlines()) < 500
+    outcomes = re.findall(r"^- `([a-z ]+)`: ", body.partition("`verdict.outcome` is one of")[2], re.MULTILINE)
+    assert sorted(outcomes) == sorted(Outcome)
+
+
+COMMANDS: Final = [
+    line for block in re.findall(r"^```sh\n(.*?)^```", SKILL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL) for line in block.splitlines()
+]
+
+
+@pytest.mark.parametrize("command", [pytest.param(line, marks=needs_torch if " verify " in line else ()) for line in COMMANDS])
+def test_the_commands_of_the_skill_run(command: str, folder: Path) -> None:
+    program, *words = shlex.split(command)
+    assert program == "oomlint"
+    done = subprocess.run([sys.executable, "-m", "oomlint", *words], cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode in {0, 1}, done.stderr
+    assert "error:" not in done.stderr
+    if "json" in words:
+        assert [each["code"] for each in json.loads(done.stdout)] == ["OOM101"]
