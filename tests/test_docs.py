@@ -1,0 +1,40 @@
+"""The documentation is a site without dead links, and names files that are there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("how-it-works.md", "contributing.md")
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "zensical.toml", tmp_path)
+    done = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in (ROOT / "docs").rglob("*.md"):
+        built = page.relative_to(ROOT / "docs").with_suffix("")
+        assert (tmp_path / "site" / (built.parent if built.name == "index" else built) / "index.html").exists(), page
+    first = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert not re.findall(r'(?:src|href)="https?://(?!zensical\.org)[^"]*\.(?:js|css|woff2?)', first)  # the page stands without the network
+
+
+def test_every_page_can_be_reached() -> None:
+    listed = set(re.findall(r'= "([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8")))
+    assert listed == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").glob("*.md")} | {"rules/index.md"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_names_files_that_are_there(page: str) -> None:
+    named = re.findall(r"(?<![\w/<>*])(?:[\w-]+/)*[\w-]+\.py\b|(?<=`)(?:[\w-]+/)+(?=`)", (ROOT / "docs" / page).read_text(encoding="utf-8"))
+    assert len(named) > 3
+    for name in named:
+        places = (ROOT, ROOT / "oomlint", ROOT / "oomlint" / "model", ROOT / "fixtures" / "incidents" / "voxel_colab")
+        assert any((place / name).exists() for place in places), name
