@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LIMIT: Final = 20  # findings in an answer, unless another number is asked for
 _CODES: Final = re.compile(r"[A-Z]{1,3}\d{0,3}")
-_ABOUT: Final = """Finds the memory bugs of PyTorch training code: DataLoader workers that copy the dataset, growing lists of tensors, leaked graphs and handles.
+_ABOUT: Final = """Finds the memory bugs of PyTorch training code: workers that copy the dataset, growing lists of tensors, leaked graphs and handles.
 check reads code and runs nothing of it, explain gives the page of a rule. Findings come with the heaviest first. fix.edits are spans with rows and columns
 from 1, the end exclusive."""
 
