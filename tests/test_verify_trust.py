@@ -623,7 +623,7 @@ def test_what_one_project_is_given_is_not_anothers(folder: Path, run: Callable[.
     monkeypatch.setattr(run_module, "SandboxRunner", runner)
     monkeypatch.setattr(ExitStack, "place", "", raising=False)
     monkeypatch.setattr(run_module, "Base", lambda *_: ExitStack())
-    monkeypatch.setattr(run_module, "_Runner", lambda *_: None)
+    monkeypatch.setattr(run_module, "_Project", lambda *_: None)
     with ExitStack() as stack:
         projects = run_module._Projects(judge.arounds[str(folder)], stack)
         for name in (".", "b", "c", "d"):

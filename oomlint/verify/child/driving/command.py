@@ -124,8 +124,8 @@ def _prepare(wanted: Wanted) -> None:
             "sys.modules['sitecustomize'] = module\n"
             "spec.loader.exec_module(module)\n"
             "try:\n"
-            "    from oomlint.verify.child import command_watch\n"
-            "    command_watch.listen()\n"
+            "    from oomlint.verify.child.driving import program_tracer\n"
+            "    program_tracer.listen()\n"
             "except Exception as error:\n"
             "    sys.stderr.write('the command is not watched: {!r}\\n'.format(error))\n"
         )
