@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from oomlint import registry
 from oomlint.__main__ import main
 from oomlint.cli.baseline import NAME
 
@@ -122,6 +123,26 @@ def test_what_a_run_does_not_look_at_stays(folder: Path, known: Callable[..., Do
     assert run("--write-baseline", "b.py").err == f"oomlint: wrote 1 finding to {NAME}\n"
     assert run("--write-baseline", "--select", "OOM102").err == f"oomlint: wrote 0 findings to {NAME}\n"
     assert known() == (0, "No findings in 2 files.\n2 known findings not shown.\n", "")
+
+
+def test_what_a_broken_file_had_is_not_gone(folder: Path, known: Callable[..., Done], run: Callable[..., Done]) -> None:
+    (folder / "a.py").write_text(IMPORT + BAD + "x = (\n")
+    assert known("-q").status == 1
+    assert known().err == ""
+    assert run("--write-baseline").err == f"oomlint: wrote 0 findings to {NAME}\n"
+    (folder / "a.py").write_text(IMPORT + BAD)
+    assert known() == (0, "No findings in 1 file.\n1 known finding not shown.\n", "")
+
+
+def test_nothing_is_written_where_a_rule_fails(folder: Path, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(registry.load("OOM101"), "check", fail)
+    status, _, err = run("--write-baseline", "--no-cache")
+    assert status == 2
+    assert err.splitlines()[0] == f"oomlint: {NAME} is not written: nobody knows what a rule that failed would have found"
+    assert not (folder / NAME).exists()
 
 
 def test_what_is_known_is_not_fixed(folder: Path, known: Callable[..., Done]) -> None:

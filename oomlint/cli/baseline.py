@@ -76,7 +76,7 @@ class Baseline:
 
     def gone(self, report: Report, scope: Scope) -> int:
         """How many known findings a run has looked for and not found."""
-        checked = set(report.checked)
+        checked = _looked_at(report)
         return sum(entry.fingerprint not in self._found and self._reached(entry, checked, scope) for entry in self._entries.values())
 
     def write(self, report: Report, scope: Scope) -> int:
@@ -84,7 +84,7 @@ class Baseline:
         findings = [item for item in report.findings if item.code is not None]
         marks = self._after(report)
         fresh = [_entry(item, mark, marks) for item, mark in zip(findings, marks.of(findings), strict=True)]
-        checked = set(report.checked)
+        checked = _looked_at(report)
         rest = [entry for entry in self._entries.values() if not self._reached(entry, checked, scope)]
         write_report(self.path, text([*fresh, *rest]))
         self._entries = {entry.fingerprint: entry for entry in (*fresh, *rest)}
@@ -118,6 +118,11 @@ def read(path: str, option: str, folder: str, overlay: Mapping[str, bytes], *, n
     except OSError as error:
         raise ConfigError(f"{option}: {path}: {error.strerror or error}") from None
     return Baseline(path, _entries(path, data), folder, overlay)
+
+
+def _looked_at(report: Report) -> set[str]:
+    """The files that the rules have seen: of one that cannot be read nobody knows what is in it."""
+    return {*report.checked} - {item.place.path for item in report.findings if item.code is None} - {*report.old}
 
 
 def text(entries: Iterable[Entry]) -> str:

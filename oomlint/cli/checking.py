@@ -211,6 +211,9 @@ class _Check:
         return Scope(self.settings, codes(self.settings.select, self.settings.ignore, self.settings.extend_select), self.paths)
 
     def _write_baseline(self, baseline: Baseline, report: Report) -> Report:
+        if report.failures:
+            say(f"{baseline.path} is not written: nobody knows what a rule that failed would have found")
+            return report
         count = baseline.write(report, self._scope())
         if not self.arguments.quiet:
             say(f"wrote {summary.count(count, 'finding')} to {baseline.path}")
