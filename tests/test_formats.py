@@ -26,7 +26,8 @@ from oomlint.source import apply_edits, read_source
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SCHEMA = Path(__file__).parents[2] / "shared" / "schemas" / "sarif-2.1.0.json"
+# That of OASIS, where it lies beside a checkout.
+SCHEMA = next((path for folder in Path(__file__).parents if (path := folder / "shared" / "schemas" / "sarif-2.1.0.json").is_file()), None)
 BAD = """\
 import argparse
 
@@ -71,7 +72,7 @@ def notebook(*cells: str) -> str:
 def log(text: str) -> dict[str, Any]:
     """The run of a log, which is a valid one."""
     document: dict[str, Any] = json.loads(text)
-    if SCHEMA.is_file():
+    if SCHEMA is not None:
         schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
         validator_for(schema)(schema).validate(document)
     (run,) = document["runs"]
