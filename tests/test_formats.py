@@ -156,6 +156,15 @@ def test_sarif_names_the_cell_of_a_notebook(folder: Path, out: Callable[..., str
     assert row[region["startColumn"] - 1 :].startswith("DataLoader(data,")
 
 
+def test_advice_is_no_replacement(folder: Path, out: Callable[..., str]) -> None:
+    (folder / "a.py").write_text(BAD)
+    (result,) = log(out("sarif", "--unfixable", "OOM101"))["results"]
+    assert "fixes" not in result
+    assert result["properties"]["advice"]
+    (result,) = log(out("sarif"))["results"]
+    assert result["fixes"][0]["description"]["text"].endswith(" (safe fix)")
+
+
 def test_verdicts_travel(folder: Path) -> None:
     (folder / "a.py").write_text(BAD)
     place = Place(str(folder / "a.py"), 0, 12, 16, 12, 83)

@@ -237,7 +237,8 @@ def test_fixes_may_be_all_that_is_told(folder: Path, run: Callable[..., Done]) -
     assert status == 1
     assert [line.split(":")[0] for line in out.splitlines() if ": " in line] == ["c.py"], "a file that cannot be read is told all the same"
     (folder / "c.py").unlink()
-    assert run("--fix-only") == (0, "No findings in 2 files.\n", "")
+    (folder / "b.py").write_text(BAD)
+    assert run("--fix-only", "--unfixable", "OOM101") == (0, "Nothing to fix in 2 files.\n", "")
 
 
 @pytest.mark.parametrize("words", [("--unfixable", "OOM101"), ("--unfixable", "persistent-without-workers"), ("--fixable", "OOM2")])

@@ -82,7 +82,10 @@ class Result:
         if not arguments.quiet and (report.files or report.findings):
             if self.form is Format.FULL and not arguments.statistics:
                 printer.lines(summary.heaviest(report.findings, self.view))
-            printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=self.mending))
+            if arguments.fix_only and not (report.findings or report.fixed):
+                printer.line((f"Nothing to fix in {summary.count(report.files, 'file')}.", ""))  # what is left is not told
+            else:
+                printer.lines(summary.lines(report.findings, report.files, fixed=report.fixed, mending=self.mending))
             if self.known:
                 printer.line((f"{summary.count(self.known, 'known finding')} not shown.", ""))
 

@@ -66,7 +66,7 @@ class _Log:
         name = item.code or item.name
         remark = self._remark(item)
         message = f"{item.message}\n{remark.text}" if remark else item.message
-        result = {
+        result: dict[str, Any] = {
             "ruleId": name,
             "ruleIndex": index[name],
             "level": _LEVELS[item.severity],
@@ -80,7 +80,9 @@ class _Log:
         chain = [place for place in item.related if place.message not in {ALSO, COPY, ""}]
         if chain:
             result["codeFlows"] = [self._flow([*reversed(chain), item.place.saying(item.message)])]
-        if item.fix is not None and item.fix.edits:
+        if item.fix is not None and item.fix.safety is Safety.DISPLAY:  # who reads `fixes` may apply them
+            result["properties"]["advice"] = item.fix.message
+        elif item.fix is not None and item.fix.edits:
             result["fixes"] = [self._fix(item.fix)]
         return result
 
@@ -106,8 +108,7 @@ class _Log:
             {"artifactLocation": self._artifact(path), "replacements": [self._replacement(edit) for edit in sorted(edits, key=lambda edit: edit.place)]}
             for path, edits in by_path.items()
         ]
-        how = {Safety.SAFE: "safe fix", Safety.UNSAFE: "unsafe fix", Safety.DISPLAY: "advice"}[fix.safety]
-        return {"description": {"text": f"{fix.message} ({how})"}, "artifactChanges": changes}
+        return {"description": {"text": f"{fix.message} ({fix.safety.value} fix)"}, "artifactChanges": changes}
 
     def _replacement(self, edit: Edit) -> dict[str, Any]:
         region: dict[str, Any] = _region(physical(edit.place, self._view))
