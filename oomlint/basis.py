@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from oomlint.discovery import is_paper
 from oomlint.model.readings import Search
 from oomlint.model.search_paths import SHELL_SUFFIXES, SPEAKS
+from oomlint.settings import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -160,7 +161,7 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folde
                         behind.add(target)
                     continue
                 # What makes a folder look like a repository says where a project begins, and a README how it is launched.
-                if entry.name.endswith(READ_BY_RULES) or is_paper(entry.name):
+                if (entry.name.endswith(READ_BY_RULES) or is_paper(entry.name)) and entry.name != BASELINE:
                     status = entry.stat()
                     mark = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
                     if entry.name.endswith(CODE) and folder not in behind:

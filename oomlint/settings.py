@@ -26,6 +26,7 @@ DEFAULT_EXCLUDE: Final = (
     "build", "dist", "node_modules", "site-packages",
 )  # fmt: skip
 
+BASELINE: Final = "oomlint-baseline.json"  # in the project's root, unless it is called otherwise
 CODE: Final = re.compile(r"[Aa][Ll][Ll]|[Oo][Oo][Mm][0-9]{0,3}")
 SPECIFIERS: Final = re.compile(r"\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*(?:,\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*)*,?\s*")
 VARIABLES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")  # the name of one, or the beginning of several

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from oomlint import registry
+from oomlint import basis, registry
 from oomlint.__main__ import main
-from oomlint.cli.baseline import NAME
+from oomlint.config import load_settings
+from oomlint.settings import BASELINE as NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,6 +144,18 @@ def test_nothing_is_written_where_a_rule_fails(folder: Path, run: Callable[..., 
     assert status == 2
     assert err.splitlines()[0] == f"oomlint: {NAME} is not written: nobody knows what a rule that failed would have found"
     assert not (folder / NAME).exists()
+
+
+def test_writing_it_leaves_the_cache_as_good_as_it_was(folder: Path, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(basis, "FRESH", 0)
+    settings = load_settings(None, False, folder)[0].as_table()  # noqa: FBT003
+    before = basis.state_of(str(folder), "", settings, ())
+    run("--write-baseline", "--no-cache")
+    assert (folder / NAME).is_file()
+    assert before is not None
+    after = basis.state_of(str(folder), "", settings, ())
+    assert after is not None
+    assert after.files == before.files
 
 
 def test_what_is_known_is_not_fixed(folder: Path, known: Callable[..., Done]) -> None:

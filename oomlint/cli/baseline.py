@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from oomlint.engine import Report
     from oomlint.finding import Finding
 
-NAME: Final = "oomlint-baseline.json"
 _VERSION: Final = 1  # of the file's format and of how fingerprints are made
 
 

@@ -20,6 +20,7 @@ from oomlint.finding import Safety
 from oomlint.output import summary
 from oomlint.output.view import View
 from oomlint.registry import catalogue, codes
+from oomlint.settings import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -193,7 +194,7 @@ class _Check:
         from oomlint.cli import baseline  # noqa: PLC0415 - few runs have one
 
         if arguments.baseline is None:
-            option, path = "baseline", os.path.relpath(os.path.join(self.root, setting or baseline.NAME), self.folder)
+            option, path = "baseline", os.path.relpath(os.path.join(self.root, setting or BASELINE), self.folder)
         else:
             option, path = "--baseline", arguments.baseline
         if arguments.write_baseline:
