@@ -206,6 +206,7 @@ def test_settings_are_shown_as_a_file_would_have_them(folder: Path, run: Callabl
     shown, _ = load_settings(folder / "shown.toml", False, folder)  # noqa: FBT003
     assert (shown.worker_limit, shown.sort, shown.select) == (3, "weight", ())
     assert shown.per_file_ignores == {"tests/*": ("OOM1",)}
+    assert run("--baseline", "gone.json", "--show-settings").status == run("--baseline", "gone.json", "--show-files").status == 0
     assert run("--isolated", "--show-settings").out.startswith("# settings: none\n")
     assert tomllib.loads(settings_text(Settings()))["verify"]["repeat"] == 3
 

@@ -105,9 +105,7 @@ class _Check:
         self.settings.check_codes(known)
         asked = arguments.fix or arguments.fix_only
         self.fix = not arguments.no_fix and (asked or (self.settings.fix and arguments.add_ignore is None and not arguments.write_baseline))
-        _refuse_together(arguments, self.settings.output_format, fix=self.fix, overlay=bool(self.overlay))
-        self._refuse_unwritable("--output-file", arguments.output_file)
-        self.baseline = self._baseline()
+        self.baseline = None
         self.approved = None
 
     def settings_file(self) -> Path | None:
@@ -118,6 +116,9 @@ class _Check:
     def perform(self) -> int:
         """Check, report, and return the exit status."""
         begin = time.perf_counter()
+        _refuse_together(self.arguments, self.settings.output_format, fix=self.fix, overlay=bool(self.overlay))
+        self._refuse_unwritable("--output-file", self.arguments.output_file)
+        self.baseline = self._baseline()
         options = self._options()
         self._tell_start()
         report = run(self.paths, self.settings, self.root, options)
