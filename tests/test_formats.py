@@ -313,13 +313,16 @@ b.ipynb:cell 2:12:16: OOM101 error [*] ...
     assert json.loads(out("json-lines", "--statistics"))["fixable"] == 2
 
 
-def test_only_safe_fixes_are_marked(folder: Path) -> None:
+def test_fixes_that_would_be_applied_are_marked(folder: Path) -> None:
     from oomlint.output import concise  # noqa: PLC0415
 
     place = Place(str(folder / "a.py"), 0, 1, 1, 1, 2)
-    for safety, edits, marked in ((Safety.SAFE, (Edit(place, ""),), True), (Safety.UNSAFE, (Edit(place, ""),), False), (Safety.SAFE, (), False)):
+    both = (Safety.SAFE, Safety.UNSAFE)
+    for safety, edits, marked in ((Safety.SAFE, (Edit(place, ""),), both), (Safety.UNSAFE, (Edit(place, ""),), both[1:]), (Safety.SAFE, (), ())):
         found = Finding("OOM101", "x", "m", Severity.ERROR, Confidence.HIGH, place, (), Fix(safety, "", edits))
-        assert ("[*]" in "".join(text for line in concise.lines([found], View(str(folder))) for text, _ in line)) is marked
+        for fixable in both:
+            text = "".join(words for line in concise.lines([found], View(str(folder)), (Safety.SAFE, fixable)) for words, _ in line)
+            assert ("[*]" in text) is (fixable in marked)
 
 
 @pytest.mark.parametrize("form", ["sarif", "gitlab", "junit", "pylint"])

@@ -137,7 +137,8 @@ class _Check:
         if mended_input:
             sys.stdout.buffer.write(next((change.after for change in report.changes), *self.overlay.values()))
         known = self.baseline.left_out if self.baseline else 0
-        result = Result(report, self.arguments, self.settings.output_format, view, self.approved, known, mending=self.fix)
+        fixable = (Safety.SAFE, Safety.UNSAFE) if self.settings.unsafe_fixes else (Safety.SAFE,)
+        result = Result(report, self.arguments, self.settings.output_format, view, self.approved, known, mending=self.fix, fixable=fixable)
         result.write(sys.stderr if mended_input else sys.stdout)
         return result.status()
 

@@ -11,11 +11,12 @@ from oomlint.cli.check import Verify, say
 from oomlint.cli.files import write_report
 from oomlint.cli.options import STANDARD
 from oomlint.config import ConfigError, Format
+from oomlint.finding import Safety
 from oomlint.output import summary
 from oomlint.output.printer import Printer, wants_color
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from oomlint.cli.approval import Approval
     from oomlint.cli.check import Arguments
@@ -44,6 +45,7 @@ class Result:
     approved: Approval | None = None
     known: int = 0  # findings that the baseline has left out
     mending: bool = False  # whether fixes were applied
+    fixable: Collection[Safety] = (Safety.SAFE,)  # which fixes would be
 
     # -- the report ----------------------------------------------------------------------------------------------
 
@@ -146,11 +148,11 @@ class Result:
         if self.form is Format.CONCISE:
             from oomlint.output import concise  # noqa: PLC0415
 
-            return concise.lines(findings, view)
+            return concise.lines(findings, view, self.fixable)
         if self.form is Format.GROUPED:
             from oomlint.output import grouped  # noqa: PLC0415
 
-            return grouped.lines(findings, view)
+            return grouped.lines(findings, view, self.fixable)
         if self.form is Format.PYLINT:
             from oomlint.output import pylint  # noqa: PLC0415
 

@@ -8,7 +8,7 @@ from oomlint.finding import Safety, Severity
 from oomlint.output.view import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from oomlint.finding import Finding
     from oomlint.output.view import Line, View
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
 
 
-def lines(findings: Iterable[Finding], view: View) -> Iterator[Line]:
-    """The findings, each on a line."""
+def lines(findings: Iterable[Finding], view: View, fixable: Collection[Safety] = (Safety.SAFE,)) -> Iterator[Line]:
+    """The findings, each on a line. Those whose fix is as ``fixable`` says are marked."""
     for finding in findings:
-        yield headline(finding, view, fixable=True)
+        yield headline(finding, view, fixable)
 
 
-def headline(finding: Finding, view: View, *, fixable: bool = False) -> Line:
+def headline(finding: Finding, view: View, fixable: Collection[Safety] = ()) -> Line:
     """Place, and what is told there."""
-    return ((f"{view.spot(finding.place)}: ", "bold"), *told(finding, fixable=fixable))
+    return ((f"{view.spot(finding.place)}: ", "bold"), *told(finding, fixable))
 
 
-def told(finding: Finding, *, fixable: bool = False) -> Line:
-    """Code, severity and message of a finding; for a file that cannot be checked, its cause. With ``fixable``, a mark for what ``--fix`` would mend."""
+def told(finding: Finding, fixable: Collection[Safety]) -> Line:
+    """Code, severity and message of a finding, with a mark where it can be fixed; for a file that cannot be checked, its cause."""
     message = " ".join(visible(finding.message.replace("\n", " ")).split())
     if finding.code is None:
         return (("cannot check", "bold red"), (f": {message}", ""))
-    mends = fixable and finding.fix is not None and bool(finding.fix.edits) and finding.fix.safety is Safety.SAFE
+    mends = finding.fix is not None and bool(finding.fix.edits) and finding.fix.safety in fixable
     mark = ((" [*]", "cyan"),) if mends else ()
     return ((f"{finding.code} {finding.severity.value}", STYLES[finding.severity]), *mark, (f" {message}", ""))
