@@ -146,6 +146,7 @@ class _Check:
 
     def _options(self) -> Options:
         arguments = self.arguments
+        shown = not arguments.write_baseline and arguments.add_ignore is None
         options = Options(
             fix=self.fix or arguments.diff,
             unsafe_fixes=self.settings.unsafe_fixes,
@@ -155,7 +156,8 @@ class _Check:
             cache_folder=os.path.abspath(arguments.cache_dir) if arguments.cache_dir else None,
             overlay=self.overlay,
             # What is left out because it says the same as something else would be said once that is silent, or gone.
-            once=not arguments.write_baseline and arguments.add_ignore is None,
+            once=shown,
+            causes=shown,  # a comment or an entry at the cause would silence nothing: the finding is elsewhere
         )
         options = replace(options, finish=self._finished)
         if arguments.verify:
