@@ -12,6 +12,7 @@ import pytest
 from oomlint.config import Settings, load_settings
 from oomlint.engine import Options, run
 from oomlint.model.project import Project
+from oomlint.model.words import WordIndex
 from oomlint.syntax.tree import Tree
 
 if TYPE_CHECKING:
@@ -322,3 +323,12 @@ def test_a_file_in_the_search_path_goes_before_a_folder_of_its_name(tmp_path: Pa
     files = {"path.sh": "export PYTHONPATH=src/data:$PYTHONPATH\n", "src/data/data.py": FACTORY, "src/bin/train.py": f"from data import get_loaders\n{CALL}"}
     write(tmp_path, files)
     assert found(tmp_path) == ["train.py"]
+
+
+@pytest.mark.parametrize(
+    "text", [b"loader", b"load", b"def load(", b".reset", b"(", b"caf\xc3\xa9", b"A" * 20, b"A" * 60, b"nowhere", b"train_loader = load", b"x\nload"]
+)
+def test_an_index_of_words_misses_no_file(text: bytes) -> None:
+    files = [b"train_loader = load(x)\n", b"def load(y): return caf\xc3\xa9.reset()", b"", b"picture = '" + b"A" * 80 + b"'", b"x\nload\nloader"]
+    found = WordIndex(files).numbers(text)
+    assert found is None or found >= {number for number, file in enumerate(files) if text in file}

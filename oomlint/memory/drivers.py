@@ -10,6 +10,7 @@ import re
 import warnings
 from dataclasses import replace
 from enum import Flag, auto
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -119,7 +120,7 @@ class Drivers:
         known = self._imported.get(module.path)
         if known is None:
             stem = module.path.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
-            found = self.project.search(_imports, (stem,), module.path)
+            found = self.project.search(_imports, (stem,), module.path, stem)
             known = self._imported[module.path] = any(
                 self.project.locate(path, dotted, int(level)) == module.path
                 for path, said in found.items()
@@ -219,19 +220,25 @@ def _imports(path: str, data: bytes, stem: str) -> str:
     word = stem.encode(errors="surrogateescape")
     if word not in data or not re.search(rb"^\s*(?:import\s|from\s)", data, re.MULTILINE):
         return ""
+    return "\n".join(told for told in _imported(data) if told.replace(".", " ").rpartition(" ")[2] == stem)
+
+
+@lru_cache(maxsize=4096)  # asked of the same file for each that it may import
+def _imported(data: bytes) -> tuple[str, ...]:
+    """What a file imports that may be a module: for each the dots before it and its dotted name."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
+        return ()
     found: dict[str, None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.update(dict.fromkeys(f"0 {alias.name}" for alias in node.names if alias.name.rpartition(".")[2] == stem))
+            found.update(dict.fromkeys(f"0 {alias.name}" for alias in node.names))
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
-            if base.rpartition(".")[2] == stem:
+            if base:
                 found[f"{node.level} {base}"] = None
-            found.update(dict.fromkeys(f"{node.level} {base}.{stem}".replace(" .", " ") for alias in node.names if alias.name == stem))
-    return "\n".join(found)
+            found.update(dict.fromkeys(f"{node.level} {base}.{alias.name}".replace(" .", " ") for alias in node.names))
+    return tuple(found)

@@ -77,7 +77,7 @@ def _read_outside(family: Family, name: str) -> bool:
     """Whether any code but the class and its kin mentions such an attribute."""
     inside = {cls.scope.node for cls in family.members}
     homes = {cls.module.path: cls.module for cls in family.members}
-    for path in family.project.search(_has_attribute, (name,), family.module.path):
+    for path in family.project.search(_has_attribute, (name,), family.module.path, name):
         module = homes.get(path) or family.project.find(path)
         if module is None:
             return True

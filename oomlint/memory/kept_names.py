@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -326,7 +327,7 @@ class KeptNames(Keeping):
         """Whether some file that names the function speaks of data sets or loaders, or saves something: a look at the text, before anything is parsed."""
         name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
         project = self.project
-        return bool(project.search(_speaks_of_data, (name,), module.path) or _speaks_of_data(module.path, project.raw(module.path), name))
+        return bool(project.search(_speaks_of_data, (name,), module.path, name) or _speaks_of_data(module.path, project.raw(module.path), name))
 
 
 def _method_with(scope: Scope, name: str) -> Scope | None:
@@ -402,4 +403,9 @@ def _shadowed(module: Module, use: cst.Name) -> bool:
 def _speaks_of_data(path: str, data: bytes, name: str) -> str:
     """Whether a file has the name and speaks of data sets or loaders, or saves something."""
     del path
-    return FOUND if name.encode() in data and _DATA_WORDS.search(data) else ""
+    return FOUND if name.encode() in data and _has_data_words(data) else ""
+
+
+@lru_cache(maxsize=4096)
+def _has_data_words(data: bytes) -> bool:
+    return _DATA_WORDS.search(data) is not None

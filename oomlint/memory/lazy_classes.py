@@ -151,7 +151,7 @@ class Family:
     def set_outside(self, name: str) -> bool:
         """Whether any code of the project sets or deletes such an attribute of something that is not called like the object in its own methods."""
         own = sorted({this for cls in self.members for scope in cls.scope.children if (this := names.self_name(scope)) is not None})
-        if self.project.search(_sets, (name, *own), self.module.path):
+        if self.project.search(_sets, (name, *own), self.module.path, name):
             return True
         return any(_reaches_in(node) for module in self.makers() for node, _ in module.walk.calls)
 

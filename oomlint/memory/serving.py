@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -149,7 +150,7 @@ class Serving:
 
     def _may_lead(self, module: Module, name: str) -> bool:
         """Whether some function of that name is in a file that goes backward, or that calls one that does: a look at the text."""
-        return bool(self.project.search(_goes_back_in, (name,), module.path)) or bool(_goes_back_in(module.path, self.project.raw(module.path), name))
+        return bool(self.project.search(_goes_back_in, (name,), module.path, name)) or bool(_goes_back_in(module.path, self.project.raw(module.path), name))
 
     def project_trains(self, module: Module) -> bool:
         """Whether any code of the project goes backward, itself or in a library."""
@@ -201,6 +202,11 @@ def serving_of(project: Project) -> Serving:
 def _trains(path: str, data: bytes) -> str:
     """Whether a file goes backward, or has an optimizer or a trainer of a library do it."""
     del path
+    return _speaks_of_training(data)
+
+
+@lru_cache(maxsize=4096)  # asked of the same file for each of its loops
+def _speaks_of_training(data: bytes) -> str:
     return FOUND if _TRAINS.search(data) else ""
 
 

@@ -397,11 +397,11 @@ class Stored:
         known = self._around.get(module)
         if known is None:
             own = _spoken_of(self.project.raw(module.path))
-            text, pattern = self.project.raw(module.path), _imports(module.path)
+            imports, pattern = _import_lines(self.project.raw(module.path)), _imports(module.path)
             near = (
                 found
                 for path, found in self._signed.items()
-                if not found <= own and path != module.path and (_imports(path).search(text) or pattern.search(self.project.text(path)))
+                if not found <= own and path != module.path and (_imports(path).search(imports) or pattern.search(_import_lines(self.project.text(path))))
             )
             known = self._around[module] = own.union(*near)
         return known
@@ -410,6 +410,11 @@ class Stored:
 @lru_cache(maxsize=1024)  # many files ask the same of their neighbours
 def _spoken_of(text: bytes) -> frozenset[Store]:
     return frozenset(store for store, signs in _SIGNS.items() if any(sign in text for sign in signs))
+
+
+@lru_cache(maxsize=4096)
+def _import_lines(text: bytes) -> bytes:
+    return b"\n".join(_IMPORTS.findall(text))
 
 
 @cache
@@ -427,5 +432,5 @@ def _signs_and_imports(path: str, data: bytes) -> str:
     """What files a text speaks of, and what it imports."""
     del path
     stores = sorted(store.value for store in _spoken_of(data))
-    imports = hashlib.blake2b(b"\n".join(_IMPORTS.findall(data)), digest_size=16).hexdigest()
+    imports = hashlib.blake2b(_import_lines(data), digest_size=16).hexdigest()
     return " ".join((*stores, imports)) if stores else ""

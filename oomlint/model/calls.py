@@ -264,7 +264,7 @@ class Calls:
             return known
         found: list[ClassRef] = []
         self._subclasses.assume(cls, found)
-        for path in self.project.search(_derives, (cls.name,), own.module.path):
+        for path in self.project.search(_derives, (cls.name,), own.module.path, cls.name):
             other = self.project.find(path)
             if other is None:
                 continue

@@ -16,6 +16,7 @@ from oomlint.model.budget import Steps
 from oomlint.model.index import Index, index_of
 from oomlint.model.readings import FOUND, Memory, Readings, finder, search_by
 from oomlint.model.search_paths import SHELL_SUFFIXES, SPEAKS, added, exported, laid_out
+from oomlint.model.words import WordIndex
 from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
 
@@ -42,7 +43,7 @@ _MOST_SHELL_FILES = 400  # more scripts than anyone reads
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
-_FEW_QUESTIONS = 48  # for callers, that are answered by looking through the files
+_FEW_QUESTIONS = 16  # for words, that are answered by looking through the files
 _MAX_BESIDE = 500  # names in a folder that are looked at for the sake of an import
 _Shared = TypeVar("_Shared")
 
@@ -136,7 +137,7 @@ class Project:
         self._laid_out: dict[str, tuple[tuple[str, str], ...]] = {}
         self.steps = Steps()
         self._called: dict[str, frozenset[bytes]] = {}
-        self._callers: dict[bytes, list[str]] | None = None
+        self._words: WordIndex | None = None
         self._asked = 0
         self._mentioned: dict[tuple[bytes, ...], list[str]] = {}
         self._searched: dict[Search, dict[str, str]] = {}
@@ -253,18 +254,21 @@ class Project:
             known = self._called[path] = _called(self.text(path))
         return known
 
-    def _calling(self, word: bytes, searched: Sequence[str]) -> list[str]:
-        """The files that call something of that name: each is searched at first, and all are put into an index once that pays."""
+    def holding(self, texts: Sequence[bytes]) -> list[str]:
+        """The files of the project that hold all of the texts, in order: each is searched at first, and all are put into an index once that pays."""
+        files = self.files()
         self._asked += 1
         if self._asked <= _FEW_QUESTIONS:
-            return [path for path in searched if (path in self._called or word in self.text(path)) and word in self._called_in(path)]
-        if self._callers is None:
-            self._callers = {}
-            for path in self.files():
-                for name in self._called_in(path):
-                    self._callers.setdefault(name, []).append(path)
-        beside = (path for path in searched[len(self.files()) :] if word in self._called_in(path))
-        return [*self._callers.get(word, ()), *beside]
+            return [path for path in files if all(text in self.text(path) for text in texts)]
+        if self._words is None:
+            self._words = WordIndex(map(self.text, files))
+        found: frozenset[int] | None = None
+        for text in texts:
+            here = self._words.numbers(text)
+            if here is not None:
+                found = here if found is None else found & here
+        chosen = files if found is None else [files[number] for number in sorted(found)]
+        return [path for path in chosen if all(text in self.text(path) for text in texts)]
 
     def callers(self, name: str, near: str, owner: str = "") -> Iterator[Module]:
         """Modules that call something of that name, the nearest to ``near`` first.
@@ -272,12 +276,12 @@ class Project:
         For a method ``owner`` is its class: other files count only where they speak of the class or of its module.
         """
         word = name.encode()
-        listed = self.files()
-        searched = listed if near in self.listed else (*listed, near)
         # What a file calls has to come from somewhere: it is imported by name, with its module or a package of that, or with everything that there is.
         folders, stem = os.path.split(near.removesuffix(".py"))
         ways = sorted({name, stem, *os.path.relpath(folders, self.root).split(os.sep), *([owner] if owner else [])})
-        calling = self._calling(word, searched)
+        calling = [path for path in self.holding([word]) if word in self._called_in(path)]
+        if near not in self.listed and word in self._called_in(near):
+            calling.append(near)
         hits = [path for path in calling if self._reaches(path, owner, ways)]
         self.readings.search(near, search_by(_calls, (name, owner, *ways), self._searched_below), dict.fromkeys(hits, FOUND))
         if near in calling and near not in hits:
@@ -293,7 +297,7 @@ class Project:
         wanted = tuple(texts)
         known = self._mentioned.get(wanted)
         if known is None:
-            known = self._mentioned[wanted] = [path for path in self.files() if all(word in self.text(path) for word in wanted)]
+            known = self._mentioned[wanted] = self.holding(wanted)
         words = [word.decode(errors="surrogateescape") for word in wanted]
         self.readings.search(near, search_by(_mentions, words, self._searched_below), dict.fromkeys(known, FOUND))
         hits = list(known)
@@ -355,12 +359,16 @@ class Project:
     def _reaches(self, path: str, owner: str, ways: Iterable[str]) -> bool:
         return (owner != "" and owner.encode() in self.text(path)) or _imports(self.index(path), ways, owner)
 
-    def search(self, function: Callable[..., str], words: Iterable[str], near: str) -> dict[str, str]:
-        """What a function finds in the files of the project, by file, those where it finds nothing left out. ``near`` is the file on whose behalf it looks."""
+    def search(self, function: Callable[..., str], words: Iterable[str], near: str, holding: str = "") -> dict[str, str]:
+        """What a function finds in the files of the project, by file, those where it finds nothing left out.
+
+        ``near`` is the file on whose behalf it looks. In a file that does not hold the text ``holding``, it must find nothing.
+        """
         what = search_by(function, words, self._searched_below)
         known = self._searched.get(what)
         if known is None:
-            told = ((path, function(path, self.text(path), *what.words)) for path in self.files())
+            files = self.holding([holding.encode()]) if holding else self.files()
+            told = ((path, function(path, self.text(path), *what.words)) for path in files)
             known = self._searched[what] = {path: found for path, found in told if found}
         self.readings.search(near, what, known)
         return known

@@ -55,7 +55,7 @@ def _decorated(module: Module, decorator: str) -> Iterator[tuple[object, ClassRe
     """Classes of the project under the decorator, with the key that it is given (the class's own name where it is given none)."""
     for dotted in (False, True):
         hits = sorted(
-            module.project.search(_decorates, (decorator, "." if dotted else ""), module.path),
+            module.project.search(_decorates, (decorator, "." if dotted else ""), module.path, decorator),
             key=lambda path: (path != module.path, -len(os.path.commonpath([path, module.path])), path),
         )
         for path in hits[:_MOST_FILES]:
