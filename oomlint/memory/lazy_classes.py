@@ -260,5 +260,7 @@ def _sets(path: str, data: bytes, name: str, *own: str) -> str:
     pattern = re.compile(rb"|".join((single, several, bound)), re.MULTILINE)
     named = re.compile(rb"\b(?:setattr|delattr|patch(?:\.\w+)*)\s*\([^\n]*[\"'.]" + re.escape(word) + rb"[\"']")
     ours = set(map(str.encode, own))
-    found = any(ours.isdisjoint(group for group in match.groups() if group) for match in pattern.finditer(data)) or named.search(data)
-    return FOUND if found else ""
+    for row in data.split(b"\n"):  # what sets it stands in one row
+        if word in row and (any(ours.isdisjoint(group for group in match.groups() if group) for match in pattern.finditer(row)) or named.search(row)):
+            return FOUND
+    return ""

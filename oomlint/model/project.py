@@ -262,13 +262,7 @@ class Project:
             return [path for path in files if all(text in self.text(path) for text in texts)]
         if self._words is None:
             self._words = WordIndex(map(self.text, files))
-        found: frozenset[int] | None = None
-        for text in texts:
-            here = self._words.numbers(text)
-            if here is not None:
-                found = here if found is None else found & here
-        chosen = files if found is None else [files[number] for number in sorted(found)]
-        return [path for path in chosen if all(text in self.text(path) for text in texts)]
+        return [files[number] for number in self._words.holding(texts)]
 
     def callers(self, name: str, near: str, owner: str = "") -> Iterator[Module]:
         """Modules that call something of that name, the nearest to ``near`` first.
