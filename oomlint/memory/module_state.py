@@ -21,7 +21,7 @@ from oomlint.scout.telling import IN_PLACE, STATES
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from oomlint.model.events import Record, Store
     from oomlint.model.project import Module, Project
@@ -70,10 +70,26 @@ def _forwards(module: Module, project: Project) -> Iterator[tuple[ClassRef, Scop
         cls = ClassRef(module, scope)
         makers = [one.scope for one in evaluator.line(cls) if _makes_some(one.scope)]
         methods = [method for one in makers for method in one.children if method.is_function and method.name not in _ONCE]
-        if any(_may_write(method) for method in methods) and any(
+        reached = _reached(forward, [method for one in evaluator.line(cls) for method in one.scope.children])
+        if any(_may_write(method) for method in methods if method in reached) and any(
             isinstance(base, External) and base.name.startswith("torch.nn.") for base in evaluator.lineage(cls)
         ):
             yield cls, forward
+
+
+def _reached(forward: Scope, methods: Iterable[Scope]) -> set[Scope]:
+    """A forward pass, and the methods that it leads to by their names."""
+    named: dict[str, list[Scope]] = {}
+    for method in methods:
+        named.setdefault(method.name, []).append(method)
+    reached = {forward}
+    waiting = [forward]
+    while waiting:
+        words = {node.attr.value for node in descend(waiting.pop().node) if isinstance(node, cst.Attribute)}
+        found = [method for word in words for method in named.get(word, ()) if method not in reached]
+        reached.update(found)
+        waiting += found
+    return reached
 
 
 def _makes_some(cls: Scope) -> bool:
