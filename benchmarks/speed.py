@@ -92,7 +92,8 @@ class Session:
         complaints = self.folder / "standard-error"
         start = time.perf_counter()
         with complaints.open("wb") as said, (out or Path(os.devnull)).open("wb") as told:
-            child = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=told, stderr=said, start_new_session=True)
+            around = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # as it is for a user: compiled once
+            child = subprocess.Popen(command, cwd=self.folder, env=around, stdin=subprocess.DEVNULL, stdout=told, stderr=said, start_new_session=True)
             until, ended = start + self.limit, True
             signal.signal(signal.SIGALRM, lambda *_: os.killpg(child.pid, signal.SIGKILL))
             signal.setitimer(signal.ITIMER_REAL, self.limit)
