@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 # Characters whose trees are kept; each takes about 100 bytes. What is let go of may have to be parsed again, in the middle of a project more likely than
 # behind its end: files come in the order of their paths.
-_MOST_PARSED: Final = 4_000_000
+_MOST_PARSED: Final = 5_000_000
+_MOST_KEPT: Final = 1_000_000  # of these, where the rest is let go of: files that all others of the project import
 _MOST_PARSED_BEHIND: Final = 1_500_000
 
 
@@ -42,8 +43,8 @@ class Projects:
         """The project of a file. Trees of all projects are let go of where they are many: ask for it while no question is open."""
         top = self._top(os.path.dirname(path))
         if sum(project.parsed for project in self._known.values()) > (_MOST_PARSED if top == self._last else _MOST_PARSED_BEHIND):
-            for project in self._known.values():
-                project.let_go()
+            for where, project in self._known.items():
+                project.let_go(_MOST_KEPT if where == top else 0)
             gc.collect()
         self._last = top
         known = self._known.get(top)

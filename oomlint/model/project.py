@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -133,6 +134,7 @@ class Project:
         self._indexes: dict[str, Index | None] = {}
         self._stems: dict[str, list[str]] = {}  # files by what an import calls them
         self._parsed = 0  # characters
+        self._wanted: Counter[str] = Counter()  # how often each file was asked for since trees were let go of
         self._additions: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._laid_out: dict[str, tuple[tuple[str, str], ...]] = {}
         self.steps = Steps()
@@ -176,6 +178,7 @@ class Project:
         """
         path = os.path.abspath(path)
         self.readings.read(path)
+        self._wanted[path] += 1
         known = self._modules.get(path)
         if known is None:
             try:
@@ -194,11 +197,20 @@ class Project:
         """Characters of the trees that are kept."""
         return self._parsed
 
-    def let_go(self) -> None:
-        """Forget all trees, and what was learnt from them. Not while a question is open: nodes are told apart by identity."""
-        self._modules.clear()
-        self.memo = Memory(self.readings)
+    def let_go(self, most: int = 0) -> None:
+        """Forget what was learnt from trees, and all but those asked for most often, of so many characters. Not while a question is open."""
+        kept: dict[str, Module | SourceError] = {}
         self._parsed = 0
+        for path, _ in self._wanted.most_common():
+            known = self._modules.get(path)
+            if isinstance(known, Module):
+                if self._parsed + len(known.source.text) > most:
+                    break
+                kept[path] = known
+                self._parsed += len(known.source.text)
+        self._modules = kept
+        self._wanted.clear()
+        self.memo = Memory(self.readings)
 
     def any_module(self) -> Module:
         """Some parsed file, for what belongs to the project as a whole."""
