@@ -125,6 +125,7 @@ class _Mender:
         self._left_out: dict[Finding, str] = {}
         self._refusals: dict[str, str | None] = {}
         self._twins: dict[str, list[str]] | None = None
+        self._harmed = ""  # the file in which the last attempt was seen to do harm
 
     def run(self) -> None:
         """Apply fixes round by round."""
@@ -176,7 +177,7 @@ class _Mender:
         return finding.fix is not None and bool(finding.fix.edits) and finding.fix.safety in self._allowed
 
     def _settle(self, candidates: list[_Candidate]) -> None:
-        """Apply the candidates that do good. Those that do harm are found by halving."""
+        """Apply the candidates that do good. Those that do harm are found by halving, first of all among those that edit the file in which it is seen."""
         base = dict(self._state.contents)
         good: list[_Candidate] = []
         waiting = [candidates]
@@ -188,8 +189,10 @@ class _Mender:
             elif len(group) == 1:
                 self._drop(group[0], cause)
             else:
+                there = [item for item in group if any(edit.place.path == self._harmed for edit in item.edits)]
+                others = [item for item in group if item not in there]
                 middle = len(group) // 2
-                waiting += [group[middle:], group[:middle]]
+                waiting += [there, others] if there and others else [group[middle:], group[:middle]]
         fixed = [finding for item in good for finding in item.findings]
         self._fixed += fixed
         if self._approvals is not None:
@@ -197,6 +200,7 @@ class _Mender:
 
     def _attempt(self, base: dict[str, bytes], good: list[_Candidate], group: list[_Candidate]) -> str | None:
         """Apply the group beside what is good already. On success the state moves on; else the cause comes back."""
+        self._harmed = ""
         try:
             contents = self._apply(base, (*good, *group))
         except (SourceError, ValueError) as error:
@@ -205,6 +209,7 @@ class _Mender:
         mended = [finding for item in group for finding in item.findings]
 
         def harmful(path: str, found: Sequence[Finding]) -> bool:
+            self._harmed = path
             return _harm({path: before[path]}, {path: found}, [item for item in mended if item.place.path == path], _bar(mended)) is not None
 
         # What harm a single fix does is said; of several it is enough to know that they do any.
