@@ -21,14 +21,17 @@ from oomlint.model.values import (
     Element,
     External,
     ExternalCall,
+    Filled,
     Frame,
     FunctionRef,
     Instance,
     Merged,
     ModuleRef,
+    Namespace,
     Options,
     Partial,
     Settings,
+    Several,
     Unknown,
     Value,
 )
@@ -72,6 +75,8 @@ class Access(Questions):
             return self.access(node.value, accessors, frame)
         if isinstance(node, cst.Dict | cst.List | cst.Tuple | cst.DictComp | cst.ListComp):
             return self.inside(node, accessors, frame)
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and self.sources.is_clone(node, frame):
+            return self.access(node.func.value, accessors, frame)
         out: Alternatives = []
         if isinstance(node, cst.Call) and names.dotted(node.func) == "super" and accessors[0][0] == "attr":
             method = self.super_method(str(accessors[0][1]), frame)
@@ -156,13 +161,22 @@ class Access(Questions):
             return self.inside(value.node, accessors, value.frame)
         if isinstance(value, Partial) and kind == "attr":
             return [Alternative(UNKNOWN)]
+        if isinstance(value, Filled):
+            return [b for a in self.sources.field(value, str(name)) for b in self.reach_into(a, rest)]
+        if isinstance(value, Namespace):
+            return self.sources.named(value, accessors)
+        if isinstance(value, Several):
+            known = isinstance(name, int) and -len(value.parts) <= name < len(value.parts)
+            return self.reach_into(Alternative(value.parts[int(str(name))] if known else UNKNOWN), rest)
         if isinstance(value, ExternalCall):
-            return [Alternative(Element(value, accessors))]
+            return self.sources.member(value, accessors) or [Alternative(Element(value, accessors))]
         return [Alternative(UNKNOWN)]
 
     def _merged(self, value: Merged, accessors: tuple[Accessor, ...]) -> Alternatives:
         out: Alternatives = []
         for part in value.parts[::-1]:
+            if isinstance(part, Settings) and self.settings.lacks(part, accessors):
+                continue
             there, absent = parted(self.into_value(part, accessors))
             out.extend(there)
             if not absent:

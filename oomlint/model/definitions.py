@@ -10,6 +10,7 @@ from oomlint.model import names
 from oomlint.model.displays import appended
 from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, Questions, short, trim
 from oomlint.model.reach import Reach
+from oomlint.model.sources import is_unread
 from oomlint.model.values import (
     ABSENT,
     FREE,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _BINDING = frozenset({"assign", "for", "with", "def", "class", "import", "from", "unknown", "declare"})
-_MUTATING = frozenset({"update", "setdefault", "pop", "clear"})
+_MUTATING = frozenset({"update", "setdefault", "pop", "clear", "merge"})
 _LONGEST = 12  # attributes and keys after a name
 
 
@@ -133,7 +134,7 @@ class Definitions(Questions):
             bound = payload() if callable(payload) else payload
             for picks, doubt in states[:6]:
                 for alt in bound:
-                    if isinstance(alt.value, Absent) and effect.kind in {"update", "setdefault", "augment"}:
+                    if isinstance(alt.value, Absent) and effect.kind in {"update", "setdefault", "augment", "merge"}:
                         continue
                     merged = alt.under(picks)
                     if merged is not None:
@@ -158,6 +159,8 @@ class Definitions(Questions):
                         merged = alt.under(picks)
                         if merged is not None:
                             out.append(merged.doubting(doubt))
+        if any(is_unread(alt.value) for alt in out):
+            out = [alt if is_unread(alt.value) else alt.doubting() for alt in out]  # the file that is merged may set it, too
         if fallbacks and (not out or any(isinstance(a.value, Absent) for a in out)):
             out = [*(a for a in out if not isinstance(a.value, Absent)), *fallbacks]
         if root in walk.shared and _set_from_inside(scope, root, whole_module=scope.parent is None):
@@ -195,6 +198,8 @@ class Definitions(Questions):
         call, key = effect.call, accessors[0][1]
         if call is None:
             return None
+        if effect.kind == "merge":
+            return self._updated(self.sources.merged(effect, accessors, frame))
         if effect.kind == "clear":
             return [Alternative(ABSENT)], True
         if effect.kind in {"pop", "setdefault"}:
@@ -220,6 +225,9 @@ class Definitions(Questions):
         kind = effect.kind
         into: tuple[Accessor, ...] = (*(("item", i) for i in effect.index), *rest)
         if kind == "assign" and effect.value is not None:
+            other = _other_name(effect, frame) if rest and effect.path else None
+            if other is not None:
+                return self.resolve(other, into, frame, None)
             return self.access(effect.value, into, frame) if into else self.values(effect.value, frame)
         if kind == "def":
             scope = frame.module.walk.scope_of.get(effect.node)
@@ -259,6 +267,18 @@ def _set_from_inside(scope: Scope, root: str, *, whole_module: bool) -> bool:
         if _set_from_inside(inner, root, whole_module=whole_module):
             return True
     return False
+
+
+def _other_name(effect: Effect, frame: Frame) -> str | None:
+    """Another name of what is kept as an attribute, through which it is filled: ``config.data = data = ConfigDict()``, then ``data.num_workers = 4``."""
+    names_ = [t.target.value for t in effect.statement.targets if isinstance(t.target, cst.Name)] if isinstance(effect.statement, cst.Assign) else []
+    if isinstance(effect.value, cst.Name):
+        names_.append(effect.value.value)
+    for name in names_:
+        effects = frame.scope.effects.get(name, ())
+        if name != effect.root and sum(not e.path for e in effects if e.kind in _BINDING) == 1 and any(e.path and e.kind == "assign" for e in effects):
+            return name
+    return None
 
 
 def _matches(path: Sequence[Accessor], accessors: Sequence[Accessor]) -> bool:

@@ -52,6 +52,9 @@ class OptionSource:
         """An attribute of the namespace that a parser returned."""
         declared = self._declarations(options, name)
         if not declared:
+            grouped = self._group(options, name)
+            if grouped is not None:
+                return grouped
             return [Alternative(Unknown(f"option {name}"))]
         found: list[Alternative] = []
         for number, one in enumerate(declared[:4]):
@@ -61,6 +64,21 @@ class OptionSource:
                 mine = [m for a in mine if (m := a.under(frozenset({(key, number)}))) is not None]
             found.extend(mine)
         return found
+
+    def _group(self, options: Options, name: str) -> list[Alternative] | None:
+        """An option that stands for a whole object: ``parser.add_arguments(TrainConfig, dest="data")``, ``config_flags.DEFINE_config_file("config", path)``."""
+        word = b"DEFINE_config_file" if options.style == "absl" else b"add_arguments"
+        for module in self.project.mentioning([word, name.encode()], options.module.path):
+            for call, scope in module.walk.calls:
+                if names.last_name(call.func) != word.decode() or not call.args:
+                    continue
+                frame = self._frame(module, scope)
+                if options.style == "absl" and constant_key(call.args[0].value) == name:
+                    return self.evaluator.sources.config_file(call, frame, ())
+                dest = self._keyword(call, "dest") or (call.args[1].value if len(call.args) > 1 and call.args[1].keyword is None else None)
+                if options.style != "absl" and dest is not None and constant_key(dest) == name:
+                    return [Alternative(self.evaluator.sources.filled(a.value, module)) for a in self.evaluator.values(call.args[0].value, frame)[:1]]
+        return None
 
     def by_convention(self, module: Module, name: str) -> list[Alternative]:
         """The option of that name, where the whole project declares just one; the namespace's way here is not known."""

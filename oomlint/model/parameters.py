@@ -56,6 +56,9 @@ class Parameters(Questions):
         configured = self.settings.entry_parameter(frame, name, accessors)
         if configured is not None:
             return configured
+        filled = self.sources.parameter(frame, name, accessors)
+        if filled is not None:
+            return filled
         if bound is not None:
             return [*out, *self._default(name, accessors, frame, doubt=0)]
         if accessors and accessors[0][0] == "attr":

@@ -12,6 +12,7 @@ from oomlint.model.calls import Calls
 from oomlint.model.options import OptionSource
 from oomlint.model.readings import Memory
 from oomlint.model.settings_files import SettingsReader
+from oomlint.model.sources import Sources
 from oomlint.model.values import FREE, Absent, Alternative, Const, External, ExternalCall, Frame, Step, Unknown, Written
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Questions(ABC):
         self.calls = Calls(project, self)
         self.options = OptionSource(project, self)
         self.settings = SettingsReader(project, self)
+        self.sources = Sources(project, self)
 
     @staticmethod
     def module_frame(module: Module) -> Frame:

@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.displays import is_grown
 from oomlint.model.questions import MOST, UNKNOWN, Questions, is_cpu_count, short, trim, written
+from oomlint.model.sources import CONTAINERS
 from oomlint.model.values import (
     FREE,
     Absent,
@@ -164,18 +165,18 @@ class Results(Questions):
             return [Alternative(Partial(a.value, rest), a.story, a.picks, a.doubt) for a in self.values(first, frame)]
         if name in {"builtins.min", "builtins.max"}:
             return self._extreme(node, frame, least=name == "builtins.min")
-        if name in _MAPPINGS and any(a.keyword is not None or a.star == "**" for a in node.args):
+        if (name in _MAPPINGS or name in CONTAINERS) and any(a.keyword is not None or a.star == "**" for a in node.args):
             return [Alternative(Display(node, frame))]
         if name == "os.getenv" and len(node.args) > 1:
             return [Alternative(UNKNOWN, reach=True), *self.values(node.args[1].value, frame)]
         if name == "builtins.getattr":
             return self._getattr(node, frame)
-        if name in _SAME and first is not None:
+        if (name in _SAME or name in CONTAINERS) and first is not None:
             if isinstance(first, cst.GeneratorExp):
                 return [written(node, frame)]  # a container of what the generator yields
             found = self._convert(name, self.values(first, frame))
             return [written(node, frame, a.picks) if name in _CONTAINERS and _is_read(a.value) else a for a in found]
-        loaded = self.settings.loaded(name, node, frame)
+        loaded = self.settings.loaded(name, node, frame) or self.sources.called(name, node, frame)
         if loaded is not None:
             return loaded
         if name in _PATHS:
@@ -283,6 +284,9 @@ class Results(Questions):
         if not isinstance(func, cst.Attribute):
             return None
         attr = func.attr.value
+        told = self.sources.method(node, frame)
+        if told is not None:
+            return told
         if attr in {"get", "pop", "setdefault"} and node.args and node.args[0].keyword is None:
             key = constant_key(node.args[0].value)
             if key is UNKNOWN_KEY:
@@ -315,8 +319,6 @@ class Results(Questions):
             return None
         if attr in {"parse_args", "parse_known_args", "parse_args_and_config"}:
             return [Alternative(Options(frame.module, node, "argparse"))]
-        if attr == "parse_args_into_dataclasses":
-            return [Alternative(UNKNOWN)]
         return None
 
     def _before_pop(self, base: cst.BaseExpression, key: object, frame: Frame) -> Alternatives:

@@ -1,4 +1,4 @@
-"""Settings files beside the script: YAML and JSON, plainly loaded or through OmegaConf and Hydra."""
+"""Settings files beside the script: YAML, JSON, TOML and INI, plainly loaded or through OmegaConf and Hydra."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.finding import Place
 from oomlint.model import names
 from oomlint.model.readings import Memory
+from oomlint.model.settings_formats import SUFFIXES, compose
 from oomlint.model.values import ABSENT, Alternative, Const, External, ExternalCall, Frame, Merged, Settings, SettingsFile, Step, Unknown, Value
 from oomlint.syntax.walk import Accessor, constant_key
 
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
 
-_LOADERS = frozenset(
-    {
-        "yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "omegaconf.OmegaConf.load", "json.load", "json.loads", "toml.load",
-        "hydra.compose", "ruamel.yaml.YAML.load", "yaml.round_trip_load",
-    },
-)  # fmt: skip
+# What reads a settings file, and the format that it reads; where it reads several, the file's suffix says which.
+_LOADERS = {
+    **dict.fromkeys(("yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "yaml.round_trip_load", "ruamel.yaml.YAML.load"), "yaml"),
+    **dict.fromkeys(("json.load", "json.loads", "omegaconf.OmegaConf.load", "yacs.config.load_cfg", "yacs.config.CfgNode.load_cfg"), "yaml"),
+    **dict.fromkeys(("tomllib.load", "tomllib.loads", "tomli.load", "tomli.loads", "toml.load", "toml.loads", "pytoml.load", "tomlkit.load"), "toml"),
+    "hydra.compose": "",
+}
+MAINS = frozenset({"hydra.main", "hydra.main.main", "nemo.core.config.hydra_runner", "nemo.core.config.hydra_runner.hydra_runner"})
 _SAME_PATH = frozenset({"resolve", "absolute", "expanduser", "read_text", "open", "read"})
 _MOST_BYTES = 512_000  # a settings file is small; annotations are not settings
 
@@ -33,7 +36,7 @@ class SettingsReader:
     def __init__(self, project: Project, evaluator: Questions) -> None:
         self.project = project
         self.evaluator = evaluator
-        self._files: Memory[str, Settings | None] = Memory(project.readings)
+        self._files: Memory[tuple[str, str], Settings | None] = Memory(project.readings)
 
     # -- paths -------------------------------------------------------------------------------------------------------
 
@@ -41,7 +44,7 @@ class SettingsReader:
         """A path that is put together from constants."""
         parts: list[str] = []
         for arg in node.args:
-            text = self._one(arg.value, frame)
+            text = self.path_text(arg.value, frame)
             if text is None:
                 return Unknown("path")
             parts.append(text)
@@ -57,22 +60,23 @@ class SettingsReader:
             return Const(os.path.join(left.value, right.value))
         return Unknown("path")
 
-    def _one(self, node: cst.BaseExpression, frame: Frame) -> str | None:
+    def path_text(self, node: cst.BaseExpression, frame: Frame) -> str | None:
+        """The text of a path that is known, also where it is wrapped in what opens or reads it."""
         if isinstance(node, cst.Attribute) and node.attr.value in {"parent", "parents"}:
-            inner = self._one(node.value, frame)
+            inner = self.path_text(node.value, frame)
             return os.path.dirname(inner) if inner is not None else None
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME_PATH:
-            return self._one(node.func.value, frame)
+            return self.path_text(node.func.value, frame)
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide):
-            left, right = self._one(node.left, frame), self._one(node.right, frame)
+            left, right = self.path_text(node.left, frame), self.path_text(node.right, frame)
             return os.path.join(left, right) if left is not None and right is not None else None
         if isinstance(node, cst.Call) and names.last_name(node.func) == "open" and node.args:
-            return self._one(node.args[0].value, frame)
+            return self.path_text(node.args[0].value, frame)
         for alt in self.evaluator.values(node, frame):
             if isinstance(alt.value, Const) and isinstance(alt.value.value, str):
                 return alt.value.value
             if isinstance(alt.value, ExternalCall) and names.last_name(alt.value.call.func) == "open" and alt.value.call.args:
-                return self._one(alt.value.call.args[0].value, alt.value.frame)
+                return self.path_text(alt.value.call.args[0].value, alt.value.frame)
         return None
 
     # -- loading -------------------------------------------------------------------------------------------------------
@@ -81,16 +85,22 @@ class SettingsReader:
         """What a loading call gives; ``None`` where the call loads no settings."""
         if name not in _LOADERS or not node.args:
             return None
-        text = self._one(node.args[0].value, frame)
+        text = self.path_text(node.args[0].value, frame)
         if text is None:
             # `yaml.load(path.read_text())`
             return None
-        found = self._open(text, frame.module)
+        found = self.opened(text, frame.module, _LOADERS[name])
         if found is None:
             return None
         return [Alternative(found)]
 
-    def _open(self, text: str, module: Module) -> Settings | None:
+    def opened(self, text: str, module: Module, form: str = "") -> Settings | None:
+        """The root node of the settings file that a module of the project names so."""
+        path = self.path_of(text, module)
+        return self.read(path, form) if path is not None else None
+
+    def path_of(self, text: str, module: Module) -> str | None:
+        """The file of the project that a module names so, from its own folder or from one above."""
         folder = os.path.dirname(module.path)
         folders = [folder]
         while folder != self.project.root and folder.startswith(self.project.root):
@@ -99,26 +109,24 @@ class SettingsReader:
         for folder in folders:
             path = os.path.normpath(os.path.join(folder, text))
             if os.path.isfile(path):
-                return self.read(path)
+                return path
         return None
 
-    def read(self, path: str) -> Settings | None:
+    def read(self, path: str, form: str = "") -> Settings | None:
         """The root node of a settings file, or ``None`` where it cannot be read as one."""
-        if path in self._files:
-            return self._files[path]
-        self._files.assume(path, None)
-        if not path.endswith((".yaml", ".yml", ".json")):
-            return None
+        form = form or SUFFIXES.get(os.path.splitext(path)[1], "")
+        key = (path, form)
+        if key in self._files:
+            return self._files[key]
+        self._files.assume(key, None)
         try:
-            import yaml  # noqa: PLC0415 - most runs meet no settings file
-
-            if os.path.getsize(path) > _MOST_BYTES:
+            if not form or os.path.getsize(path) > _MOST_BYTES:
                 return None
-            node = yaml.compose(self.project.raw(path).decode("utf-8", "replace"), Loader=yaml.SafeLoader)
+            node = compose(self.project.raw(path).decode("utf-8", "replace"), form)
         except Exception:  # noqa: BLE001 - any broken settings file is simply not known
             return None
-        self._files[path] = Settings(SettingsFile(path), node) if node is not None else None
-        return self._files[path]
+        self._files[key] = Settings(SettingsFile(path), node) if node is not None else None
+        return self._files[key]
 
     # -- asking ---------------------------------------------------------------------------------------------------------
 
@@ -135,6 +143,24 @@ class SettingsReader:
         if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and -len(node.value) <= key < len(node.value):
             return [self._alternative(value.file, node.value[key], str(key))]
         return [Alternative(Unknown("settings"))]
+
+    def lacks(self, value: Settings, accessors: tuple[Accessor, ...]) -> bool:
+        """Whether a key is missing on the way into a node, be it the last one or one before."""
+        here: Value = value
+        for _, key in accessors:
+            if not isinstance(here, Settings):
+                return False
+            here = self.member(here, key)[0].value
+            if here is ABSENT:
+                return True
+        return False
+
+    def entries(self, value: Settings) -> list[tuple[str, Any]]:
+        """The keys of a mapping, with their nodes."""
+        import yaml  # noqa: PLC0415
+
+        node = value.node
+        return [(str(key.value), child) for key, child in node.value] if isinstance(node, yaml.MappingNode) else []
 
     def _alternative(self, file: SettingsFile, node: Any, key: str) -> Alternative:
         import yaml  # noqa: PLC0415
@@ -167,14 +193,14 @@ class SettingsReader:
                 continue
             outer = Frame(frame.module, frame.module.root)
             found = self.evaluator.values(call.func, outer)
-            if not any(isinstance(a.value, External) and a.value.name in {"hydra.main", "hydra.main.main"} for a in found):
+            if not any(isinstance(a.value, External) and a.value.name in MAINS for a in found):
                 continue
             folder, base = "", "config"
             for position, arg in enumerate(call.args):
                 key = arg.keyword.value if arg.keyword is not None else ("config_path", "config_name")[min(position, 1)]
                 text = constant_key(arg.value)
                 if not isinstance(text, str):
-                    text = self._one(arg.value, outer) or ""
+                    text = self.path_text(arg.value, outer) or ""
                 if key == "config_path":
                     folder = text
                 elif key == "config_name":

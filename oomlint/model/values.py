@@ -159,6 +159,29 @@ class Merged(Value):
     parts: tuple[Value, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Namespace(Value):
+    """The names of a configuration file that is written in Python."""
+
+    module: Module
+
+
+@dataclass(frozen=True, slots=True)
+class Filled(Value):
+    """An object whose fields the command line of a script may set; ``path`` leads to it from the outermost one."""
+
+    instance: Instance
+    script: Module
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Several(Value):
+    """A tuple of values that a library returned."""
+
+    parts: tuple[Value, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SettingsFile:
     """A settings file that was read."""
@@ -315,6 +338,6 @@ def truth_of(value: Value) -> bool | None:
         return bool(value.value)
     if isinstance(value, Absent):
         return False
-    if isinstance(value, FunctionRef | ClassRef | Instance | ModuleRef | External | Partial | Options):
+    if isinstance(value, FunctionRef | ClassRef | Instance | ModuleRef | External | Partial | Options | Filled):
         return True
     return None

@@ -212,6 +212,7 @@ _MUTATORS: Final = {
     "pop": "pop",
     "clear": "clear",
     "add_argument": "option",
+    **dict.fromkeys(("merge_from_file", "merge_from_other_cfg", "merge_from_dict", "merge_from_list"), "merge"),
 }
 
 
