@@ -219,8 +219,11 @@ class Checker:
         for rule in map(registry.load, codes):
             said: list[Finding] = []
             try:
-                told = (weighed(item, module) for item in rule.check(module, project))
-                said += (by_ranks(item, module, project) for item in told) if rule.per_rank else told
+                for item in rule.check(module, project):
+                    # A call of another file that brings a bad value is told there, and weighed there.
+                    home = module if item.place.path == module.path else project.find(item.place.path) or module
+                    told = weighed(item, home)
+                    said.append(by_ranks(told, home, project) if rule.per_rank else told)
             except OutOfStepsError:
                 break  # what a rule says in the middle of its work may be half of it
             except (RecursionError, SourceError):  # of the file, not of the rule

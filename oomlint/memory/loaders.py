@@ -91,6 +91,11 @@ class Loader:
         """Whether it is the ``super().__init__(...)`` of a class of loaders."""
         return names.last_name(self.call.func) == "__init__"
 
+    def made_at(self, frame: Frame) -> tuple[Module, cst.Call]:
+        """Where it is made in a frame: a class of loaders is made where it is called, not where it hands its arguments on."""
+        maker = frame.bound[-1] if self.inherited and frame.bound else None
+        return (maker.frame.module, maker.call) if maker is not None else (self.module, self.call)
+
     @property
     def stars(self) -> list[cst.Arg]:
         """The ``**mapping`` arguments."""

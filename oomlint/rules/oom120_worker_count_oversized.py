@@ -16,7 +16,9 @@ from oomlint.rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.finding import Finding
+    import libcst as cst
+
+    from oomlint.finding import Finding, Place
     from oomlint.memory.loaders import Loader, Loaders
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
@@ -111,31 +113,31 @@ class WorkerCountOversized(Rule):
         """Yield the loaders with very many workers."""
         loaders = loaders_of(project)
         for loader in loaders.of(module):
-            found = self._oversized(loaders, loader, project.settings.worker_limit)
-            if found is None:
-                continue
-            place = module.place(loader.call)
-            if isinstance(found.value, Const):
-                severity = Severity.WARNING if int(str(found.value.value)) >= project.settings.worker_cap else Severity.NOTE
-                message = (
-                    f"{found.value.value} workers: at least {FORKED_MIB} MiB each under fork, {SPAWNED_MIB} MiB under spawn and forkserver, and their batches"
-                )
-                confidence = confidence_of(assumptions(found))
-            else:
-                severity = Severity.WARNING
-                message = "A worker for every processor of the host: a container's quota is not seen, and each costs memory of its own"
-                confidence = confidence_of(max(1, assumptions(found)))
-            facts = [loader_fact(loader, [found])]
-            yield self.finding(place, message, severity=severity, confidence=confidence, related=story_places(place, found), fix=_ADVICE, facts=facts)
+            for (maker, call), found in self._oversized(loaders, loader, project.settings.worker_limit).items():
+                yield self._told(loader, maker.place(call), found, project)
+
+    def _told(self, loader: Loader, place: Place, found: Alternative, project: Project) -> Finding:
+        if isinstance(found.value, Const):
+            severity = Severity.WARNING if int(str(found.value.value)) >= project.settings.worker_cap else Severity.NOTE
+            message = f"{found.value.value} workers: at least {FORKED_MIB} MiB each under fork, {SPAWNED_MIB} MiB under spawn and forkserver, and their batches"
+            confidence = confidence_of(assumptions(found))
+        else:
+            severity = Severity.WARNING
+            message = "A worker for every processor of the host: a container's quota is not seen, and each costs memory of its own"
+            confidence = confidence_of(max(1, assumptions(found)))
+        facts = [loader_fact(loader, [found])]
+        return self.finding(place, message, severity=severity, confidence=confidence, related=story_places(place, found), fix=_ADVICE, facts=facts)
 
     @staticmethod
-    def _oversized(loaders: Loaders, loader: Loader, limit: int) -> Alternative | None:
+    def _oversized(loaders: Loaders, loader: Loader, limit: int) -> dict[tuple[Module, cst.Call], Alternative]:
+        """The first such number of each place that makes the loader."""
+        out: dict[tuple[Module, cst.Call], Alternative] = {}
         for use in loaders.uses(loader):
             for alt in loaders.workers(loader, use.frame):
                 if alt.reach or any(step.kind == "bound" for step in alt.story) or alt.under(use.picks) is None:
                     continue
-                if isinstance(alt.value, Const) and isinstance(alt.value.value, int) and alt.value.value >= limit:
-                    return alt
-                if isinstance(alt.value, ExternalCall) and alt.value.name in CPU_COUNTS:
-                    return alt
-        return None
+                if (isinstance(alt.value, Const) and isinstance(alt.value.value, int) and alt.value.value >= limit) or (
+                    isinstance(alt.value, ExternalCall) and alt.value.name in CPU_COUNTS
+                ):
+                    out.setdefault(loader.made_at(use.frame), alt)
+        return out
