@@ -28,6 +28,7 @@ _ANNOTATED: Final = (
 _REDUCING: Final = frozenset(
     "sum mean std max min argmax argmin unique prod median var all any percentile quantile load linspace arange random default_rng".split()
 )
+_DEEPEST: Final = 6
 _MANY: Final = re.compile(r"\b([Ll]ist|[Ss]equence|[Dd]ict|[Tt]uple|Iterable)\b")
 
 
@@ -46,8 +47,10 @@ def operand(project: Project, module: Module, scope: Scope, node: cst.BaseExpres
     return replace(content, kind=kind, words="a parameter")
 
 
-def annotated(module: Module, scope: Scope, node: cst.BaseExpression) -> Kind | None:
+def annotated(module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> Kind | None:
     """What the annotation of a parameter says, also where an attribute of ``self`` is set to it, or it is sliced."""
+    if depth > _DEEPEST:
+        return None  # a name may be set to an array of itself
     column = False
     while isinstance(node, cst.Subscript):
         column = column or (isinstance(node.slice[0].slice, cst.Index) and isinstance(node.slice[0].slice.value, cst.SimpleString))
@@ -68,14 +71,14 @@ def annotated(module: Module, scope: Scope, node: cst.BaseExpression) -> Kind | 
                 value.args[0].value if isinstance(value, cst.Call) and value.args and names.dotted(value.func).startswith(("np.", "numpy.", "torch.")) else None
             )
             inner = value if isinstance(value, cst.Subscript) else inner
-            return annotated(module, scope, inner) if inner is not None else _returned(module, value)
+            return annotated(module, scope, inner, depth + 1) if inner is not None else _returned(module, value)
         return None
     owner = scope.parent
     if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == names.self_name(scope) and owner is not None:
         init = owner.child("__init__")
         for effect in init.effects.get(names.self_name(init) or "", ()) if init is not None else ():
             if effect.path == (("attr", node.attr.value),) and isinstance(effect.value, cst.Name) and init is not None:
-                return annotated(module, init, effect.value)
+                return annotated(module, init, effect.value, depth + 1)
     return None
 
 
@@ -102,7 +105,6 @@ _MAKERS: Final = frozenset(
     "concatenate stack vstack hstack dstack column_stack tile repeat eye rand randn".split(),
 )
 _KEEPING: Final = frozenset({"astype", "reshape", "copy", "transpose", "to_numpy"})  # methods that give an array of an array
-_DEEPEST: Final = 6
 
 
 def made_by_numpy(project: Project, module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> bool:
