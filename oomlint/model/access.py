@@ -175,7 +175,7 @@ class Access(Questions):
     def _merged(self, value: Merged, accessors: tuple[Accessor, ...]) -> Alternatives:
         out: Alternatives = []
         for part in value.parts[::-1]:
-            if isinstance(part, Settings) and self.settings.lacks(part, accessors):
+            if value.deep and isinstance(part, Settings) and self.settings.lacks(part, accessors):
                 continue
             there, absent = parted(self.into_value(part, accessors))
             out.extend(there)

@@ -92,7 +92,7 @@ class Sources:
             found = [] if given is None else [self.filled(a.value, frame.module) for a in self.evaluator.values(given, frame)[:1]]
             return [Alternative(value) for value in found if not isinstance(value, Unknown)] or None
         if name == "omegaconf.OmegaConf.merge":
-            return [Alternative(Merged(tuple(alts[0].value for arg in node.args if (alts := self.evaluator.values(arg.value, frame)))))]
+            return [Alternative(Merged(tuple(alts[0].value for arg in node.args if (alts := self.evaluator.values(arg.value, frame))), deep=True))]
         if name in {"omegaconf.OmegaConf.from_cli", "omegaconf.OmegaConf.from_dotlist"}:
             return [Alternative(Merged(()))]
         if name in _FILES and node.args:
@@ -249,7 +249,7 @@ class Sources:
         for text in self._bases(top):
             below = os.path.normpath(os.path.join(os.path.dirname(path), text))
             parts.append(self._layers(below, seen) if os.path.isfile(below) else Unknown("configuration"))
-        return Merged((*parts, top)) if parts else top
+        return Merged((*parts, top), deep=True) if parts else top
 
     def _bases(self, value: Value) -> list[str]:
         found: list[str] = []

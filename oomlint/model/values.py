@@ -157,6 +157,7 @@ class Merged(Value):
     """Several mappings laid over each other, the last one first (``{**a, **b}``, Hydra defaults)."""
 
     parts: tuple[Value, ...]
+    deep: bool = False  # whether a mapping inside the last one leaves what it lacks to those before
 
 
 @dataclass(frozen=True, slots=True)
