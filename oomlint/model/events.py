@@ -34,6 +34,7 @@ class Loop:
     counts: bool = False  # what it goes over are numbers
     short: bool = False  # it is known to go round a few times at most
     body: object = None  # what `model/loops.py` knows of its body
+    passes: frozenset[cst.CSTNode] = frozenset()  # calls of the run that run a module, or lead there
     # What `model/loops.py` says of it at the end of the run.
     batches: bool = False  # each round is a batch
     proven: bool = False  # by what its rounds do, not by a name

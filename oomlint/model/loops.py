@@ -46,6 +46,9 @@ _Flows = list[tuple[frozenset[str], tuple[cst.CSTNode, ...], cst.CSTNode | None]
 
 def decide(record: Record) -> None:
     """Say of all loops of a run what they repeat."""
+    passes = frozenset(node for event in record.forwards for node in (event.node, *(via.call for via in event.via)))
+    for loop in record.loops:
+        loop.passes = passes
     chains = {loop for event in record.forwards for loop in event.loops if _is_chained(loop, event)}
     for event in record.forwards:
         # The outermost loop whose round the module's input comes from, but not through what an inner loop goes over: the loops inside run within that round.
@@ -178,6 +181,7 @@ class _Body:
 
     def __init__(self, loop: Loop) -> None:
         node = loop.node
+        self.scope, self.passes = loop.scope, loop.passes
         self.flows = _flows(node.body, loop.scope)
         targets = set(_bound(node.target)) if isinstance(node, cst.For) else set()
         self.targets = frozenset(targets)
@@ -205,9 +209,20 @@ class _Body:
         found: set[str] = set()
         own = frozenset().union(*(bound for bound, _, loop in self.flows if not isinstance(loop, cst.Expr)))
         for bound, values, loop in self.flows:
-            if loop is None and any(_draws(part, own) for value in values for part in descend(value, into_scopes=False)):
+            if loop is None and any(self._draws(part, own) for value in values for part in descend(value, into_scopes=False)):
                 found |= bound
         return found
+
+    def _draws(self, node: cst.CSTNode, own: frozenset[str]) -> bool:
+        """Whether a call gives another thing each time; who asks an object for the same in each round does it for what comes next: ``loader.get_batch(split)``."""
+        if _draws(node, own):
+            return True
+        if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute) or not node.args or node in self.passes:
+            return False
+        root = names.dotted(node.func.value).partition(".")[0]
+        if not root or node.func.attr.value in _SAME or _is_imported(root, self.scope):
+            return False
+        return not any(_depends(part, own) for part in (node.func.value, *(arg.value for arg in node.args)))
 
     def carried(self, call: cst.Call, here: _Round) -> bool:
         """Whether a call is given what an earlier round made, and besides no more than the number of the round: a recurrence, a chain of steps."""
@@ -396,11 +411,11 @@ def _flows(body: cst.CSTNode, scope: Scope) -> _Flows:
     """What the statements of a block bind to what, in their order; worked out once."""
     known = scope.flows.get(body)
     if known is None:
-        known = scope.flows[body] = _bindings(body)
+        known = scope.flows[body] = _bindings(body, scope)
     return known  # type: ignore[return-value]
 
 
-def _bindings(body: cst.CSTNode) -> _Flows:
+def _bindings(body: cst.CSTNode, scope: Scope) -> _Flows:
     found: _Flows = []
     for node in descend(body, into_scopes=False):
         if isinstance(node, cst.Assign):
@@ -412,9 +427,21 @@ def _bindings(body: cst.CSTNode) -> _Flows:
         elif isinstance(node, cst.WithItem) and node.asname is not None:
             found.append((frozenset(_bound(node.asname.name)), (node.item,), None))
         elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call) and isinstance(node.value.func, cst.Attribute) and node.value.args:
-            # `model.set_input(batch)`: the object has it from now on.
-            found.append((frozenset(_bound(node.value.func.value)), tuple(arg.value for arg in node.value.args), node))
+            # `model.set_input(batch)`: the object has it from now on. A module has not: `torch.save(weights, path)`.
+            target = node.value.func.value
+            if not _is_imported(names.dotted(target).partition(".")[0], scope):
+                found.append((frozenset(_bound(target)), tuple(arg.value for arg in node.value.args), node))
     return found
+
+
+def _is_imported(name: str, scope: Scope) -> bool:
+    """Whether a name is that of an imported module."""
+    here: Scope | None = scope
+    while here is not None:
+        if here.sets(name):
+            return all(effect.kind == "import" for effect in here.effects[name] if not effect.path)
+        here = here.parent
+    return False
 
 
 def _bound(target: cst.CSTNode) -> Iterator[str]:
