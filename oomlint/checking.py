@@ -180,7 +180,7 @@ class Checker:
         """Whether one of the functions that a file calls may read a file, as far as that matters for it."""
         if not looked.readers:
             return True
-        from oomlint.memory.reads import may_read  # noqa: PLC0415 - brings libcst
+        from oomlint.memory.arrays.read_calls import may_read  # noqa: PLC0415 - brings libcst
 
         project = self.projects.of(looked.path)
         project.readings.begin()
@@ -209,8 +209,8 @@ class Checker:
     @staticmethod
     def _answers(path: str, codes: Iterable[str], project: Project) -> tuple[list[Finding], list[Failure], Source]:
         """What the rules say of a file, as far as its budget goes."""
-        from oomlint.memory.drivers import weighed  # noqa: PLC0415 - brings libcst
-        from oomlint.memory.ranks import by_ranks  # noqa: PLC0415
+        from oomlint.memory.ranks.ranks import by_ranks  # noqa: PLC0415
+        from oomlint.memory.shared.drivers import weighed  # noqa: PLC0415 - brings libcst
         from oomlint.model.budget import OutOfStepsError  # noqa: PLC0415
 
         module = project.module(path)

@@ -25,32 +25,32 @@ from oomlint.finding import (
     StoreKind,
     WorkerCount,
 )
-from oomlint.memory.content import Kind
-from oomlint.memory.openings import Opens
-from oomlint.memory.shapes import Bytes, commented
+from oomlint.memory.handles.openings import Opens
+from oomlint.memory.shared.array_shapes import Bytes, commented
+from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model.values import Const, External, ExternalCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from oomlint.finding import Fact, Place
-    from oomlint.memory.arrays import Load
-    from oomlint.memory.buffers import Growth
-    from oomlint.memory.bytes import Size
-    from oomlint.memory.concat import Growth as Concat
-    from oomlint.memory.content import Content
-    from oomlint.memory.datasets import Dataset, Holding
-    from oomlint.memory.handles import Handle
-    from oomlint.memory.iteration import LoaderLike
-    from oomlint.memory.kept_files import Kept
-    from oomlint.memory.kept_state import Keeper
-    from oomlint.memory.loaders import Loader
-    from oomlint.memory.openings import Opening
-    from oomlint.memory.ranks import Ranks
-    from oomlint.memory.reads import Read
-    from oomlint.memory.rejoined import Rejoin
-    from oomlint.memory.start_methods import StartMethods
-    from oomlint.memory.whole_reads import WholeRead
+    from oomlint.memory.arrays.full_reads import WholeRead
+    from oomlint.memory.arrays.kept_state import Keeper
+    from oomlint.memory.arrays.loads import Load
+    from oomlint.memory.arrays.read_calls import Read
+    from oomlint.memory.buffers.concatenation import Growth as Concat
+    from oomlint.memory.buffers.growth import Growth
+    from oomlint.memory.buffers.rejoined import Rejoin
+    from oomlint.memory.datasets.dataset_classes import Dataset, Holding
+    from oomlint.memory.handles.dataset_handles import Handle
+    from oomlint.memory.handles.open_file_collections import Kept
+    from oomlint.memory.handles.openings import Opening
+    from oomlint.memory.loaders.loader_calls import Loader
+    from oomlint.memory.ranks.ranks import Ranks
+    from oomlint.memory.shared.byte_size import Size
+    from oomlint.memory.shared.content_kinds import Content
+    from oomlint.memory.shared.loop_kinds import LoaderLike
+    from oomlint.memory.shared.start_methods import StartMethods
     from oomlint.model.events import Store
     from oomlint.model.project import Module
     from oomlint.model.values import Alternative, ClassRef

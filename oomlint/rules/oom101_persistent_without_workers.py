@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
-from oomlint.memory.conflicts import Guard, told
-from oomlint.memory.loaders import is_true
+from oomlint.memory.loaders.loader_calls import is_true
+from oomlint.memory.loaders.worker_conflicts import Guard, told
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

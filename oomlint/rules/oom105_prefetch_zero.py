@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.finding import Consequence, Fix, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.facts import loader_fact
-from oomlint.memory.loaders import confidence_of, literal_site, loaders_of, story_places
+from oomlint.memory.loaders.loader_calls import confidence_of, literal_site, loaders_of, story_places
 from oomlint.model.values import Const, assumptions
 from oomlint.rule import Rule
 from oomlint.syntax.edits import replace
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding
-    from oomlint.memory.loaders import Loader, Loaders
+    from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
-from oomlint.memory.openers import needs_worker_init
+from oomlint.memory.loaders.worker_init import needs_worker_init
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

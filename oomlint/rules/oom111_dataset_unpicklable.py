@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Fix, Resource, Safety, Severity, Weighs
 from oomlint.measurement import PICKLE_ERROR, CallCheck, DatasetSign, Measurement, Trait
-from oomlint.memory.lazy_opening import lazily_opened
-from oomlint.memory.pickling import facts_of, unsendable
-from oomlint.memory.rewrites import lambda_to_function
+from oomlint.memory.datasets.pickling import facts_of, unsendable
+from oomlint.memory.fixes.lazy_property import lazily_opened
+from oomlint.memory.fixes.rewrites import lambda_to_function
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding
-    from oomlint.memory.pickling import Unsendable
+    from oomlint.memory.datasets.pickling import Unsendable
     from oomlint.model.project import Module, Project
 
 

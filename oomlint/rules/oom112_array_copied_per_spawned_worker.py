@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, CommandSign, DatasetSign, Measurement, Trait
-from oomlint.memory.copies import cases, facts_of
-from oomlint.memory.copy_fixes import mapped_or_tensor
+from oomlint.memory.datasets.worker_copies import cases, facts_of
+from oomlint.memory.fixes.worker_copy_fixes import mapped_or_tensor
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, DatasetSign, Measurement, Trait
-from oomlint.memory.copies import cases, facts_of
-from oomlint.memory.copy_fixes import stacked
+from oomlint.memory.datasets.worker_copies import cases, facts_of
+from oomlint.memory.fixes.worker_copy_fixes import stacked
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

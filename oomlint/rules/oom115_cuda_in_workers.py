@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
-from oomlint.memory.loaders import confidence_of
-from oomlint.memory.worker_devices import touches
+from oomlint.memory.loaders.loader_calls import confidence_of
+from oomlint.memory.loaders.worker_devices import touches
 from oomlint.model.values import assumptions
 from oomlint.rule import Rule
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Confidence, Consequence, Factor, Fix, Multiplier, Resource, Safety, Severity, Weighs
-from oomlint.memory.loaders import story_places
-from oomlint.memory.shuffle_buffers import shuffled
+from oomlint.memory.loaders.loader_calls import story_places
+from oomlint.memory.loaders.shuffle_buffers import shuffled
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from oomlint.finding import ByteSize, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
-from oomlint.memory.loaders import confidence_of, loaders_of, story_places
-from oomlint.memory.start_methods import FORKED, FORKED_MIB, SPAWNED_MIB
+from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
+from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, SPAWNED_MIB
 from oomlint.model.evaluate import CPU_COUNTS
 from oomlint.model.values import Const, ExternalCall, assumptions
 from oomlint.rule import Rule
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from oomlint.finding import Finding, Place
-    from oomlint.memory.loaders import Loader, Loaders
+    from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
 

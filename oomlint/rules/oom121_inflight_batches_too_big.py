@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.amounts import readable
 from oomlint.finding import Consequence, Factor, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
-from oomlint.memory.batches import inflight
+from oomlint.memory.loaders.in_flight import inflight
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

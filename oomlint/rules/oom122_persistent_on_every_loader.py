@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from oomlint.finding import ByteSize, Consequence, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
-from oomlint.memory.loaders import is_true, loaders_of
-from oomlint.memory.start_methods import FORKED
+from oomlint.memory.loaders.loader_calls import is_true, loaders_of
+from oomlint.memory.shared.start_methods import FORKED
 from oomlint.model.values import join
 from oomlint.rule import Rule
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding
-    from oomlint.memory.loaders import Loader, Loaders
+    from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.project import Module, Project
 
 

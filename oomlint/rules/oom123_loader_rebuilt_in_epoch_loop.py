@@ -9,10 +9,10 @@ import libcst as cst
 from oomlint.finding import ByteSize, Consequence, Fix, LoopKind, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import loader_fact, loop_fact
-from oomlint.memory.iteration import changes_in, conditional_in, loops_around
-from oomlint.memory.loaders import confidence_of, loaders_of
-from oomlint.memory.runs import runs_of
-from oomlint.memory.start_methods import FORKED
+from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of
+from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.loop_kinds import changes_in, conditional_in, loops_around
+from oomlint.memory.shared.start_methods import FORKED
 from oomlint.model.names import last_name
 from oomlint.model.values import Const, assumptions
 from oomlint.rule import Rule
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding
-    from oomlint.memory.loaders import Loader, Loaders
+    from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
 

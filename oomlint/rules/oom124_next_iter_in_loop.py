@@ -9,9 +9,9 @@ import libcst as cst
 from oomlint.finding import ByteSize, Confidence, Consequence, LoopKind, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import like_facts, loop_fact
-from oomlint.memory.iteration import conditional_in, goes_often, is_nth, loader_like, loops_around
-from oomlint.memory.runs import runs_of
-from oomlint.memory.start_methods import FORKED
+from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.loop_kinds import conditional_in, goes_often, is_nth, loader_like, loops_around
+from oomlint.memory.shared.start_methods import FORKED
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
 

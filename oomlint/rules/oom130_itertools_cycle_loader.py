@@ -9,9 +9,9 @@ import libcst as cst
 from oomlint.finding import Confidence, Consequence, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import TENSORS, CallCheck, Measurement, Trait
 from oomlint.memory.facts import like_facts
-from oomlint.memory.iteration import loader_like
-from oomlint.memory.loaders import evaluator_of
-from oomlint.memory.rewrites import endless
+from oomlint.memory.fixes.rewrites import endless
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.loop_kinds import loader_like
 from oomlint.model.names import last_name
 from oomlint.model.values import External
 from oomlint.rule import Rule

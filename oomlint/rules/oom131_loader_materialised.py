@@ -9,10 +9,10 @@ import libcst as cst
 from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import TENSORS, CallCheck, Measurement, Trait
 from oomlint.memory.facts import like_facts
-from oomlint.memory.iteration import loader_like
-from oomlint.memory.loader_words import may_be_loader
-from oomlint.memory.loaders import evaluator_of
-from oomlint.memory.suites import holds_tests
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.loader_words import may_be_loader
+from oomlint.memory.shared.loop_kinds import loader_like
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model.names import last_name
 from oomlint.model.values import External
 from oomlint.rule import Rule

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
-from oomlint.memory.hf import contradictions
+from oomlint.memory.loaders.hf_arguments import contradictions
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import libcst as cst
 
 from oomlint.finding import Consequence, LoopKind, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
-from oomlint.memory.evaluation_fixes import without_gradients
-from oomlint.memory.evaluations import evaluations_of
+from oomlint.memory.buffers.evaluation import evaluations_of
+from oomlint.memory.buffers.growth_messages import over
 from oomlint.memory.facts import growth_facts, loop_fact
-from oomlint.memory.growth_words import over
+from oomlint.memory.fixes.evaluation_fixes import without_gradients
 from oomlint.rule import Rule
 from oomlint.syntax.edits import Text
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
-from oomlint.memory.buffers import buffers_of
-from oomlint.memory.growth_fixes import detach_fix
-from oomlint.memory.growth_words import kept, loop_of, target_of, told, what_of
+from oomlint.memory.buffers.growth import buffers_of
+from oomlint.memory.buffers.growth_messages import kept, loop_of, target_of, told, what_of
+from oomlint.memory.fixes.growth_fixes import detach_fix
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import AttributeFact, Confidence, Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
+from oomlint.memory.buffers.step_lists import step_lists
 from oomlint.memory.facts import store_fact
-from oomlint.memory.step_fixes import clearing
-from oomlint.memory.step_lists import step_lists
+from oomlint.memory.fixes.step_list_fixes import clearing
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
-from oomlint.memory.buffers import buffers_of
-from oomlint.memory.growth_fixes import copied, fix, safe_if_sure, written_later
-from oomlint.memory.growth_words import loop_of, target_of, told, what_of
+from oomlint.memory.buffers.growth import buffers_of
+from oomlint.memory.buffers.growth_messages import loop_of, target_of, told, what_of
+from oomlint.memory.fixes.growth_fixes import copied, fix, safe_if_sure, written_later
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
-from oomlint.memory.concat import growths
-from oomlint.memory.concat_fixes import as_list
+from oomlint.memory.buffers.concatenation import growths
+from oomlint.memory.buffers.rejoined import rejoined
 from oomlint.memory.facts import concat_facts, rejoin_facts
-from oomlint.memory.rejoined import rejoined
-from oomlint.memory.suites import holds_tests
+from oomlint.memory.fixes.concatenation_fixes import as_list
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from oomlint.finding import Finding
-    from oomlint.memory.concat import Growth
-    from oomlint.memory.rejoined import Rejoin
+    from oomlint.memory.buffers.concatenation import Growth
+    from oomlint.memory.buffers.rejoined import Rejoin
     from oomlint.model.project import Module, Project
 
 _BEHIND = Fix(Safety.DISPLAY, "join the parts once, behind the loop")

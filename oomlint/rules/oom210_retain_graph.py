@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity
-from oomlint.memory.backward_calls import cycles, retaining
+from oomlint.memory.buffers.retained_graph import cycles, retaining
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import libcst as cst
 
 from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
 from oomlint.measurement import HELD, Measurement, Trait
+from oomlint.memory.buffers.hooks import hooks_of, registrations, stored_by
+from oomlint.memory.buffers.hooks_lifetime import grows, registered_again, registered_by_calls, removed
 from oomlint.memory.facts import loop_fact
-from oomlint.memory.hooks import hooks_of, registrations, stored_by
-from oomlint.memory.hooks_lifetime import grows, registered_again, registered_by_calls, removed
 from oomlint.model import names
 from oomlint.model.questions import short
 from oomlint.rule import Rule

@@ -8,8 +8,8 @@ import libcst as cst
 
 from oomlint.finding import Confidence, Consequence, LoopKind, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
+from oomlint.memory.buffers.recurrent_loops import carried_in, cut_at_the_end
 from oomlint.memory.facts import loop_fact
-from oomlint.memory.recurrent_loops import carried_in, cut_at_the_end
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
-from oomlint.memory.list_metrics import fed_with_graph
+from oomlint.memory.buffers.list_metrics import fed_with_graph
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

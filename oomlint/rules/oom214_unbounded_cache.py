@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import HELD, DatasetSign, Measurement, Trait
-from oomlint.memory.caches import caches, facts_of
-from oomlint.memory.caches_functools import cached_functions
-from oomlint.memory.caches_records import written_records
-from oomlint.memory.caches_whole import whole_caches
-from oomlint.memory.loaders import story_places
-from oomlint.memory.suites import holds_tests
+from oomlint.memory.arrays.whole_file_caches import whole_caches
+from oomlint.memory.buffers.caches import caches, facts_of
+from oomlint.memory.buffers.changed_records import written_records
+from oomlint.memory.buffers.functools_caches import cached_functions
+from oomlint.memory.loaders.loader_calls import story_places
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding, Place
-    from oomlint.memory.caches import Cache
+    from oomlint.memory.buffers.caches import Cache
     from oomlint.model.project import Module, Project
 
 _ADVICE: Final = Fix(Safety.DISPLAY, "bound it (`lru_cache(maxsize=...)`, the oldest out first), or fill it before the workers start and share it")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import HELD, CallCheck, Measurement
-from oomlint.memory.notes_edits import added_argument
-from oomlint.memory.notes_trainers import discarded_predictions, whole_evaluations
+from oomlint.memory.buffers.trainer_outputs import discarded_predictions, whole_evaluations
+from oomlint.memory.fixes.add_argument import added_argument
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, LoopKind, Multiplier, Resource, Severity, StoreFact, Weighs
 from oomlint.measurement import HELD, Measurement, Trait
+from oomlint.memory.buffers.model_snapshots import snapshots
 from oomlint.memory.facts import loop_fact
-from oomlint.memory.snapshots import snapshots
-from oomlint.memory.suites import holds_tests
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from oomlint.finding import Fact, Finding
-    from oomlint.memory.snapshots import Snapshot
+    from oomlint.memory.buffers.model_snapshots import Snapshot
     from oomlint.model.project import Module, Project
 
 

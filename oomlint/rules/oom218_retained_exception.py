@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Resource, Severity, StoreFact, Weighs
-from oomlint.memory.notes_retained import kept_exceptions, shown_and_kept
-from oomlint.memory.suites import holds_tests
+from oomlint.memory.buffers.retained_exceptions import kept_exceptions, shown_and_kept
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import HELD, Measurement, Trait
-from oomlint.memory.buffers import buffers_of
+from oomlint.memory.buffers.growth import buffers_of
+from oomlint.memory.buffers.growth_messages import deleted_late, loop_of, related, target_of, what_of
 from oomlint.memory.facts import growth_facts
-from oomlint.memory.growth_words import deleted_late, loop_of, related, target_of, what_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

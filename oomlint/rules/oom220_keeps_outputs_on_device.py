@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
-from oomlint.memory.buffer_readers import thrown_away
-from oomlint.memory.buffers import buffers_of
-from oomlint.memory.growth_fixes import fix, on_host, suffixed
-from oomlint.memory.growth_words import loop_of, target_of, told, what_of
-from oomlint.memory.metric_lists import kept_by_metrics
-from oomlint.memory.suites import holds_tests
+from oomlint.memory.buffers.buffer_readers import thrown_away
+from oomlint.memory.buffers.growth import buffers_of
+from oomlint.memory.buffers.growth_messages import loop_of, target_of, told, what_of
+from oomlint.memory.buffers.metric_lists import kept_by_metrics
+from oomlint.memory.fixes.growth_fixes import fix, on_host, suffixed
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

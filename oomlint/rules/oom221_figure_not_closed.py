@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import ByteSize, Confidence, Consequence, Multiplier, Resource, Severity, Weighs
+from oomlint.memory.buffers.figures import figures_of
 from oomlint.memory.facts import loop_fact
-from oomlint.memory.figures import figures_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import AttributeFact, Confidence, Consequence, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
-from oomlint.memory.module_state import written_states
+from oomlint.memory.buffers.module_state import written_states
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

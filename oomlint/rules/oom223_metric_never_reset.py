@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.finding import Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
-from oomlint.memory.buffers import buffers_of
+from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.facts import growth_facts
 from oomlint.rule import Rule
 

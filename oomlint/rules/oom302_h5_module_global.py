@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import DatasetSign, Measurement
-from oomlint.memory.handles_globals import opened_on_import
+from oomlint.memory.handles.module_handles import opened_on_import
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import PICKLE_ERROR, DatasetSign, Measurement, Trait
 from oomlint.memory.facts import handle_facts
-from oomlint.memory.handle_fixes import dropped_when_pickled
-from oomlint.memory.handles_told import lazy_but_touched
+from oomlint.memory.fixes.handle_fixes import dropped_when_pickled
+from oomlint.memory.handles.dataset_handle_findings import lazy_but_touched
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
+from oomlint.memory.arrays.files_per_sample import item_files_of
+from oomlint.memory.arrays.reads_per_sample import item_reads_of
 from oomlint.memory.facts import file_fact, whole_read_fact
-from oomlint.memory.item_files import item_files_of
-from oomlint.memory.item_fixes import partial_read
-from oomlint.memory.item_reads import item_reads_of
-from oomlint.memory.loaders import confidence_of
+from oomlint.memory.fixes.partial_read import partial_read
+from oomlint.memory.loaders.loader_calls import confidence_of
 from oomlint.model.questions import short
 from oomlint.rule import Rule
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding, Place
-    from oomlint.memory.item_reads import ItemRead
+    from oomlint.memory.arrays.reads_per_sample import ItemRead
     from oomlint.model.project import Module, Project
 
 

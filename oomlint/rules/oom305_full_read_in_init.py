@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.eager import eager_h5_loads
+from oomlint.memory.arrays.eager_loads import eager_h5_loads
+from oomlint.memory.arrays.load_messages import bytes_of, kept_where, related, weighs_of, workers
 from oomlint.memory.facts import load_facts
-from oomlint.memory.load_words import bytes_of, kept_where, related, weighs_of, workers
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

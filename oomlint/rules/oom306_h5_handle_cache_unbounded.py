@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from oomlint.finding import ByteSize, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import HANDLES, DatasetSign, Measurement, Trait
 from oomlint.memory.facts import container_facts
-from oomlint.memory.kept_files import kept_files
-from oomlint.memory.loaders import confidence_of
-from oomlint.memory.openings import Opens
+from oomlint.memory.handles.open_file_collections import kept_files
+from oomlint.memory.handles.openings import Opens
+from oomlint.memory.loaders.loader_calls import confidence_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding
-    from oomlint.memory.kept_files import Kept
+    from oomlint.memory.handles.open_file_collections import Kept
     from oomlint.model.project import Module, Project
 
 _KINDS = frozenset({Opens.H5})

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence, Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import HANDLES, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.facts import opening_fact
-from oomlint.memory.handles import handles_of
-from oomlint.memory.kept_files import keeps_many
-from oomlint.memory.openings import openings_of
-from oomlint.memory.suites import holds_tests
-from oomlint.memory.trail_state import End
-from oomlint.memory.unclosed import closed_after_loop, opened_once, passed_by, unclosed
-from oomlint.memory.with_fixes import under_with
+from oomlint.memory.fixes.with_fixes import under_with
+from oomlint.memory.handles.dataset_handles import handles_of
+from oomlint.memory.handles.open_file_collections import keeps_many
+from oomlint.memory.handles.openings import openings_of
+from oomlint.memory.handles.resource_state import End
+from oomlint.memory.handles.unclosed import closed_after_loop, opened_once, passed_by, unclosed
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding
-    from oomlint.memory.openings import Opening
-    from oomlint.memory.trail_state import Trail
+    from oomlint.memory.handles.openings import Opening
+    from oomlint.memory.handles.resource_state import Trail
     from oomlint.model.project import Module, Project
 
 

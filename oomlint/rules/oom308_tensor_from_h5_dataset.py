@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
+from oomlint.memory.arrays.row_by_row import read_at_once, row_reads
 from oomlint.memory.facts import whole_read_fact
-from oomlint.memory.loaders import confidence_of
-from oomlint.memory.row_reads import read_at_once, row_reads
+from oomlint.memory.loaders.loader_calls import confidence_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

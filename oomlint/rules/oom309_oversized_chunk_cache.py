@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, Measurement, Trait
-from oomlint.memory.handles_memory import held_in_memory
+from oomlint.memory.handles.chunk_cache import held_in_memory
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

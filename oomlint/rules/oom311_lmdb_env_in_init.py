@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import PICKLE_ERROR, DatasetSign, Measurement, Trait
 from oomlint.memory.facts import handle_facts
-from oomlint.memory.handle_fixes import opened_lazily
-from oomlint.memory.handles_told import opened_in_init
-from oomlint.memory.openings import Opens
+from oomlint.memory.fixes.handle_fixes import opened_lazily
+from oomlint.memory.handles.dataset_handle_findings import opened_in_init
+from oomlint.memory.handles.openings import Opens
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import HANDLES, PICKLE_ERROR, DatasetSign, Measurement, Trait
 from oomlint.memory.facts import container_facts
-from oomlint.memory.kept_files import LAZY_FILES, kept_files
-from oomlint.memory.loaders import confidence_of
+from oomlint.memory.handles.open_file_collections import LAZY_FILES, kept_files
+from oomlint.memory.loaders.loader_calls import confidence_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

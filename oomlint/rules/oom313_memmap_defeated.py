@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Resource, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
+from oomlint.memory.arrays.memmap_copies import map_copies
 from oomlint.memory.facts import keeper_facts, whole_read_fact
-from oomlint.memory.loaders import confidence_of
-from oomlint.memory.map_copies import map_copies
+from oomlint.memory.loaders.loader_calls import confidence_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Confidence, Consequence, Fix, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.buffers import buffers_of
+from oomlint.memory.arrays.joins import joins
+from oomlint.memory.buffers.growth import buffers_of
+from oomlint.memory.buffers.growth_messages import loop_of
+from oomlint.memory.buffers.joined_behind import joins_of
 from oomlint.memory.facts import growth_facts
-from oomlint.memory.growth_words import loop_of
-from oomlint.memory.joined_behind import joins_of
-from oomlint.memory.joins import joins
-from oomlint.memory.load_fixes import filled
+from oomlint.memory.fixes.load_fixes import filled
 from oomlint.model import names
 from oomlint.rule import Rule
 

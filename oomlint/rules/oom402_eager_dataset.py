@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.arrays import arrays_of
-from oomlint.memory.eager import eager_loads
+from oomlint.memory.arrays.eager_loads import eager_loads
+from oomlint.memory.arrays.load_messages import PIECES, bytes_of, kept_where, proven_small, related, weighs_of, workers
+from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.facts import load_facts
-from oomlint.memory.load_fixes import per_sample
-from oomlint.memory.load_words import PIECES, bytes_of, kept_where, proven_small, related, weighs_of, workers
+from oomlint.memory.fixes.load_fixes import per_sample
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

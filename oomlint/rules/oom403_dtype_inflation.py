@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.inflation import inflations
+from oomlint.memory.arrays.inflation import inflations
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Resource, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.listed import listed
+from oomlint.memory.arrays.tolist import listed
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

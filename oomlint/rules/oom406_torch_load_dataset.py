@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.eager import torch_loads
+from oomlint.memory.arrays.eager_loads import torch_loads
+from oomlint.memory.arrays.load_messages import bytes_of, kept_where, proven_small, related, weighs_of
 from oomlint.memory.facts import load_facts
-from oomlint.memory.load_fixes import torch_mapped
-from oomlint.memory.load_words import bytes_of, kept_where, proven_small, related, weighs_of
+from oomlint.memory.fixes.load_fixes import torch_mapped
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

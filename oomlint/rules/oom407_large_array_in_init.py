@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Consequence, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.allocations import allocations
+from oomlint.memory.arrays.allocations import allocations
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

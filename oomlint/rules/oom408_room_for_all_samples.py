@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Resource, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
-from oomlint.memory.filled import filled_arrays
+from oomlint.memory.arrays.filled import filled_arrays
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, FunctionSign, Measurement, Trait
+from oomlint.memory.buffers.all_pairs import all_pairs
 from oomlint.memory.facts import allocation_fact
-from oomlint.memory.pairs import all_pairs
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

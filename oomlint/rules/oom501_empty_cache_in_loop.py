@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.finding import Consequence, Fix, LoopKind, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.memory.facts import loop_fact
-from oomlint.memory.notes_loops import batch_loop, library_name, project_function, runs_each_round
+from oomlint.memory.shared.step_contexts import batch_loop, library_name, project_function, runs_each_round
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
 from oomlint.syntax.edits import Text

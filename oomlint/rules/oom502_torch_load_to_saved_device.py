@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Consequence, Fix, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
-from oomlint.memory.checkpoints import Loaded, chosen_by_device, loaded
+from oomlint.memory.arrays.torch_load import Loaded, chosen_by_device, loaded
 from oomlint.memory.facts import ranks_fact
-from oomlint.memory.loaders import evaluator_of
-from oomlint.memory.notes_edits import added_argument
-from oomlint.memory.notes_loops import library_name
-from oomlint.memory.rank_checkpoints import LOADS, held_on, released
-from oomlint.memory.ranks import ranks_of
-from oomlint.memory.suites import holds_tests
+from oomlint.memory.fixes.add_argument import added_argument
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.ranks.checkpoints import LOADS, held_on, released
+from oomlint.memory.ranks.ranks import ranks_of
+from oomlint.memory.shared.step_contexts import library_name
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model.names import last_name
 from oomlint.model.values import Absent
 from oomlint.rule import Rule

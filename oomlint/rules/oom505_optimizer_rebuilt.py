@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Consequence, LoopKind, Resource, Severity, Weighs
+from oomlint.memory.buffers.optimizer_models import in_the_callers_words, optimized, renewed, renewed_in_function
 from oomlint.memory.facts import loop_fact
-from oomlint.memory.iteration import conditional_in, loops_around
-from oomlint.memory.loaders import evaluator_of
-from oomlint.memory.notes_loops import counts_epochs, is_over_loader, library_name, makes_steps
-from oomlint.memory.notes_models import in_the_callers_words, optimized, renewed, renewed_in_function
-from oomlint.memory.suites import holds_tests
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.loop_kinds import conditional_in, loops_around
+from oomlint.memory.shared.step_contexts import counts_epochs, is_over_loader, library_name, makes_steps
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model.names import last_name, parameters
 from oomlint.rule import Rule
 from oomlint.syntax.walk import descend
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding
-    from oomlint.memory.notes_models import ModelPath
+    from oomlint.memory.buffers.optimizer_models import ModelPath
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 

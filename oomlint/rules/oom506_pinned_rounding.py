@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.amounts import readable
 from oomlint.finding import ByteSize, Consequence, Factor, Multiplier, Resource, Severity, Weighs
-from oomlint.memory.notes_pinned import rounded_arrays, rounded_batches
+from oomlint.memory.loaders.pinned_memory import rounded_arrays, rounded_batches
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Resource, Severity, Weighs
-from oomlint.memory.splits import in_one_batch, moved, rooms
+from oomlint.memory.datasets.device_splits import in_one_batch, moved, rooms
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

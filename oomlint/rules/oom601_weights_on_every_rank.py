@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Fix, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
 from oomlint.memory.facts import ranks_fact
-from oomlint.memory.load_fixes import mapped
-from oomlint.memory.rank_checkpoints import released, weights
-from oomlint.memory.suites import holds_tests
+from oomlint.memory.fixes.load_fixes import mapped
+from oomlint.memory.ranks.checkpoints import released, weights
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from oomlint.finding import AllocationFact, Confidence, Consequence, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.memory.facts import ranks_fact
-from oomlint.memory.full_states import full_states, on_one_rank
-from oomlint.memory.suites import holds_tests
+from oomlint.memory.ranks.full_states import full_states, on_one_rank
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

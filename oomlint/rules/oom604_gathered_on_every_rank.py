@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Confidence, Consequence, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
 from oomlint.memory.facts import ranks_fact
-from oomlint.memory.gathers import GATHER, gathers_of, to_one
-from oomlint.memory.suites import holds_tests
+from oomlint.memory.ranks.gathers import GATHER, gathers_of, to_one
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.rule import Rule
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Fact, Finding
-    from oomlint.memory.gathers import Gather
+    from oomlint.memory.ranks.gathers import Gather
     from oomlint.model.project import Module, Project
 
 _TENSORS: Final = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.RANKS,))

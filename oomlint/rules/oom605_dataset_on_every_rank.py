@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import DatasetSign, Measurement, Trait
-from oomlint.memory.copies import held_words
+from oomlint.memory.datasets.worker_copies import held_words
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact, ranks_fact
-from oomlint.memory.sharded import sharded
-from oomlint.memory.suites import holds_tests
+from oomlint.memory.ranks.sharded import sharded
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
 from oomlint.weighing import weight_of, words
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Fact, Finding
-    from oomlint.memory.sharded import Sharded
+    from oomlint.memory.ranks.sharded import Sharded
     from oomlint.model.project import Module, Project
 
 _ADVICE: Final = Fix(Safety.DISPLAY, "map the file, which the ranks of a machine then share, or let each rank read its own part", ())

@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import LoaderFact
-from oomlint.memory.loaders import PARAMETERS, loaders_of
+from oomlint.memory.loaders.loader_calls import PARAMETERS, loaders_of
 from oomlint.model.project import Project
 from oomlint.model.questions import CPU_COUNTS
 from oomlint.model.values import Absent, Const, ExternalCall
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from oomlint.finding import Place
-    from oomlint.memory.loaders import Loader
+    from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.model.project import Module
     from oomlint.model.values import Alternative, Frame
     from oomlint.verify.session import Session

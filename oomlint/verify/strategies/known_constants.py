@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
-from oomlint.memory.loaders import evaluator_of
+from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model.values import Const
 from oomlint.source import SourceError
 from oomlint.syntax.walk import descend

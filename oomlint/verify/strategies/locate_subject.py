@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.finding import AttributeFact, ReadFact, StoreFact
-from oomlint.memory.construction import constructions_of
-from oomlint.memory.datasets import datasets_of
-from oomlint.memory.loaders import evaluator_of, loaders_of
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.loaders.loader_calls import evaluator_of, loaders_of
+from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, Instance, is_usual
 from oomlint.source import SourceError

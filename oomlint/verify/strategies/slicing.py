@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Final
 
-from oomlint.memory.loaders import PARAMETERS
+from oomlint.memory.loaders.loader_calls import PARAMETERS
 from oomlint.verify.ast_location import scopes, spot
 from oomlint.verify.strategies import call_names
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from oomlint.memory.loaders import PARAMETERS
+from oomlint.memory.loaders.loader_calls import PARAMETERS
 from oomlint.source import SourceError
 from oomlint.verify.case import Part
 from oomlint.verify.strategies import call_names

@@ -1,0 +1,1 @@
+"""Arrays: what is read or made whole, and who keeps it."""

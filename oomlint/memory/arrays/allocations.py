@@ -1,0 +1,222 @@
+"""Large arrays that are made while a dataset, a module or a data module is built."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.amounts import readable
+from oomlint.finding import Confidence
+from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.facts import allocation_fact, keeper_facts
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.array_shapes import allocation, counts_samples
+from oomlint.memory.shared.attribute_names import small_name
+from oomlint.memory.shared.construction import constructions_of, speaks_of_data
+from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model import names
+from oomlint.model.values import ClassRef, External
+from oomlint.scout.telling import BUILDERS, LARGE_NUMBER, MAKERS
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Fact, Place
+    from oomlint.memory.arrays.kept import Keeper
+    from oomlint.memory.shared.array_shapes import Bytes
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_BASES: Final = ("torch.nn.Module", "lightning", "pytorch_lightning", "torch.nn.modules.module.Module")
+_LAZY: Final = frozenset({"numpy.zeros", "numpy.empty", "torch.empty"})  # pages come as they are written
+_FEW: Final = 64  # numbers of one sample that are not worth a word
+_CLASSES: Final = re.compile(r"class|label|target|categor", re.IGNORECASE)
+_MOST_FRAMES: Final = 4
+_ENORMOUS: Final = 1 << 30  # bytes that are too many for one array, whoever keeps it
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A call that makes a large array."""
+
+    node: cst.Call
+    message: str
+    confidence: Confidence
+    related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
+
+
+def allocations(module: Module, project: Project) -> Iterator[Allocation]:
+    """Large allocations of the module that a dataset, a module or a data module keeps."""
+    if holds_tests(module):
+        return
+    speaks = speaks_of_data(module)
+    constructions = constructions_of(project)
+    for scope in module.walk.scopes:
+        # What an array is made of is asked last: a shape may come from far away.
+        if scope.is_class or not (speaks or _builds(module, scope) or _speaks_large(module)) or constructions.per_item(module, scope):
+            continue
+        for call in scope.calls:
+            if names.last_name(call.func) in MAKERS:
+                one = _judge(project, module, scope, call, speaks=speaks)
+                if one is not None:
+                    yield one
+
+
+def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, speaks: bool) -> Allocation | None:
+    evaluator = evaluator_of(project)
+    plain = evaluator.calls.plain_frame(module, scope)
+    made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
+    size = allocation(made, call, evaluator, plain)
+    if size is None or any(a.keyword is not None and a.keyword.value == "device" and "meta" in module.code(a.value) for a in call.args):
+        return None
+    large, each = _is_large(project, size), False
+    keeper: Keeper | None = None
+    related: tuple[Place, ...] = ()
+    if speaks and (large or any(isinstance(number, str) for number in size.dimensions)):
+        keeper = _keeper(project, module, scope, call)
+    if keeper is not None:
+        frames = evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
+        sizes = [size, *(one for frame in frames if (one := allocation(made, call, evaluator, frame)) is not None)]
+        size = max(sizes, key=lambda one: one.least)
+        large = _is_large(project, size)
+        each = not large and _each_sample(module, scope, call, size)
+        owner: str | None = keeper.words if large or each else None
+        own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
+        related = () if (own.path, own.row) == (there.path, there.row) else (there,)
+    else:
+        owner = _owner(project, module, scope, call) if large else None
+        if owner is None:
+            size, owner = _huge(project, module, scope, call, made, size)
+    if owner is None:
+        return None
+    when = "resident as it is filled" if made in _LAZY else "in memory at once"
+    count = size.words() if size.exact is not None or not large else f"at least {readable(size.least)} ({size.words()})"
+    message = f"`{names.dotted(call.func)}` makes {count} for {owner} before the first {'sample' if keeper is not None else 'step'}, {when}"
+    if each:
+        message += ": one row for every sample"
+    facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
+    return Allocation(call, message, Confidence.HIGH if size.exact is not None else Confidence.MEDIUM, related, facts)
+
+
+def _huge(project: Project, module: Module, scope: Scope, call: cst.Call, made: str, size: Bytes) -> tuple[Bytes, str | None]:
+    """An array of known and enormous size, and what any object or script keeps it as: a buffer of transitions, room for the features of a corpus."""
+    name = _bound_to(module, call)
+    if name is None or kept_of(project).repeats(module, call):
+        return size, None
+    evaluator = evaluator_of(project)
+    if size.exact is None and scope.parent is not None and scope.parent.is_class and scope.name in BUILDERS:
+        frames = evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
+        known = [one for frame in frames if (one := allocation(made, call, evaluator, frame)) is not None and one.exact is not None]
+        size = max(known, key=lambda one: one.least, default=size)
+    if size.exact is None or size.exact < _ENORMOUS:
+        return size, None
+    owner = scope.parent
+    return size, f"`{name}` of `{owner.name}`" if owner is not None and owner.is_class and "." not in name else f"`{name}`"
+
+
+def _bound_to(module: Module, call: cst.Call) -> str | None:
+    """The name or attribute that an array is bound to as it is."""
+    above = module.walk.parents.get(call)
+    target = above.targets[0].target if isinstance(above, cst.Assign) and above.value is call else None
+    if isinstance(target, cst.Attribute):
+        return target.attr.value
+    return target.value if isinstance(target, cst.Name) else None
+
+
+def _is_large(project: Project, size: Bytes) -> bool:
+    return size.item is not None and size.least >= project.settings.array_bytes
+
+
+def _keeper(project: Project, module: Module, scope: Scope, call: cst.Call) -> Keeper | None:
+    """The dataset that keeps the array, which it made itself."""
+    for one in kept_of(project).of(module, call):
+        made = not one.given and (one.owner is not None or _in_data_module(project, module, scope))
+        if made and not any(small_name(name) for name in (*one.names[:1], *one.names[-1:])):
+            return one
+    return None
+
+
+def _speaks_large(module: Module) -> bool:
+    """Whether the module has a number that could make an array large: the same question that the scout asks."""
+    key = ("large number", module.path)
+    known = module.project.memo.get(key)
+    if known is None:
+        numbers = (node for node in descend(module.tree.module) if isinstance(node, cst.Integer))
+        known = module.project.memo[key] = any(int(node.evaluated_value) > LARGE_NUMBER for node in numbers)
+    return bool(known)
+
+
+def _each_sample(module: Module, method: Scope, call: cst.Call, size: Bytes) -> bool:
+    """Whether the first dimension counts samples, and each is more than a few numbers."""
+    if len(size.dimensions) < 2 or not (counts_samples(size.dimensions[0]) or _of_shape(module, method, call)):  # noqa: PLR2004 - samples, and what each has
+        return False
+    rest = size.dimensions[1:]
+    known = prod(number for number in rest if isinstance(number, int))
+    if all(isinstance(number, int) for number in rest):
+        return known >= _FEW and (size.exact is None or size.exact >= module.project.settings.small_bytes)
+    return not any(isinstance(number, str) and _CLASSES.search(number) for number in rest)
+
+
+def _of_shape(module: Module, method: Scope, call: cst.Call) -> bool:
+    """Whether the first dimension is the first one of an array that is there: ``shape[0]``."""
+    first: cst.CSTNode | None = call.args[0].value if call.args else None
+    while isinstance(first, cst.Tuple | cst.List) and first.elements:
+        first = first.elements[0].value
+    while isinstance(first, cst.BinaryOperation):
+        first = first.left
+    if not isinstance(first, cst.Subscript) or len(first.slice) != 1 or not isinstance(first.slice[0].slice, cst.Index):
+        return False
+    if module.code(first.slice[0].slice.value) != "0":
+        return False
+    if isinstance(first.value, cst.Attribute):
+        return first.value.attr.value == "shape"
+    if isinstance(first.value, cst.Name):
+        effects = method.effects.get(first.value.value, ())
+        return any(isinstance(e.value, cst.Attribute) and e.value.attr.value == "shape" for e in effects)
+    return False
+
+
+def _in_data_module(project: Project, module: Module, scope: Scope) -> bool:
+    """Whether the code is a method of a data module."""
+    owner = scope.parent
+    if owner is None or not owner.is_class:
+        return False
+    return any(isinstance(b, External) and b.name.endswith("DataModule") for b in evaluator_of(project).lineage(ClassRef(module, owner)))
+
+
+def _builds(module: Module, scope: Scope) -> bool:
+    """Whether code is where a model makes what it keeps, in a module with a number that could make an array large."""
+    return scope.parent is not None and scope.parent.is_class and scope.name in BUILDERS and _speaks_large(module)
+
+
+def _owner(project: Project, module: Module, method: Scope, call: cst.Call) -> str | None:
+    """The attribute or buffer of a module or data module that keeps the array, in words."""
+    owner = method.parent
+    if owner is None or not _builds(module, method):
+        return None
+    cls = ClassRef(module, owner)
+    if not any(isinstance(b, External) and b.name.startswith(_BASES) for b in evaluator_of(project).lineage(cls)) or not constructions_of(project).builds(
+        cls, method
+    ):
+        return None
+    this = names.self_name(method)
+    for here in module.walk.ancestors(call):
+        if isinstance(here, cst.Call) and names.last_name(here.func) == "Parameter":
+            return None
+        if isinstance(here, cst.Call) and names.last_name(here.func) == "register_buffer":
+            return f"a buffer of `{owner.name}`"
+        if isinstance(here, cst.Assign | cst.AnnAssign):
+            targets = [t.target for t in here.targets] if isinstance(here, cst.Assign) else [here.target]
+            for target in targets:
+                if isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name) and target.value.value == this:
+                    return f"`{target.attr.value}` of `{owner.name}`"
+            return None
+        if isinstance(here, cst.BaseStatement):
+            return None
+    return None

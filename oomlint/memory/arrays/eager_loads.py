@@ -1,0 +1,147 @@
+"""Which loads the rules speak of, and at which place: one finding for what one function reads for one class."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.arrays.joins import joined
+from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.arrays.load_messages import proven_small
+from oomlint.memory.arrays.loads import Load, arrays_of
+from oomlint.memory.arrays.padded import padded
+from oomlint.memory.arrays.read_calls import Reads
+from oomlint.memory.arrays.torch_load import loaded
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.attribute_names import small_key
+from oomlint.memory.shared.construction import constructions_of
+from oomlint.model import names
+from oomlint.model.values import ExternalCall
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_CORPUS: Final = re.compile(r"corpus|corpora|sentences|documents|raw_text|text_file|dialog", re.IGNORECASE)
+_THROUGH: Final = frozenset({"tqdm", "enumerate", "readlines", "splitlines", "iter", "list", "islice", "trange"})
+
+
+def eager_loads(module: Module, project: Project) -> Iterator[Load]:
+    """Loads of the module that bring a whole data set into memory; not those of HDF5 files, nor files of tensors.
+
+    What one function reads for one class comes as one load, with the other reads beside it.
+    """
+    groups: dict[object, list[Load]] = {}
+    for load in arrays_of(project).files(module):
+        if load.read is None or (load.read.kind is Reads.TORCH and not load.many) or joined(load) or proven_small(module, load.node):
+            continue
+        owner = load.keeper.owner
+        one = owner.scope if owner is not None else load.keeper.node if load.keeper.live else load.node
+        groups.setdefault((load.scope, one), []).append(load)
+    for first, *others in groups.values():
+        name = first.read.name if first.read is not None else ""
+        words = f"`{name}` reads every file" if first.many else f"`{name}` reads all of its file"
+        entries = [node for load in (first, *others) for node in _entries(load, project)]
+        yield replace(first, words=words, beside=(*(load.node for load in others), *entries))
+    yield from _corpora(module, project)
+    yield from padded(module, project)
+
+
+def eager_h5_loads(module: Module, project: Project) -> Iterator[Load]:
+    """Whole reads of HDF5 datasets; columns that become one array are told beside what else the data set reads, or once.
+
+    What one function reads for an object that is no data set comes as one, too.
+    """
+    loads = [load for load in arrays_of(project).h5(module) if not proven_small(module, load.node)]
+    served: dict[Scope, list[Load]] = {}
+    for load in loads:
+        if load.of_object:
+            served.setdefault(load.scope, []).append(load)
+    for first, *others in served.values():
+        yield replace(first, beside=tuple(other.node for other in others))
+    loads = [load for load in loads if not load.of_object]
+    columns: dict[object, list[Load]] = {}
+    whole: dict[object, Load] = {}
+    for load in loads:
+        one = load.keeper.owner.scope if load.keeper.owner is not None else load.scope
+        if _is_column(load):
+            columns.setdefault(one, []).append(load)
+        else:
+            whole.setdefault(one, load)
+    for load in loads:
+        one = load.keeper.owner.scope if load.keeper.owner is not None else load.scope
+        beside = columns.get(one, [])
+        if load is whole.get(one) or (one not in whole and load is beside[0]):
+            yield replace(load, beside=(*load.beside, *(other.node for other in beside if other is not load)))
+        elif not _is_column(load):
+            yield load
+
+
+def _is_column(load: Load) -> bool:
+    """Whether it is one of several that a call puts together to one array."""
+    parents = load.module.walk.parents
+    listed = parents.get(element) if isinstance(element := parents.get(load.node), cst.Element) else None
+    return listed is not None and isinstance(parents.get(listed), cst.Arg)
+
+
+def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:
+    """Where the entries of an archive that go to those who keep it are read: ``arrays["x"]``, which is when `.npz` reads an array."""
+    kept, module = kept_of(project), load.module
+    holder = module.walk.parents.get(load.node)
+    if load.read is None or load.read.kind is not Reads.ARCHIVE or not isinstance(holder, cst.Assign) or not isinstance(holder.targets[0].target, cst.Name):
+        return
+    name = holder.targets[0].target.value
+    for node in descend(load.scope.suite, into_scopes=False):
+        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and node.value.value == name:
+            key = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
+            if isinstance(key, cst.SimpleString) and not small_key(str(key.evaluated_value)) and kept.of(module, node):
+                yield node
+
+
+def torch_loads(module: Module, project: Project) -> Iterator[Load]:
+    """Single files of tensors that the module reads for a dataset."""
+    for load in arrays_of(project).files(module):
+        if load.read is not None and load.read.kind is Reads.TORCH and not load.many and not _restores(load):
+            yield load
+
+
+def _restores(load: Load) -> bool:
+    """Whether the file is a checkpoint: a part of it goes to ``load_state_dict``, and what else it has is the state of a training."""
+    return isinstance(load.node, cst.Call) and loaded(load.module, load.scope, load.node).restores
+
+
+def _corpora(module: Module, project: Project) -> Iterator[Load]:
+    """Text corpora that a dataset keeps line by line."""
+    if _CORPUS.search(module.source.text) is None:
+        return
+    evaluator = evaluator_of(project)
+    kept = kept_of(project)
+    for scope in module.walk.scopes:
+        if not scope.is_function or constructions_of(project).per_item(module, scope):
+            continue
+        frame = evaluator.calls.plain_frame(module, scope)
+        for loop in (*scope.loops, *scope.rows):
+            if isinstance(loop, cst.While):
+                continue
+            iterated = loop.iter if isinstance(loop, cst.For) else loop.for_in.iter
+            inner: cst.BaseExpression = iterated
+            while isinstance(inner, cst.Call) and names.last_name(inner.func) in _THROUGH:
+                if isinstance(inner.func, cst.Attribute) and names.last_name(inner.func) in {"readlines", "splitlines"}:
+                    inner = inner.func.value
+                elif inner.args:
+                    inner = inner.args[0].value
+                else:
+                    break
+            opened = next((a.value for a in evaluator.values(inner, frame) if isinstance(a.value, ExternalCall) and a.value.name.endswith("open")), None)
+            if opened is None or not opened.call.args or not _CORPUS.search(opened.frame.module.code(opened.call.args[0].value)):
+                continue
+            keepers = tuple(k for k in kept.of(module, iterated) if k.owner is not None)
+            if keepers:
+                node = loop if isinstance(loop, cst.ListComp) else iterated
+                yield Load(module, scope, node, "Every line of the corpus is read into Python objects", keepers, many=False)

@@ -1,0 +1,249 @@
+"""Arrays with room for every sample that a loop fills, one row after the other, before any of it is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.arrays.allocations import allocations
+from oomlint.memory.arrays.joins import joins
+from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.arrays.loads import arrays_of
+from oomlint.memory.arrays.read_calls import read_calls_of
+from oomlint.memory.arrays.windows import changing, gathered, is_window, parts
+from oomlint.memory.facts import allocation_fact, keeper_facts
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.array_shapes import allocation
+from oomlint.memory.shared.construction import constructions_of
+from oomlint.memory.shared.loop_kinds import loader_like
+from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model import names
+from oomlint.model.values import External, Instance
+from oomlint.scout.telling import ROOMS
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Fact, Place
+    from oomlint.memory.arrays.kept import Keeper
+    from oomlint.memory.shared.array_shapes import Bytes
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+Loop = cst.For | cst.While
+_Fill = cst.Assign | cst.AugAssign
+_SAME: Final = frozenset({"float", "half", "double", "long", "int", "cuda", "to", "float32", "float16", "astype", "Variable", "type", "pin_memory"})
+_ONE_BY_ONE: Final = frozenset({"enumerate", "tqdm", "zip", "iter", "islice", "trange", "track"})
+_FEW: Final = 64  # numbers of one sample that are not worth a word
+_COORDINATES: Final = 4  # of a point, with how sure it is
+_DENSE: Final = 3  # samples, and at least two dimensions of each: an image, a map
+_MOST_SITES: Final = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filled:
+    """An array that a loop fills."""
+
+    node: cst.Call
+    loop: cst.CSTNode
+    message: str
+    related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
+
+
+def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
+    """Arrays of the module with a row for every sample, that a loop fills and that are kept, or written once all of it is there."""
+    if holds_tests(module):
+        return
+    told: set[cst.CSTNode] | None = None
+    for scope in module.walk.scopes:
+        if scope.is_class or not scope.loops or constructions_of(project).per_item(module, scope):
+            continue
+        found: dict[cst.CSTNode, list[Filled]] = {}
+        rooms = [call for call in scope.calls if names.last_name(call.func) in ROOMS]
+        every = _fills(project, module, scope) if rooms else {}
+        for call in rooms if every else ():
+            one = _judge(project, module, scope, call, every)
+            if one is not None:
+                told = {known.node for known in allocations(module, project)} if told is None else told
+                if call not in told:
+                    found.setdefault(one.loop, []).append(one)
+        for first, *others in found.values():
+            beside = tuple(module.place(other.node, "so does this") for other in others)
+            yield replace(first, related=(*first.related[:1], *beside, *first.related[1:]))
+    yield from _of_lists(module, project)
+
+
+def rows_of_loaders(module: Module, project: Project) -> Iterator[tuple[cst.Call, Bytes]]:
+    """Calls that make an array with some numbers for every sample, which a loop over a loader fills, and its size."""
+    evaluator = evaluator_of(project)
+    for scope in module.walk.scopes:
+        rooms = [call for call in scope.calls if names.last_name(call.func) in ROOMS] if scope.loops and not scope.is_class else []
+        every = _fills(project, module, scope) if rooms else {}
+        for call in rooms if every else ():
+            around = set(module.walk.ancestors(call))  # what a round makes for itself is gone with it
+            loops = [loop for _, loop in every.get(_name_of(module, call), ()) if isinstance(loop, cst.For) and loop not in around]
+            if any(_over_loader(project, module, scope, loop) for loop in loops):
+                plain = evaluator.calls.plain_frame(module, scope)
+                made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
+                size = allocation(made, call, evaluator, plain)
+                if size is not None and len(size.dimensions) > 1 and isinstance(size.dimensions[0], str):
+                    yield call, size
+
+
+def _of_lists(module: Module, project: Project) -> Iterator[Filled]:
+    """The same by a list of windows, which one call then joins; what the reads of files are joined by is told by another rule."""
+    found: dict[Scope, list[tuple[cst.Call, cst.Subscript, Keeper]]] = {}
+    for one in sorted(gathered(module, project), key=lambda one: module.place(one[0]).row):
+        found.setdefault(module.walk.scope_at(one[0]), []).append(one)
+    told = {module.walk.scope_at(join.node) for join in joins(module, project)} if found else set()
+    for scope, ((call, window, keeper), *others) in found.items():
+        if scope in told:
+            continue
+        base = " ".join(module.code(window.value).split())
+        message = f"`{names.dotted(call.func)}` makes one array of all windows of `{base}`: what overlaps is there many times, and {_until(keeper, call)}"
+        beside = dict.fromkeys(module.place(other, "so does this") for other, _, _ in others)
+        related = [module.place(window, "cut here"), *(place for place in beside if place.row != module.place(call).row)]
+        related += [keeper.module.place(keeper.node, f"{keeper.words} keeps it")] if not keeper.saver and keeper.node is not call else []
+        yield Filled(call, scope.node, message, tuple(related), (allocation_fact(module, call), *keeper_facts(keeper)))
+
+
+def _until(keeper: Keeper | None, call: cst.Call) -> str:
+    if keeper is None or keeper.node is call:
+        return "all of it is in memory " + ("until the loop is through" if keeper is None else "at once")
+    return f"all of it is in memory until `{keeper.saver}` writes it" if keeper.saver else f"it stays in {keeper.words}"
+
+
+def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every: dict[str, list[tuple[_Fill, Loop]]]) -> Filled | None:
+    # What a round makes for itself is gone with it.
+    fills = [(fill, loop) for fill, loop in every.get(_name_of(module, call), ()) if loop not in module.walk.ancestors(call)]
+    told = next(((fill, loop, source) for fill, loop in fills if (source := _source(project, module, scope, fill, loop)) is not None), None)
+    if told is None:
+        return None
+    evaluator = evaluator_of(project)
+    plain = evaluator.calls.plain_frame(module, scope)
+    made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
+    size = allocation(made, call, evaluator, plain)
+    if size is None or not rows_of_all(project, size):
+        return None
+    fill, loop, (why, dense) = told
+    keeper = next((one for one in kept_of(project).filled(module, call) if not one.hazy), None)
+    if (len(size.dimensions) < _DENSE or _of_points(size)) if dense else keeper is None:
+        return None
+    return _filled(project, module, scope, call, loop, size, fill, why, keeper)
+
+
+def _filled(project: Project, module: Module, scope: Scope, call: cst.Call, loop: Loop, size: Bytes, fill: _Fill, why: str, keeper: Keeper | None) -> Filled:
+    room = f"`{names.dotted(call.func)}` makes one array for all samples ({size.words()})"
+    message = f"{room}: each round of the loop fills some of it with {why}, and {_until(keeper, call)}"
+    related = [module.place(fill, "filled here")]
+    if keeper is not None and not keeper.saver:
+        related.append(keeper.module.place(keeper.node, f"{keeper.words} keeps it"))
+    sites = evaluator_of(project).calls.sites(module, scope) if scope.is_function else []
+    related += [site.module.place(site.call, "all of it comes from here") for site in sites[:_MOST_SITES]]
+    facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
+    return Filled(call, loop, message, tuple(related), facts)
+
+
+# -- the array -----------------------------------------------------------------------------------------------------------------------
+
+
+def _name_of(module: Module, call: cst.Call) -> str:
+    """The name, or the attribute of ``self``, that the array goes by."""
+    node: cst.CSTNode = call
+    for here in module.walk.ancestors(call):
+        if isinstance(here, cst.Assign):
+            target = here.targets[0].target
+            return module.code(target).strip() if isinstance(target, cst.Name | cst.Attribute) and len(here.targets) == 1 else ""
+        if isinstance(here, cst.Call) and names.last_name(here.func) not in _SAME:
+            return ""
+        if not isinstance(here, cst.Attribute | cst.Call | cst.Arg) or (isinstance(here, cst.Arg) and here is node):
+            return ""
+        node = here
+    return ""
+
+
+def rows_of_all(project: Project, size: Bytes) -> bool:
+    """Whether the array has an unknown number of rows of more than a few numbers, or is known to be large."""
+    first, *rest = size.dimensions
+    if not isinstance(first, str):
+        return size.item is not None and size.least >= project.settings.array_bytes
+    known = prod(number for number in rest if isinstance(number, int))
+    return bool(rest) and (known >= _FEW or any(isinstance(number, str) for number in rest))
+
+
+def _of_points(size: Bytes) -> bool:
+    """Whether a sample is a table of points, as the key points of a pose are: a few numbers each."""
+    rest = size.dimensions[1:]
+    known = [number for number in rest if isinstance(number, int)]
+    return isinstance(rest[-1], int) and rest[-1] <= _COORDINATES and len(rest) - len(known) <= 1 and prod(known) < _FEW
+
+
+def _fills(project: Project, module: Module, scope: Scope) -> dict[str, list[tuple[_Fill, Loop]]]:
+    """Statements in loops that put something into other rows of an array in each round, by the name of the array."""
+    found: dict[str, list[tuple[_Fill, Loop]]] = {}
+    for node in descend(scope.suite, into_scopes=False):
+        target = _target_of(node)
+        if isinstance(node, _Fill) and isinstance(target, cst.Subscript):
+            loop = kept_of(project).gathering(module, node)
+            if isinstance(loop, Loop) and _moves(scope, loop, module, target):
+                found.setdefault(module.code(target.value).strip(), []).append((node, loop))
+    return found
+
+
+def _target_of(node: cst.CSTNode) -> cst.CSTNode | None:
+    """What a statement puts something into, or adds it to."""
+    if isinstance(node, cst.AugAssign):
+        return node.target
+    return node.targets[0].target if isinstance(node, cst.Assign) and len(node.targets) == 1 else None
+
+
+def _moves(scope: Scope, loop: Loop, module: Module, target: cst.Subscript) -> bool:
+    """Whether the first index is another one in each round."""
+    moving = changing(module, scope, loop)
+    return any(isinstance(n, cst.Name) and n.value in moving for n in descend(target.slice[0]))
+
+
+# -- what it is filled with ----------------------------------------------------------------------------------------------------------
+
+
+def _source(project: Project, module: Module, scope: Scope, fill: _Fill, loop: Loop) -> tuple[str, bool] | None:
+    """What a round puts into its row, in words, and whether it is what a model gives; ``None`` where that need not be data."""
+    target = _target_of(fill)
+    row = isinstance(target, cst.Subscript) and isinstance(target.slice[0].slice, cst.Index)
+    reads = {read.node for read in read_calls_of(project).in_scope(module, scope)}
+    of_loader = isinstance(loop, cst.For) and _over_loader(project, module, scope, loop)
+    drawn = {n.value for n in descend(loop.target) if isinstance(n, cst.Name)} if isinstance(loop, cst.For) else set()
+    for node, other in parts(module, scope, fill.value, loop):
+        if node in reads:
+            known = {load.node for load in (*arrays_of(project).files(module), *arrays_of(project).h5(module))}
+            return None if node in known else ("what it reads from a file", False)
+        if isinstance(node, cst.Subscript):
+            part = node.slice[0].slice
+            if row and not other and is_window(project, module, scope, node, loop):
+                return f"another window of `{' '.join(module.code(node.value).split())}`, so that what overlaps is there many times", False
+            if isinstance(part, cst.Index) and _is_dataset(project, module, scope, node.value):
+                return f"a sample of `{module.code(node.value).strip()}`", False
+        if of_loader and isinstance(node, cst.Name) and node.value in drawn:
+            return "what comes of a batch", True
+    return None
+
+
+def _is_dataset(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+    """Whether an object is a dataset of the project."""
+    evaluator, constructions = evaluator_of(project), constructions_of(project)
+    return any(
+        isinstance(alt.value, Instance) and constructions.is_dataset(alt.value.cls)
+        for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope))[:2]
+    )
+
+
+def _over_loader(project: Project, module: Module, scope: Scope, loop: cst.For) -> bool:
+    iterated = loop.iter
+    while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _ONE_BY_ONE and iterated.args:
+        iterated = iterated.args[0].value
+    return loader_like(project, iterated, module, scope) is not None

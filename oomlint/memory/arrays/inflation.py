@@ -1,0 +1,388 @@
+"""Large arrays that take more memory than their values need: eight bytes for one, or a second copy."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.finding import Fix, Safety, Severity
+from oomlint.memory.arrays.kept import Does, byte_range, kept_of
+from oomlint.memory.arrays.loads import arrays_of
+from oomlint.memory.facts import allocation_fact, keeper_facts
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.array_shapes import allocation
+from oomlint.memory.shared.attribute_names import small_name
+from oomlint.memory.shared.byte_size import item_bytes
+from oomlint.memory.shared.construction import constructions_of, speaks_of_data
+from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.library_facts import GENERATORS
+from oomlint.memory.shared.operand_kinds import made_by_numpy, operand
+from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model import names
+from oomlint.model.values import External, ExternalCall
+from oomlint.syntax.edits import Text, replace
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Fact, Place, Weighs
+    from oomlint.memory.arrays.kept import Keeper
+    from oomlint.memory.arrays.loads import Load
+    from oomlint.memory.shared.array_shapes import Bytes
+    from oomlint.memory.shared.content_kinds import Content
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_WIDE: Final = 8  # bytes of a float64
+_TYPED: Final = frozenset({"zeros", "ones", "empty", "full"})
+_IN_PLACE: Final = r"(?!_)\w+(?<!_)_|sort|fill|put|partition|resize|setfield"
+_FACTS: Final = frozenset({"shape", "dtype", "ndim", "size", "nbytes"})
+_FLOATS: Final = frozenset({"float", "half"})
+TENSORS: Final = frozenset({"FloatTensor", "HalfTensor"})
+
+
+@dataclass(frozen=True, slots=True)
+class Inflation:
+    """A place where data take more memory than they need."""
+
+    node: cst.BaseExpression
+    message: str
+    related: tuple[Place, ...] = ()
+    fix: Fix | None = None
+    facts: tuple[Fact, ...] = ()
+    severity: Severity | None = None  # where it is not that of most
+    weighs: Weighs | None = None  # the same
+
+
+def passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.BaseExpression, Load, Keeper]]:
+    """What is done with loads, where it is done in this module; each place once."""
+    seen: set[cst.CSTNode] = set()
+    arrays = arrays_of(project)
+    for load in (*arrays.h5(module), *arrays.files(module)):
+        for keeper in load.keepers:
+            if does is Does.COPIES and any(done.does is Does.JOINS for done in keeper.passed):
+                continue  # the copy that counts is the one that makes an array of the list
+            for done in keeper.passed:
+                if done.does is does and done.module is module and done.node not in seen:
+                    seen.add(done.node)
+                    yield done.node, load, keeper
+
+
+def building(module: Module, project: Project) -> Iterator[Scope]:
+    """Code that may build a data set."""
+    if not holds_tests(module) and speaks_of_data(module):
+        for scope in module.walk.scopes:
+            if not scope.is_class and not constructions_of(project).per_item(module, scope):
+                yield scope
+
+
+def keeper_of(module: Module, project: Project, node: cst.BaseExpression) -> Keeper | None:
+    """Who keeps what an expression gives; nobody where its names say that it is small."""
+    for keeper in kept_of(project).of(module, node):
+        if not keeper.live and not any(small_name(name) for name in (*keeper.names[:1], *keeper.names[-1:])):
+            return keeper
+    return None
+
+
+def _facts(module: Module, node: cst.BaseExpression, keeper: Keeper, size: Bytes | None = None) -> tuple[Fact, ...]:
+    return (allocation_fact(module, node, size), *keeper_facts(keeper))
+
+
+# -- bytes that become numbers of four or eight bytes -----------------------------------------------------------------------
+
+
+def inflations(module: Module, project: Project) -> Iterator[Inflation]:
+    """Bytes that become floating-point numbers, and arrays of ``float64`` that are converted at once."""
+    seen: set[cst.CSTNode] = set()
+    for node, load, keeper in passed(module, project, Does.SCALES):
+        seen.add(node)
+        yield _divided(module, node, keeper, (load.module.place(load.node, "read here"),))
+    for scope in building(module, project):
+        for node in _candidates(scope):
+            if node in seen:
+                continue
+            one = _converted(module, project, scope, node) if isinstance(node, cst.Call) else _scaled(module, project, scope, node)
+            if one is not None:
+                yield one
+
+
+def _candidates(scope: Scope) -> Iterator[cst.BaseExpression]:
+    """Conversions and divisions in the code of a scope."""
+    for node in descend(scope.suite, into_scopes=False):
+        if (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide) and byte_range(node.right)) or (
+            isinstance(node, cst.Call) and names.last_name(node.func) in {"astype", *_FLOATS, *TENSORS}
+        ):
+            yield node
+
+
+def _divided(module: Module, node: cst.BaseExpression, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
+    code = module.code(node.left) if isinstance(node, cst.BinaryOperation) else ""
+    narrow = "float32" in code or ".float()" in code
+    wide = "four bytes" if narrow else "eight bytes, as NumPy divides integers to `float64`,"
+    message = (
+        f"All of the data is divided before the first sample: one byte a number becomes {wide} in {keeper.words}; divide in `__getitem__`, or on the device"
+    )
+    return Inflation(node, message, spots, facts=_facts(module, node, keeper))
+
+
+def _scaled(module: Module, project: Project, scope: Scope, node: cst.BaseExpression) -> Inflation | None:
+    if not isinstance(node, cst.BinaryOperation):
+        return None
+    keeper = keeper_of(module, project, node)
+    size = _made(module, project, scope, node.left) if keeper is not None else None
+    if keeper is None or size is None or not _is_large(project, size[1]) or size[1].item != 1:
+        return None
+    return _divided(module, node, keeper, ())
+
+
+def _made(module: Module, project: Project, scope: Scope, node: cst.BaseExpression) -> tuple[str, Bytes, cst.Call] | None:
+    """The call of NumPy that made an array, and its bytes."""
+    evaluator = evaluator_of(project)
+    if isinstance(node, cst.Name):
+        effects = [e for e in scope.effects.get(node.value, ()) if not e.path]
+        if len(effects) == 1 and isinstance(effects[0].value, cst.Call) and not effects[0].index:
+            node = effects[0].value
+    frames = evaluator.calls.frames(module, scope, most=2) or [evaluator.calls.plain_frame(module, scope)]
+    for frame in frames:
+        for alt in evaluator.values(node, frame)[:3]:
+            if isinstance(alt.value, ExternalCall):
+                call, where = alt.value.call, alt.value.frame
+                name = names.canonical(alt.value.name)
+                if name.startswith("numpy.random.default_rng") or (isinstance(call.func, cst.Attribute) and not name.startswith(("numpy", "torch"))):
+                    continue
+                size = allocation(name, call, evaluator, where)
+                if size is not None:
+                    return name, size, call
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _is_generator(project, module, scope, node.func.value):
+            size = allocation(f"numpy.{node.func.attr.value}", node, evaluator, frame)
+            if size is not None:
+                return f"Generator.{node.func.attr.value}", size, node
+    return None
+
+
+def _is_generator(project: Project, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+    evaluator = evaluator_of(project)
+    return any(isinstance(a.value, ExternalCall) and a.value.name in GENERATORS for a in evaluator.values(node, evaluator.calls.plain_frame(module, scope)))
+
+
+def _is_large(project: Project, size: Bytes) -> bool:
+    """Whether an array is large, or of a size that nobody knows."""
+    small = project.settings.small_bytes
+    return size.exact >= small if size.exact is not None else len(size.dimensions) > 1 or size.least >= small
+
+
+def of_numbers(node: cst.BaseExpression) -> bool:
+    """Whether an array is made of numbers that stand there: ``np.eye(4)``."""
+    return isinstance(node, cst.Call) and bool(node.args) and all(isinstance(a.value, cst.Integer | cst.Float) for a in node.args)
+
+
+def may_be_large(project: Project, content: Content) -> bool:
+    """Whether what an expression holds is not proven to be small."""
+    settings = project.settings
+    return (content.size.exact is None or content.size.exact >= settings.small_bytes) and (content.count is None or content.count >= settings.small_elements)
+
+
+def _converted(module: Module, project: Project, scope: Scope, call: cst.Call) -> Inflation | None:
+    """``np.ones(shape).astype(np.float32)``, ``torch.from_numpy(np.zeros(shape)).float()``, ``torch.FloatTensor(np.zeros(shape))``."""
+    last = names.last_name(call.func)
+    inner: cst.BaseExpression | None = None
+    target = 4
+    if last == "astype" and isinstance(call.func, cst.Attribute) and call.args:
+        inner = call.func.value
+        wanted = item_bytes(call.args[0].value, 8)
+        if wanted is None:
+            return None
+        target = wanted
+    elif last in _FLOATS and isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call) and call.func.value.args:
+        inner = call.func.value.args[0].value if names.last_name(call.func.value.func) in {"from_numpy", "tensor", "as_tensor"} else None
+    elif last in TENSORS and len(call.args) == 1:
+        inner = call.args[0].value
+    keeper = keeper_of(module, project, call) if inner is not None else None
+    made = _made(module, project, scope, inner) if inner is not None and keeper is not None else None
+    if made is None or inner is None or keeper is None or not _is_large(project, made[1]):
+        return None
+    name, size, source = made
+    if size.item is None or not (size.item == _WIDE > target or size.item == 1 < target):
+        return None
+    dotted = names.dotted(source.func) or name
+    if size.item == 1:
+        message = f"All of the data becomes floating-point numbers before the first sample: one byte a number becomes {target} in {keeper.words}"
+        return Inflation(call, message, (), facts=_facts(module, call, keeper, size))
+    message = f"`{dotted}` makes {size.words()} of `float64`, which is then converted: the wide array and the narrow one are in memory at once"
+    facts = _facts(module, call, keeper, size)
+    return Inflation(call, message, (), _typed(module, call, inner, name) if source is inner and last == "astype" else None, facts)
+
+
+def _typed(module: Module, call: cst.Call, inner: cst.BaseExpression, name: str) -> Fix | None:
+    """``np.ones(shape).astype(np.float32)`` → ``np.ones(shape, dtype=np.float32)``."""
+    last = name.rpartition(".")[2]
+    if not isinstance(inner, cst.Call) or not inner.args or any(a.star for a in inner.args) or len(call.args) != 1:
+        return None
+    drawn = last in {"random", "standard_normal"} and name.startswith("Generator")  # the old generators take no type
+    if (last not in _TYPED and not drawn) or any(a.keyword is not None and a.keyword.value == "dtype" for a in inner.args):
+        return None
+    if len([a for a in inner.args if a.keyword is None]) > (2 if last == "full" else 1):
+        return None
+    wanted = call.args[0].value
+    word = str(wanted.evaluated_value) if isinstance(wanted, cst.SimpleString) else names.last_name(wanted)
+    if (drawn and word not in {"float32", "single", "f4"}) or (last == "full" and not _fits(inner, word)):
+        return None
+    text = Text(module.tree)
+    start, end = text.span(call)
+    inner_end = text.span(inner)[1]
+    given = text.text[start : inner_end - 1].rstrip().rstrip(",")
+    written = f"{given}, dtype={module.code(call.args[0].value)})"
+    return Fix(Safety.UNSAFE, "make it of that type at once", (text.replaced(start, end, written),))
+
+
+def _fits(call: cst.Call, word: str) -> bool:
+    """Whether `full` takes its value for this type: NumPy refuses an integer that the type cannot hold, where `astype` wraps it around."""
+    value = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "fill_value"), call.args[1].value if len(call.args) > 1 else None)
+    if word.startswith(("float", "f", "half", "single")) or isinstance(value, cst.Float):
+        return True
+    return isinstance(value, cst.Integer) and value.evaluated_value <= 127  # noqa: PLR2004 - what all of them hold
+
+
+# -- copies -----------------------------------------------------------------------------------------------------------------
+
+
+def copies(module: Module, project: Project) -> Iterator[Inflation]:
+    """Copies of whole arrays."""
+    seen: set[cst.CSTNode] = set()
+    seen.update(_joined(module, project))
+    for node, load, kept in passed(module, project, Does.COPIES):
+        if load.node is node or load.many or kept_of(project).gathering(module, node) is not None:
+            continue  # what a loop copies round after round is told by another rule
+        read = load.module.place(load.node, "read here")
+        if isinstance(node, cst.Subscript):
+            yield _permuted(module, node, kept, read)
+        elif isinstance(node, cst.Call) and not _written(kept):
+            seen.add(node)
+            yield _copied(project, module, node, kept, (read,))
+    evaluator = evaluator_of(project)
+    for scope in building(module, project):
+        for call in scope.calls:
+            if call in seen or not call.args or names.last_name(call.func) not in {"tensor", "array"} or call.args[0].star:
+                continue
+            frame = evaluator.calls.plain_frame(module, scope)
+            if not any(isinstance(a.value, External) and a.value.name in {"torch.tensor", "numpy.array"} for a in evaluator.values(call.func, frame)):
+                continue
+            keeper = keeper_of(module, project, call)
+            if keeper is None or _written(keeper) or of_numbers(call.args[0].value):
+                continue
+            what = operand(project, module, scope, call.args[0].value)
+            if what is not None and what.kind is Kind.ARRAY and may_be_large(project, what):
+                yield _copied(project, module, call, keeper, ())
+        yield from _casts(module, project, scope)
+        yield from _standardised(module, project, scope)
+
+
+def _joined(module: Module, project: Project) -> set[cst.CSTNode]:
+    """Copies of what a list became: the list is what counts."""
+    arrays = arrays_of(project)
+    loads = (*arrays.h5(module), *arrays.files(module))
+    every = [keeper.passed for load in loads for keeper in load.keepers]
+    return {done.node for passed in every if any(one.does is Does.JOINS for one in passed) for done in passed if done.does is Does.COPIES}
+
+
+def _written(keeper: Keeper) -> bool:
+    """Whether the copy is written to: then it is one for a reason."""
+    name = re.escape(keeper.attribute or (keeper.names[-1] if keeper.names else ""))
+    node: cst.CSTNode = keeper.owner.scope.node if keeper.owner is not None else keeper.module.walk.scope_at(keeper.node).node
+    return _changed(name, keeper.module.code(node))
+
+
+def _changed(name: str, code: str) -> bool:
+    """Whether code changes what goes by a name in place."""
+    changed = rf"\b{name}\s*(\[[^\]]*\]\s*)?([-+*/|&]|//|\*\*)=|\b{name}\s*\[[^\]]*\]\s*=(?!=)|\b{name}\s*(\[[^\]]*\])?\.({_IN_PLACE})\("
+    return bool(name) and re.search(changed, code) is not None
+
+
+def _shares(module: Module, source: cst.BaseExpression, node: cst.BaseExpression) -> bool:
+    """Whether the array goes on beside its copy, so that what is written to one would be seen in the other: it has a name that is read later or kept."""
+    scope = module.walk.scope_at(node)
+    while isinstance(source, cst.Subscript):
+        source = source.value
+    if isinstance(source, cst.Attribute):
+        owner = scope.parent if scope.parent is not None and scope.parent.is_class else scope
+        return _changed(re.escape(source.attr.value), module.code(owner.node))
+    if not isinstance(source, cst.Name):
+        return False
+    for here in module.walk.ancestors(node):
+        if isinstance(here, cst.For | cst.While):
+            return True
+        if here is scope.node:
+            break
+    text = Text(module.tree)
+    end = text.span(node)[1]
+    for one in descend(scope.suite):
+        if not isinstance(one, cst.Name) or one.value != source.value:
+            continue
+        holder = module.walk.parents.get(one)
+        if isinstance(holder, cst.Assign | cst.NamedExpr) and holder.value is one:
+            return True
+        if text.span(one)[0] < end or isinstance(holder, cst.AssignTarget | cst.Del):
+            continue
+        if isinstance(holder, cst.Attribute) and (holder.attr is one or holder.attr.value in _FACTS):
+            continue
+        call = module.walk.parents.get(holder) if isinstance(holder, cst.Arg) else None
+        if not (isinstance(call, cst.Call) and names.dotted(call.func) == "len"):
+            return True
+    return False
+
+
+def _casts(module: Module, project: Project, scope: Scope) -> Iterator[Inflation]:
+    """``.astype`` to the type that the array has."""
+    for call in scope.calls:
+        if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "astype" or len(call.args) != 1:
+            continue
+        keeper = keeper_of(module, project, call)
+        made = _made(module, project, scope, call.func.value) if keeper is not None else None
+        if keeper is None or made is None or not _is_large(project, made[1]):
+            continue
+        given = next((module.code(a.value) for a in made[2].args if a.keyword is not None and a.keyword.value == "dtype"), "")
+        if given and given == module.code(call.args[0].value):
+            text = Text(module.tree)
+            last = text.span(call.args[0].value)[1]
+            shared = _shares(module, call.func.value, call)
+            fix = None if shared else Fix(Safety.UNSAFE, "copy only where the type differs", (text.replaced(last, last, ", copy=False"),))
+            yield Inflation(call, f"`.astype` copies all of the data for {keeper.words}, which has that type already", (), fix, _facts(module, call, keeper))
+
+
+def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[Inflation]:
+    """``(a - a.mean()) / a.std()``: two more arrays."""
+    for node in descend(scope.suite, into_scopes=False):
+        if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Divide) or not isinstance(node.left, cst.BinaryOperation):
+            continue
+        left = node.left
+        name = module.code(left.left).strip()
+        if not isinstance(left.operator, cst.Subtract) or not re.search(rf"\b{re.escape(name)}\.mean\(|mean\({re.escape(name)}\b", module.code(left.right)):
+            continue
+        keeper = keeper_of(module, project, node)
+        what = operand(project, module, scope, left.left) if keeper is not None else None
+        if keeper is not None and what is not None and may_be_large(project, what):
+            message = f"Two more arrays as large as all of the data are made for {keeper.words}: three at once; `-=` and `/=` change the one that is there"
+            yield Inflation(node, message, facts=_facts(module, node, keeper))
+
+
+def _permuted(module: Module, node: cst.Subscript, keeper: Keeper, read: Place) -> Inflation:
+    code = " ".join(module.code(node).split())
+    message = f"`{code}` makes all of the data for {keeper.words} once more, in another order: both are in memory at once; permute the indices"
+    return Inflation(node, message, (read,), facts=_facts(module, node, keeper), severity=Severity.WARNING)
+
+
+def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
+    message = f"`{names.dotted(node.func)}` copies all of the data for {keeper.words}: the array and its copy are in memory at once"
+    fix = None
+    if names.last_name(node.func) == "tensor" and isinstance(node.func, cst.Attribute) and not _shares(module, node.args[0].value, node):
+        given = [a.keyword.value for a in node.args[1:] if a.keyword is not None]
+        if len(node.args) == 1 and made_by_numpy(project, module, module.walk.scope_at(node), node.args[0].value):
+            fix = Fix(Safety.UNSAFE, "let the tensor share the memory of the array", (replace(module.tree, node.func.attr, "from_numpy"),))
+        elif given == ["dtype"] and len(node.args) == 2:  # noqa: PLR2004 - the array and its type
+            fix = Fix(Safety.UNSAFE, "copy only where the type differs", (replace(module.tree, node.func.attr, "as_tensor"),))
+    joins = names.last_name(node.func) not in {"tensor", "array"}  # with something else, into an array that is all of it again
+    return Inflation(node, message, spots, fix, _facts(module, node, keeper), Severity.WARNING if joins else None)

@@ -1,0 +1,155 @@
+"""Calls that make one array of a list that holds all of the data, while the list is still there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.arrays.inflation import building, keeper_of
+from oomlint.memory.arrays.kept import Does, kept_of
+from oomlint.memory.arrays.kept_calls import JOINS
+from oomlint.memory.arrays.load_messages import proven_small
+from oomlint.memory.arrays.loads import Load, arrays_of
+from oomlint.memory.arrays.read_calls import known_read
+from oomlint.memory.facts import allocation_fact, keeper_facts, load_facts
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.attribute_names import small_name
+from oomlint.memory.shared.construction import constructions_of
+from oomlint.memory.shared.content_kinds import Kind
+from oomlint.model import names
+from oomlint.model.values import Display, ExternalCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Fact, Place
+    from oomlint.memory.arrays.kept import Keeper
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_MOST_RELATED: Final = 4
+_MOST_FRAMES: Final = 4
+_FEW: Final = frozenset({Kind.SCALAR, Kind.TEXT, Kind.SMALL, Kind.PATHS})  # a number or a name for each sample
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Join:
+    """A call that makes one array of a list of what was read."""
+
+    node: cst.BaseExpression
+    name: str
+    related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
+
+
+def joins(module: Module, project: Project) -> Iterator[Join]:
+    """Calls of the module that copy a list of loads into one array which a dataset keeps."""
+    arrays = arrays_of(project)
+    h5 = [load.node for load in arrays.h5(module)]
+    found: dict[cst.CSTNode, list[Load]] = {}
+    for load in (*arrays.h5(module), *arrays.files(module)):
+        for keeper in load.keepers:
+            for done in keeper.passed:
+                if done.does is Does.JOINS and done.module is module and load not in found.setdefault(done.node, []):
+                    found[done.node].append(load)
+    groups: dict[object, list[tuple[cst.Call, list[Load]]]] = {}
+    for node, loads in found.items():
+        if (
+            not isinstance(node, cst.Call)
+            or proven_small(module, node)
+            or kept_of(project).repeats(module, node)
+            or any(_within(module, one, [node]) for one in h5)
+        ):
+            continue
+        scope = module.walk.scope_at(node)
+        near = [load for load in loads if load.scope is scope] or loads  # a helper of theirs may give back what others read
+        groups.setdefault((scope, frozenset(load.node for load in near)), []).append((node, near))
+    for (node, loads), *others in groups.values():
+        spots = [module.place(load.node, "read here") for load in loads[:1]]
+        beside = [module.place(other, "so does this") for other, _ in others]
+        first = loads[0].keeper
+        put = [first.put[0].place(first.put[1], "put with the others here")] if first.put is not None and first.put[1] is not node else []
+        kept = [first.module.place(first.node, f"{first.words} keeps it")] if first.node is not node else []
+        spots += [*(module.place(load.node, "read here") for load in loads[1:]), *beside, *put, *kept]
+        facts = (allocation_fact(module, node), *dict.fromkeys(fact for load in loads for fact in load_facts(load)))
+        yield Join(node, names.dotted(node.func), tuple(spots[:_MOST_RELATED]), facts)
+    yield from (row for row in _rows(module, project) if row.node not in found)
+
+
+def _rows(module: Module, project: Project) -> Iterator[Join]:
+    """``torch.tensor([one.ids for one in features])``, which a dataset keeps, while the objects that it is made of are still there."""
+    contents = constructions_of(project).contents
+    evaluator = evaluator_of(project)
+    for scope in building(module, project):
+        found: list[tuple[cst.Call, Keeper]] = []
+        for call in scope.calls:
+            rows = call.args[0].value if call.args and names.last_name(call.func) in JOINS else None
+            if not isinstance(rows, cst.ListComp) or not _is_there(rows.elt):
+                continue
+            if kept_of(project).gathering(module, rows.elt) is not rows or small_name(names.last_name(rows.elt)):
+                continue
+            element = contents.of(rows.elt, evaluator.calls.plain_frame(module, scope))
+            keeper = keeper_of(module, project, call) if element.kind not in _FEW else None
+            if keeper is not None:
+                found.append((call, keeper))
+        if found:
+            (node, keeper), *others = found
+            made_of = dict.fromkeys(place for call, _ in found for place in _origins(project, module, scope, call))
+            spots = [*made_of, *(module.place(call, "so does this") for call, _ in others)]
+            kept = keeper.module.place(keeper.node, f"{keeper.words} keeps it")
+            yield Join(node, names.dotted(node.func), (*spots[: _MOST_RELATED - 1], kept), (allocation_fact(module, node), *keeper_facts(keeper)))
+
+
+def _origins(project: Project, module: Module, scope: Scope, call: cst.Call) -> Iterator[Place]:
+    """Where the objects that rows are taken from are put into their list, or read from a file, and what else holds that list meanwhile."""
+    evaluator = evaluator_of(project)
+    rows = call.args[0].value
+    if not isinstance(rows, cst.ListComp):
+        return
+    iterated = rows.for_in.iter
+    frames = evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
+    for alt in (alt for frame in frames for alt in evaluator.values(iterated, frame)[:_MOST_FRAMES]):
+        value = alt.value
+        if isinstance(value, Display):
+            yield from _filled(value)
+        elif isinstance(value, ExternalCall) and known_read(value.name) is not None:
+            yield value.frame.module.place(value.call, "all of them are read here")
+    for frame in frames:
+        given = names.argument_for(scope, iterated.value, frame.bound or (), skip_first=names.is_method(scope)) if isinstance(iterated, cst.Name) else None
+        if given is None or not isinstance(given.node.value, cst.Name):
+            continue
+        outer, name = given.bound.frame, given.node.value.value
+        for effect in outer.scope.effects.get(name, ()):
+            if outer.scope.is_function and effect.kind == "assign" and not effect.path:
+                yield outer.module.place(effect.statement, f"`{name}` of `{outer.scope.name}` holds the list for as long as that runs")
+
+
+def _filled(value: Display) -> Iterator[Place]:
+    """The statements that put something into a list, which is as it is written empty, or the comprehension that makes it."""
+    module, scope = value.frame.module, value.frame.scope
+    if not isinstance(value.node, cst.List):
+        yield module.place(value.node, "all of them are made here")
+        return
+    holder = module.walk.parents.get(value.node)
+    target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+    for effect in scope.effects.get(target.value, ()) if isinstance(target, cst.Name) else ():
+        if effect.kind == "append" and not effect.path and kept_of(module.project).gathering(module, effect.node) is not None:
+            yield module.place(effect.statement, "each of them is put into the list here")
+
+
+def _is_there(element: cst.BaseExpression) -> bool:
+    """Whether an element is one that something else holds, too: a call makes it anew, and a slice is a view."""
+    if isinstance(element, cst.Subscript):
+        return all(isinstance(one.slice, cst.Index) for one in element.slice)
+    return isinstance(element, cst.Attribute | cst.Name)
+
+
+def joined(load: Load) -> bool:
+    """Whether a list of it becomes one array in the same module: that is where the finding is."""
+    return any(done.does is Does.JOINS and done.module is load.module for keeper in load.keepers for done in keeper.passed)
+
+
+def _within(module: Module, node: cst.CSTNode, outer: list[cst.BaseExpression]) -> bool:
+    return bool(outer) and any(here in outer for here in module.walk.ancestors(node))

@@ -1,0 +1,439 @@
+"""Where data goes after it was read: forward, from the expression that reads it to the dataset that keeps it.
+
+A value is followed through names, containers, arithmetic, the functions of the project and their callers, until an attribute of a dataset takes it, or a
+loader. What makes it small on the way (a length, a mean, a shape, one element) ends the search.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.arrays.kept_calls import INTO, KEEPS, KeptCalls, keeps_axes
+from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, names_of
+from oomlint.memory.datasets.serving import is_target, picks_some
+from oomlint.memory.shared.attribute_names import may_be_data
+from oomlint.memory.shared.content_kinds import Kind
+from oomlint.model import names
+from oomlint.model.calls import JOBS
+from oomlint.model.readings import Memory
+from oomlint.model.values import ExternalCall, FunctionRef
+from oomlint.scout.telling import MAPS
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Walk
+
+# Attributes and methods whose result is small whatever they are asked of.
+_SMALL_ATTRIBUTES: Final = frozenset("shape size ndim dtype nbytes columns index device itemsize name names".split())
+_SMALL_METHODS: Final = frozenset(
+    "mean std sum max min any all item argmax argmin nunique unique keys count index close var prod median nonzero dim numel size tell "
+    "decode startswith endswith find isdigit load_state_dict eval train info describe head __len__ quantile nanmean group groups apply_ is_cuda".split(),
+)
+_SAME_ATTRIBUTES: Final = frozenset({"T", "mT", "values", "array", "iloc", "loc", "at", "flat", "real", "imag"})
+
+
+_SAME_ROWS: Final = frozenset({"t", "detach"})  # methods that give the rows as they are, or as columns
+_DRAWS: Final = frozenset({"torch.randint", "torch.multinomial", "numpy.random.randint", "numpy.random.choice"})
+_PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
+
+# Methods that read what xarray, rasterio, GDAL, decord, pyedflib or nibabel have only opened.
+READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal get_fdata get_data".split())
+
+_ARRAYS: Final = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.ARRAYS, Kind.TENSORS})
+_SINGLE: Final = frozenset({Kind.SCALAR, Kind.TEXT})
+
+
+class Kept(KeptCalls):
+    """Follows values forward. One for a run."""
+
+    def __init__(self, project: Project) -> None:
+        super().__init__(project)
+        self._given: Memory[cst.CSTNode, bool] = Memory(project.readings)
+        self._memo: Memory[tuple[cst.CSTNode, int | None, bool], tuple[tuple[Keeper, ...], ...]] = Memory(project.readings)
+
+    def of(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
+        """Who keeps the value of an expression (or what stands at ``index`` in it), nearest first; nobody where it is not known to be kept."""
+        return self._ends(module, node, index)[0]
+
+    def objects(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
+        """Objects of the project, of classes that are no modules, that the value stays in, in a project that trains."""
+        return self._ends(module, node, index)[1] if self.serving.project_trains(module) else ()
+
+    def joined(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
+        """Calls that make one array of a list of many such values, in code that runs once, in a project that trains."""
+        return self._ends(module, node, index)[2] if self.serving.project_trains(module) else ()
+
+    def filled(self, module: Module, node: cst.BaseExpression) -> tuple[Keeper, ...]:
+        """Who keeps or writes an array of what many rounds put into it: datasets, other objects, scripts that made it of a list."""
+        found, objects, joined = self._ends(module, node, None, all_of_it=True)
+        return (*found, *objects, *joined) if self.serving.project_trains(module) else found
+
+    def _ends(self, module: Module, node: cst.BaseExpression, index: int | None, *, all_of_it: bool = False) -> tuple[tuple[Keeper, ...], ...]:
+        key = (node, index, all_of_it)
+        known = self._memo.get(key)
+        if known is None:
+            search = Search(origin=(module, node), pickled=_unpickles(node))
+            mapped = isinstance(node, cst.Call) and names.last_name(node.func) in MAPS
+            many = all_of_it or self.repeats(module, node)
+            going = Going(many=many, index=index, listed=mapped, since=node, gathered=node if mapped or all_of_it else None)
+            if isinstance(node, cst.Call) and names.last_name(node.func) == "read_direct" and node.args:
+                self.follow_target(search, module, node, node.args[0].value, going)  # it fills what it is given
+            else:
+                self.climb(search, module, node, going)
+            self.run(search)
+            ends = (search.found, search.objects, search.joined)
+            known = self._memo[key] = tuple(tuple(self._of_rounds(module, node, keeper) for keeper in found) for found in ends)
+        return known
+
+    def _of_rounds(self, module: Module, node: cst.CSTNode, keeper: Keeper) -> Keeper:
+        """A keeper of one value, or of many: the function that adds it to a container is called in the rounds of a loop."""
+        if keeper.many or keeper.module is not module or not _adds(keeper.node):
+            return keeper
+        scope = module.walk.scope_at(node)
+        if not scope.is_function or module.walk.scope_at(keeper.node) is not scope or len(names.parameters(scope)) <= names.is_method(scope):
+            return keeper
+        sites = self.evaluator.calls.sites(module, scope)
+        return replace(keeper, many=True) if any(self.gathering(site.module, site.call) is not None for site in sites) else keeper
+
+    def late(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
+        """Datasets that keep the value of an expression, those included that take it when a sample asks for it first."""
+        search = Search(origin=(module, node), late=True)
+        self.climb(search, module, node, Going(index=index, since=node))
+        self.run(search)
+        return tuple(search.found)
+
+    def met(self, module: Module, node: cst.BaseExpression) -> tuple[Met, ...]:
+        """Operations that take all of the value of an expression."""
+        search = Search(meets=[])
+        self.climb(search, module, node, Going(since=node))
+        self.run(search)
+        return tuple(search.meets or ())
+
+    @staticmethod
+    def _met(search: Search, module: Module, node: cst.Call | cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> None:
+        if search.meets is not None and not (going.part or going.some or going.inside or going.hazy):
+            search.meets.append(Met(module, node, operand, going))
+
+    def returned(
+        self, module: Module, node: cst.BaseExpression, index: int | None = None, *, collected: bool = False, sure: bool = False
+    ) -> frozenset[int | None]:
+        """Where a function returns or yields the value of an expression in it, or what stands at ``index`` of that.
+
+        As it is, or also what it has ``collected`` of its parts; where it must be ``sure``, nothing that came through a call that nobody knows. Positions
+        in the tuple that it returns; ``None`` is the whole. Empty where the value stays inside.
+        """
+        search = Search(inside=module.walk.scope_at(node), parts=collected, sure=sure)
+        self.climb(search, module, node, Going(index=index))
+        self.run(search)
+        return frozenset(search.returns)
+
+    # -- upwards through an expression ---------------------------------------------------------------------------------
+
+    def run(self, search: Search) -> None:
+        """Follow what is still to be followed."""
+        while search.todo and search.steps <= STEPS:
+            self._follow(search, *search.todo.popleft())
+
+    def _follow(self, search: Search, module: Module, node: cst.CSTNode, going: Going) -> None:
+        """Follow the value of ``node`` to the statement that it is part of, and on from there."""
+        walk = module.walk
+        while True:
+            search.steps += 1
+            if search.steps > STEPS:
+                return
+            parent = walk.parents.get(node)
+            match parent:
+                case None:
+                    return
+                case cst.Attribute():
+                    onto = self._attribute_of(walk, parent, going)
+                    if onto is None:
+                        return
+                    going = onto.doing(Does.READS, module, parent) if parent.attr.value == "values" else onto
+                case cst.Call():  # a method of the value, or what an argument gives
+                    self._met(search, module, parent, node, going)
+                    if isinstance(node, cst.Attribute) and node.attr.value in {"tolist", "to_dict"}:
+                        going = going.doing(Does.LISTS, module, parent)
+                    if isinstance(node, cst.Attribute) and node.attr.value in READING:
+                        going = going.doing(Does.READS, module, parent)
+                    if isinstance(node, cst.Attribute) and not going.part and self.moves(module, parent):
+                        going = going.doing(Does.MOVES, module, parent)
+                    keeps = isinstance(node, cst.Attribute) and (node.attr.value in KEEPS or (search.meets is not None and node.attr.value in _SAME_ROWS))
+                    if isinstance(node, cst.Attribute) and not keeps and not (node.attr.value == "get" and not parent.args):
+                        going = replace(going, hazy=True)
+                    if going.inside:
+                        return
+                    small = isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS and not (going.part and keeps_axes(parent, of=0))
+                    if small and not (search.pickled and not going.part and isinstance(node, cst.Attribute) and node.attr.value == "item"):
+                        return
+                case cst.Arg():
+                    call = walk.parents[parent]
+                    if not isinstance(call, cst.Call):
+                        return
+                    self._met(search, module, call, parent, going)
+                    onward = self.follow_argument(search, module, call, parent, going)
+                    if onward is None:
+                        return
+                    going = onward
+                    node = call
+                    continue
+                case cst.Subscript():
+                    if node is not parent.value:
+                        return
+                    if picks_some(parent) and not is_target(module, parent):
+                        self.picked(search, module, parent, going)
+                    inner = self._subscript(module, parent, going)
+                    if inner is None or going.inside:
+                        return
+                    going = inner
+                case cst.Element() | cst.StarredElement() | cst.DictElement() | cst.StarredDictElement():
+                    holder = walk.parents[parent]
+                    if (
+                        isinstance(holder, cst.Tuple)
+                        and isinstance(parent, cst.Element)
+                        and isinstance(walk.parents.get(holder), cst.Return | cst.Yield | cst.Assign)
+                    ):
+                        going = replace(going, index=list(holder.elements).index(parent))
+                    if isinstance(parent, cst.DictElement):
+                        if node is parent.key:
+                            return
+                        if isinstance(parent.key, cst.SimpleString):
+                            going = going.named(str(parent.key.evaluated_value))
+                    if isinstance(holder, cst.List) or (isinstance(holder, cst.Tuple) and isinstance(walk.parents.get(holder), cst.Arg)):
+                        going = replace(going, listed=True, mixed=going.mixed or self._is_mixed(module, holder, parent))
+                    node = holder
+                    continue
+                case cst.BinaryOperation():
+                    self._met(search, module, parent, node, going)
+                    if isinstance(parent.operator, cst.Divide) and node is parent.left and byte_range(parent.right) and not going.retyped:
+                        going = going.doing(Does.SCALES, module, parent)
+                case cst.Comparison() | cst.FormattedStringExpression() | cst.Assert() | cst.Del() | cst.Index() | cst.Slice() | cst.While():
+                    return
+                case cst.IfExp():
+                    if node is parent.test:
+                        return
+                case cst.If():
+                    return
+                case cst.Lambda():
+                    if node is parent.body:
+                        self._out_of_lambda(search, module, parent, going)
+                    return
+                case cst.FunctionDef() | cst.ClassDef():
+                    return
+                case cst.ListComp() | cst.SetComp() | cst.GeneratorExp() | cst.DictComp():
+                    if isinstance(parent, cst.DictComp) and node is parent.key:
+                        return
+                    going = replace(
+                        going,
+                        collected=going.collected or (going.part and not isinstance(node, cst.Name)),
+                        part=False,
+                        listed=going.listed or isinstance(parent, cst.ListComp),
+                    ).gathered_by(self.gathering(module, node), module, parent, part=going.part)
+                case cst.CompFor():
+                    if node is not parent.iter:
+                        return
+                    self._comprehension(search, module, parent, going)
+                    return
+                case cst.For():
+                    if node is parent.iter:
+                        self._gone_through(search, module, parent, going)
+                        scope = walk.scope_at(parent)
+                        mixed = going.mixed and not isinstance(parent.target, cst.Tuple | cst.List)
+                        for name in names_of(parent.target):
+                            self.follow_name(search, module, scope, name, parent.target, replace(going.named(name), part=True, mixed=mixed))
+                    return
+                case cst.WithItem():
+                    if parent.asname is not None and isinstance(parent.asname.name, cst.Name):
+                        self.follow_name(search, module, walk.scope_at(parent), parent.asname.name.value, parent, going)
+                    return
+                case cst.Assign():
+                    for target in parent.targets:
+                        self.follow_target(search, module, parent, target.target, going)
+                    return
+                case cst.AnnAssign() | cst.AugAssign() | cst.NamedExpr():
+                    if isinstance(parent, cst.AugAssign) and isinstance(parent.operator, cst.AddAssign):  # `rows += more`
+                        going = going.gathered_by(self.gathering(module, parent), module, parent, part=going.part)
+                    self.follow_target(search, module, parent, parent.target, going)
+                    if not isinstance(parent, cst.NamedExpr):
+                        return
+                case cst.Return():
+                    self.follow_out(search, module, walk.scope_at(parent), going)
+                    return
+                case cst.Yield():
+                    self.follow_out(search, module, walk.scope_at(parent), replace(going, index=None, many=going.many))
+                    return
+                case cst.BaseExpression() | cst.From():
+                    pass
+                case _:
+                    return
+            node = parent
+
+    def _out_of_lambda(self, search: Search, module: Module, node: cst.Lambda, going: Going) -> None:
+        """What a function without a name gives: to its calls by the name that it is bound to, or to the call that maps it."""
+        holder = module.walk.parents.get(node)
+        if search.inside is not None or going.depth >= DEEPEST:
+            return
+        deeper = replace(going, depth=going.depth + 1, entered=None, into=None)
+        if isinstance(holder, cst.Arg):
+            call = module.walk.parents.get(holder)
+            if isinstance(call, cst.Call) and names.last_name(call.func) in MAPS | JOBS and call.args[0] is holder:
+                self.climb(search, module, call, replace(deeper, many=True, listed=True, gathered=call))
+        elif isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Name):
+            name = holder.targets[0].target.value
+            for call, scope in module.walk.calls:
+                if isinstance(call.func, cst.Name) and call.func.value == name:
+                    called = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:3]
+                    if any(isinstance(alt.value, FunctionRef) and alt.value.scope.node is node for alt in called):
+                        self.climb(search, module, call, replace(deeper, many=going.many or self.repeats(module, call), since=call))
+
+    def picked(self, search: Search, module: Module, node: cst.Subscript, going: Going) -> None:
+        """Parts of the value are taken again and again, as long as the training runs: then so long it is there."""
+        if search.inside is not None or going.part or going.inside or (going.many and going.gathered is None):
+            return  # what each round reads anew is not all of it
+        if going.into is not None:
+            search.picks.setdefault(going.into, []).append((module, node, going))
+        if who := self.serving.reader(module, node, going.since, going.entered, self._gives_back):
+            self._lives(search, module, node.value, going, f"which {who} indexes")
+
+    def _gives_back(self, module: Module, node: cst.BaseExpression) -> bool:
+        """Whether a function gives back the value of an expression in it, or what it has collected of such values; each is asked once."""
+        known = self._given.get(node)
+        if known is None:
+            self._given.assume(node, False)  # noqa: FBT003 - a function that calls itself
+            known = self._given[node] = bool(self.returned(module, node, collected=True, sure=True))
+        return known
+
+    def _gone_through(self, search: Search, module: Module, loop: cst.For, going: Going) -> None:
+        """A training loop goes through the value."""
+        if search.inside is None and not going.part and not going.inside and self.serving.trains(module, loop):
+            self._lives(search, module, loop.iter, going, "which the training loop goes through")
+
+    @staticmethod
+    def _lives(search: Search, module: Module, node: cst.BaseExpression, going: Going, why: str) -> None:
+        words = f"`{' '.join(module.code(node).split())}`, {why}"
+        if not any(one.live and one.passed == going.passed for one in search.found):
+            search.found.append(going.kept_by(module, node, words, live=True))
+
+    @staticmethod
+    def _attribute_of(walk: Walk, node: cst.Attribute, going: Going) -> Going | None:
+        """What an attribute of the value holds of it; ``None`` where that is something else."""
+        name = node.attr.value
+        if going.inside:
+            return replace(going, inside="") if name == going.inside else None
+        if name in _SMALL_ATTRIBUTES:
+            return None
+        called = walk.parents.get(node)
+        if (isinstance(called, cst.Call) and called.func is node) or name in _SAME_ATTRIBUTES or may_be_data(name):
+            return going
+        return None
+
+    def _subscript(self, module: Module, node: cst.Subscript, going: Going) -> Going | None:
+        """What an index leaves of the value; ``None`` where that is one element of many."""
+        first = node.slice[0].slice
+        if not isinstance(first, cst.Index):
+            return replace(going, index=None, some=going.some or self._is_short(module, first))
+        key = first.value
+        if len(node.slice) != 1:  # `rows[i, 0]` is of one row
+            return replace(going, index=None, part=going.part or (isinstance(key, cst.Name) and self._counts(module, node, key.value)))
+        if isinstance(key, cst.SimpleString | cst.ConcatenatedString):
+            return replace(going.named(str(key.evaluated_value)), index=None)
+        if isinstance(key, cst.Integer):
+            place = int(key.evaluated_value)
+            return None if going.index is not None and going.index != place else replace(going, index=None, mixed=False)
+        if isinstance(key, cst.Ellipsis | cst.Tuple):
+            return going
+        if isinstance(key, cst.Name) and self._counts(module, node, key.value):
+            return replace(going, part=True)
+        if not going.part and self._permutes(module, key):
+            going = going.doing(Does.COPIES, module, node)
+        return replace(going, index=None, some=going.some or self._draws(module, key))
+
+    def _is_short(self, module: Module, rows: cst.BaseSlice) -> bool:
+        """Whether a slice ends at a number that is known."""
+        if not isinstance(rows, cst.Slice) or rows.upper is None:
+            return False
+        found = self.evaluator.values(rows.upper, self.evaluator.calls.plain_frame(module, module.walk.scope_at(rows)))
+        return bool(found) and all(isinstance(alt.const, int) and alt.const > 0 for alt in found)
+
+    def _draws(self, module: Module, key: cst.BaseExpression) -> bool:
+        """Whether an index is a draw of some rows: random numbers, as many as are asked for, or the first of a permutation."""
+        if isinstance(key, cst.Name):
+            given = [e.value for e in module.walk.scope_at(key).effects.get(key.value, ()) if e.kind == "assign" and not e.path]
+            return len(given) == 1 and given[0] is not None and not isinstance(given[0], cst.Name) and self._draws(module, given[0])
+        if isinstance(key, cst.Subscript):
+            rows = key.slice[0].slice
+            return isinstance(rows, cst.Slice) and rows.upper is not None and self._permutes(module, key.value)
+        if not isinstance(key, cst.Call):
+            return False
+        found = self.evaluator.values(key, self.evaluator.calls.plain_frame(module, module.walk.scope_at(key)))[:3]
+        return any(isinstance(alt.value, ExternalCall) and names.canonical(alt.value.name) in _DRAWS for alt in found)
+
+    def _is_mixed(self, module: Module, holder: cst.List | cst.Tuple, element: cst.CSTNode) -> bool:
+        """Whether an array stands in a list or tuple together with numbers, strings or paths."""
+        others = [one.value for one in holder.elements if one is not element]
+        if not others or not isinstance(element, cst.Element):
+            return False
+        contents, frame = self.constructions.contents, self.evaluator.calls.plain_frame(module, module.walk.scope_at(holder))
+        return contents.of(element.value, frame).kind in _ARRAYS and any(contents.of(one, frame).kind in _SINGLE for one in others)
+
+    def _permutes(self, module: Module, key: cst.BaseExpression) -> bool:
+        """Whether an index is a permutation of all rows: what it gives is all of them once more."""
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(key))
+        found = (alt.value for alt in self.evaluator.values(key, frame)[:3]) if isinstance(key, cst.Name | cst.Call) else ()
+        return any(isinstance(one, ExternalCall) and names.canonical(one.name) in _PERMUTATIONS for one in found)
+
+    def _counts(self, module: Module, node: cst.CSTNode, name: str) -> bool:
+        """Whether a name is the variable of a loop around the node: what it picks is an element."""
+        for here in module.walk.ancestors(node):
+            if isinstance(here, cst.For) and name in names_of(here.target):
+                return True
+            if isinstance(here, cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.SetComp) and name in names_of(here.for_in.target):
+                return True
+            if isinstance(here, cst.FunctionDef):
+                return False
+        return False
+
+    def _comprehension(self, search: Search, module: Module, loop: cst.CompFor, going: Going) -> None:
+        """``[f(x) for x in value]``: each element goes where its name goes."""
+        holder: cst.CSTNode = loop
+        while isinstance(holder, cst.CompFor):
+            holder = module.walk.parents[holder]
+        wanted = set(names_of(loop.target))
+        part = not across(loop.iter)  # otherwise it is all of one field
+        mixed = going.mixed and part and not isinstance(loop.target, cst.Tuple | cst.List)
+        made = [holder.elt] if isinstance(holder, cst.ListComp | cst.SetComp | cst.GeneratorExp) else [holder.value] if isinstance(holder, cst.DictComp) else []
+        for root in made:
+            for use in descend(root):
+                if isinstance(use, cst.Name) and use.value in wanted:
+                    self.climb(search, module, use, replace(going, part=part, listed=True, rebuilt=True, mixed=mixed))
+
+
+def byte_range(node: cst.BaseExpression) -> bool:
+    """Whether a number is the one that bytes are divided by."""
+    if isinstance(node, cst.Call) and node.args:  # np.float32(255)
+        node = node.args[0].value
+    return isinstance(node, cst.Integer | cst.Float) and float(node.evaluated_value) in {255.0, 256.0, 127.5, 128.0}
+
+
+def _unpickles(node: cst.CSTNode) -> bool:
+    """Whether a read gives an array that was saved with pickle: ``item`` takes the object out of it."""
+    return isinstance(node, cst.Call) and any(arg.keyword is not None and arg.keyword.value == "allow_pickle" for arg in node.args)
+
+
+def _adds(node: cst.CSTNode) -> bool:
+    """Whether a statement puts something beside what a container holds: under a key, or at its end."""
+    if isinstance(node, cst.Assign):
+        return any(isinstance(target.target, cst.Subscript) for target in node.targets)
+    return isinstance(node, cst.Call) and names.last_name(node.func) in INTO
+
+
+def kept_of(project: Project) -> Kept:
+    """Follows the data of a project."""
+    return project.shared(Kept)
+
+
+__all__ = ["Does", "Keeper", "Kept", "byte_range", "kept_of"]

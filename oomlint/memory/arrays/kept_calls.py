@@ -1,0 +1,246 @@
+"""The way of data into calls: what a call does with an argument, whether its result holds it, and what functions and classes of the project make of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.arrays.kept_names import KeptNames
+from oomlint.memory.arrays.kept_state import DEEPEST, Does, Going, Search
+from oomlint.memory.datasets.serving import Entered
+from oomlint.model import names
+from oomlint.model.readings import Memory
+from oomlint.model.values import ClassRef, Const, External, FunctionRef, Instance
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+# Functions whose result is small whatever they are asked of.
+_SMALL_FUNCTIONS: Final = frozenset(
+    "len sum max min print range isinstance type any all hash repr mean std var median unique count_nonzero bincount Counter amax amin argmax argmin "
+    "average nanmean nanstd percentile quantile id show plot imshow save savez savez_compressed dump dumps savetxt to_csv imsave imwrite write log info debug "
+    "warning warn error allclose array_equal isnan isfinite isinf histogram where argwhere nonzero searchsorted ndim shape size format summary hasattr "
+    "getattr set linspace".split(),
+)
+# Methods, and functions outside of NumPy and torch, that give about as much as they are asked of.
+KEEPS: Final = frozenset(
+    "convert resize imresize cvtColor astype copy float double half numpy asarray array transpose permute reshape view crop to clone squeeze unsqueeze "
+    "contiguous flatten ravel rotate flip cuda cpu type get_fdata get_data stack concatenate append extend insert list tuple dict tqdm enumerate zip "
+    "sorted items values result as_completed img_as_float img_as_ubyte rgb2gray ToTensor to_tensor swapaxes clip round pad repeat tile".split(),
+)
+JOINS: Final = frozenset("stack array concatenate vstack hstack dstack column_stack row_stack asarray cat concat tensor".split())
+_MAKES: Final = frozenset({"array", "asarray", "tensor"})  # one array of what stands there
+_ARRAYS: Final = frozenset({"as_tensor", "from_numpy", "ascontiguousarray", "Tensor", "FloatTensor"})
+_OBJECTS: Final = frozenset({"builtins.object", "numpy.object_", "numpy.object"})
+_SCALARS: Final = frozenset({"int", "float", "bool", "str"})  # of a part they are the part
+_LOOKS_UP: Final = frozenset({"get", "pop", "index", "lookup", "load_state_dict", "count", "join", "startswith", "isin"})
+INTO: Final = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put", "push", "setdefault"})
+# What writes all of a value to one file.
+_SAVES: Final = frozenset(
+    "numpy.save numpy.savez numpy.savez_compressed torch.save pickle.dump cPickle.dump _pickle.dump dill.dump joblib.dump scipy.io.savemat "
+    "hickle.dump safetensors.torch.save_file".split()
+)
+_SAVING: Final = frozenset(name.rpartition(".")[2] for name in _SAVES)
+_DATASETS: Final = frozenset({"DataLoader", "TensorDataset", "Subset", "ConcatDataset", "random_split", "StackDataset"})
+
+
+# Libraries whose functions give an array for one, as large or nearly so.
+_ARRAY_LIBRARIES: Final = (
+    *("numpy.", "torch.", "torchvision.", "PIL.", "builtins.", "cv2.", "skimage.transform.", "skimage.color.", "skimage.util.", "scipy.ndimage."),
+    *("scipy.signal.", "torchaudio.transforms.", "torchaudio.functional.", "librosa.feature.", "librosa.effects.", "librosa.core."),
+    *("librosa.power_to_db", "librosa.amplitude_to_db", "librosa.stft", "librosa.cqt", "librosa.resample", "librosa.to_mono"),
+)
+_REDUCES: Final = frozenset({"mean", "std", "sum", "max", "min", "amax", "amin", "median"})
+
+
+def keeps_axes(call: cst.Call, *, of: int) -> bool:
+    """Whether a reduction leaves some axes of an array: which it reduces is said behind the ``of`` arguments that are the array."""
+    return names.last_name(call.func) in _REDUCES and len(call.args) > of and names.dotted(call.func) not in _REDUCES
+
+
+def _keeps_size(name: str) -> bool:
+    """Whether a function of a library gives about as much as it is given: those that give less are known (`_SMALL_FUNCTIONS`)."""
+    return name.startswith(_ARRAY_LIBRARIES) or name.rpartition(".")[2] in KEEPS
+
+
+class KeptCalls(KeptNames):
+    """Follows a value into what is called."""
+
+    def __init__(self, project: Project) -> None:
+        super().__init__(project)
+        self._passes: Memory[tuple[Scope, str], frozenset[int | None]] = Memory(project.readings)
+
+    def follow_argument(self, search: Search, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+        """Follow the value into what is called; what holds for the result of the call, or ``None`` where the value ends there."""
+        last = names.last_name(call.func)
+        walk = module.walk
+        if isinstance(call.func, cst.Attribute) and last in INTO and not self._is_own(module, call):
+            position = 0 if last not in {"insert", "setdefault"} else 1
+            if arg.keyword is None and list(call.args).index(arg) != position:
+                return None
+            self.follow_target(
+                search,
+                module,
+                call,
+                call.func.value,
+                replace(
+                    going,
+                    collected=going.collected or (going.part and not isinstance(arg.value, cst.Name)),
+                    rebuilt=going.rebuilt or going.part,
+                    part=False,
+                    listed=last == "append",
+                ).gathered_by(self.gathering(module, call), module, call, part=going.part),
+            )
+            return None
+        if last in _SAVING and search.inside is None:
+            self._saved(search, module, call, going)
+        if (last in _SMALL_FUNCTIONS and not (going.part and keeps_axes(call, of=1))) or (isinstance(call.func, cst.Attribute) and last in _LOOKS_UP):
+            return None
+        if last in _SCALARS and not going.part:
+            return None
+        if last in {"register_buffer", "setattr"} and isinstance(call.func, cst.Name | cst.Attribute):
+            if arg.keyword is None and list(call.args).index(arg) != (2 if last == "setattr" else 1):
+                return None  # the object and the name are not what is stored
+            name = next((str(a.value.evaluated_value) for a in call.args if isinstance(a.value, cst.SimpleString)), "")
+            self.follow_attribute(search, module, call, walk.scope_at(call), name, going)
+            return None
+        if arg.star:
+            going = replace(going, mixed=False)
+        if arg.keyword is not None and isinstance(call.func, cst.Name) and call.func.value == "dict":
+            going = going.named(arg.keyword.value)
+        listed = going.listed and not going.mixed and not self._of_references(module, call)  # what references are of is not copied
+        if last in JOINS and listed and call.args and call.args[0] is arg and not names.dotted(call.func).startswith(("pd.", "pandas.")):
+            # Two arrays that stand there are no list of all, but for each round has one of them; all of both is copied.
+            shown = isinstance(arg.value, cst.List | cst.Tuple)
+            does = Does.JOINS if going.many or not shown else Does.COPIES
+            going = replace(going if does is Does.COPIES and (going.part or last in _MAKES) else going.doing(does, module, call), listed=False)
+            if going.many and going.gathered is not None and not going.part and search.inside is None and self.runs_once(module, call):
+                search.joined.append(going.kept_by(module, call, f"what `{names.dotted(call.func)}` makes", live=True))
+        elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:
+            going = going.doing(Does.COPIES, module, call)
+        if search.inside is not None:  # an object is something else than what it was made of
+            made = last[:1].isupper() and last not in {"Tensor", "FloatTensor"}
+            return None if made else replace(going, index=None, hazy=going.hazy or not (last in KEEPS or last in JOINS or last in _ARRAYS))
+        scope = walk.scope_at(call)
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        for alt in self.evaluator.values(call.func, frame)[:3]:
+            value = alt.value
+            if isinstance(value, FunctionRef) and not isinstance(value.scope.node, cst.Lambda):
+                return self._into(search, module, value, call, arg, going)
+            if isinstance(value, ClassRef):
+                return self._made(search, value, call, arg, going)
+            if isinstance(value, External) and value.name.rpartition(".")[2] in _DATASETS and value.name.startswith("torch"):
+                if value.name.endswith(".Subset") and arg is not next((a for a in call.args if a.keyword is None or a.keyword.value == "dataset"), None):
+                    return None  # the rows that it picks
+                if not going.part:
+                    words = f"a `{value.name.rpartition('.')[2]}`"
+                    search.found.append(going.kept_by(module, call, words))
+                return None
+            if isinstance(value, External):
+                if last in JOINS or last in _ARRAYS or value.name == "dask.compute":
+                    going = going.doing(Does.READS, module, call)
+                if value.name.startswith("torch.") and not going.part and self.moves(module, call):
+                    going = going.doing(Does.MOVES, module, call)
+                return self._given_by(going, call, known=_keeps_size(value.name))
+        return self._given_by(going, call, known=last in KEEPS)
+
+    @staticmethod
+    def _given_by(going: Going, call: cst.Call, *, known: bool) -> Going:
+        """The value after a call that nobody can look into: where it is not ``known`` to give all of it back, it may be anything, made anew in each round."""
+        return replace(going, index=None) if known else replace(going, index=None, hazy=True, since=call)
+
+    def _of_references(self, module: Module, call: cst.Call) -> bool:
+        """Whether a call is told to make an array of objects: ``dtype=object``."""
+        given = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "dtype"), None)
+        if given is None:
+            return False
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
+        found = (alt.value for alt in self.evaluator.values(given, frame)[:2])
+        return any(
+            (isinstance(one, External) and names.canonical(one.name) in _OBJECTS) or (isinstance(one, Const) and one.value in {"O", "object"}) for one in found
+        )
+
+    def _is_own(self, module: Module, call: cst.Call) -> bool:
+        """Whether a method is one of the project: what it does with its arguments stands there, whatever it is called."""
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
+        return any(isinstance(alt.value, FunctionRef) for alt in self.evaluator.values(call.func, frame)[:3])
+
+    def _saved(self, search: Search, module: Module, call: cst.Call, going: Going) -> None:
+        """What many reads brought into a container is written at once, when all of it is there."""
+        if not going.many or going.part or going.inside or going.gathered is None or self.is_repeated(module, call):
+            return
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
+        saves = any(isinstance(a.value, External) and names.canonical(a.value.name) in _SAVES for a in self.evaluator.values(call.func, frame)[:2])
+        if saves and going.names:
+            words = f"`{going.names[-1]}`"
+            saver = names.dotted(call.func)
+            going = replace(going, collected=going.collected or going.rebuilt)
+            search.found.append(going.kept_by(module, call, words, live=True, saver=saver))
+
+    def _into(self, search: Search, module: Module, function: FunctionRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+        """Follow an argument into a function of the project; what holds for its result, or ``None`` where that does not hold the value."""
+        name = _parameter(function, call, arg)
+        if arg.star == "**":
+            return None  # which parameter takes it nobody knows
+        if name is None or going.depth >= DEEPEST:
+            return replace(going, index=None)
+        into = (function.scope, name)
+        key = ("into", *into)
+        if key not in search.seen:
+            search.seen.add(key)
+            deeper = replace(going, depth=going.depth + 1, index=None, entered=Entered(module, call, going.since, going.entered), into=into)
+            self.follow_name(search, function.module, function.scope, name, None, deeper)
+        else:  # what the function takes of it may come back here, too
+            for place, part, known in search.picks.get(into, ()):
+                self.picked(search, place, part, replace(known, entered=Entered(module, call, going.since, going.entered), into=None))
+        places = self._passed(function, name)
+        if not places:
+            return None
+        return replace(going, index=next(iter(places)) if len(places) == 1 else None)
+
+    def _passed(self, function: FunctionRef, name: str) -> frozenset[int | None]:
+        """Where a function returns what it is given as ``name``, or what it makes of that."""
+        key = (function.scope, name)
+        known = self._passes.get(key)
+        if known is None:
+            self._passes.assume(key, frozenset({None}))  # a function that calls itself
+            search = Search(inside=function.scope, parts=True)
+            self.follow_name(search, function.module, function.scope, name, None, Going())
+            self.run(search)
+            known = self._passes[key] = frozenset({None}) if function.scope.yields else frozenset(search.returns)
+        return known
+
+    def _made(self, search: Search, cls: ClassRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
+        """Follow an argument into a class: a dataset keeps it, any other object is followed itself."""
+        found = self.evaluator.method(_instance(cls), "__init__")
+        name = _parameter(found, call, arg) if found is not None else None
+        if found is None or name is None or going.part:
+            return None if self.constructions.is_dataset(cls) else going
+        key = ("made", found.scope, name)
+        if key not in search.seen and going.depth < DEEPEST:
+            search.seen.add(key)
+            self.follow_name(
+                search, found.module, found.scope, name, None, replace(going, depth=going.depth + 1, index=None, given=True, entered=None, into=None)
+            )
+        return None
+
+
+def _instance(cls: ClassRef) -> Instance:
+    return Instance(cls, None)
+
+
+def _parameter(function: FunctionRef, call: cst.Call, arg: cst.Arg) -> str | None:
+    """The parameter that takes an argument."""
+    params = names.parameters(function.scope)
+    if arg.keyword is not None:
+        return arg.keyword.value if any(p.name.value == arg.keyword.value for p in params) else None
+    if arg.star:
+        return None
+    place = list(call.args).index(arg)
+    plain = [p.name.value for p in params]
+    if names.is_method(function.scope) and (function.this is not None or function.scope.name == "__init__"):
+        plain = plain[1:]
+    return plain[place] if place < len(plain) else None

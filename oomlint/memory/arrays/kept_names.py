@@ -1,0 +1,411 @@
+"""The way of data through names and attributes, and out of a function to its callers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Going, Keeping, Search, names_of
+from oomlint.model import names
+from oomlint.model.readings import FOUND, finder
+from oomlint.model.values import Bound, ClassRef, External
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.calls import Site
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_MOST_SITES: Final = 6
+_MODULES: Final = ("torch.nn.", "lightning", "pytorch_lightning")  # what their objects keep is parameters and settings more often than data
+_DEEPEST_CALLS: Final = 5  # functions between a script and what it calls
+_DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module|backward|batch|\bsave\w*\s*\(|\bdump\s*\(", re.IGNORECASE)
+
+
+class KeptNames(Keeping):
+    """Follows a value through what it is called."""
+
+    def __init__(self, project: Project) -> None:
+        super().__init__(project)
+        self._uses: dict[Scope, dict[str, list[tuple[int, cst.Name]]]] = {}
+        self._order: dict[Scope, dict[cst.CSTNode, int]] = {}
+
+    def follow_target(self, search: Search, module: Module, statement: cst.CSTNode, target: cst.CSTNode, going: Going) -> None:
+        """The value is put into ``target``."""
+        walk = module.walk
+        scope = walk.scope_at(statement)
+        if isinstance(target, cst.Tuple | cst.List):
+            for number, element in enumerate(target.elements):
+                if going.index is None or number == going.index:
+                    self.follow_target(search, module, statement, element.value, replace(going, index=None, mixed=False))
+            return
+        into = False
+        while isinstance(target, cst.Subscript):
+            into = True
+            going = going if is_key(target) else replace(going, retyped=True)
+            target = target.value
+        if into:
+            now = replace(going, collected=going.collected or going.part, part=False)
+            going = now.gathered_by(self.gathering(module, statement), module, statement, part=going.part)
+        if isinstance(target, cst.Name):
+            self.follow_name(search, module, scope, target.value, statement, going.named(target.value))
+            if into or isinstance(statement, cst.Call):  # the container may be one of who calls the function
+                self._handed_in(search, module, scope, target.value, going)
+                if scope is module.root and going.gathered is not None and self._trains_beside(module, statement, target.value):
+                    search.objects.append(going.kept_by(module, statement, f"`{target.value}`", target.value, live=True))
+        elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
+            method = _method_with(scope, target.value.value)
+            if method is not None:
+                self.follow_attribute(search, module, statement, method, target.attr.value, going)
+
+    def _trains_beside(self, module: Module, statement: cst.CSTNode, name: str) -> bool:
+        """Whether a script trains behind a statement while the container that it fills is there: nothing deletes it or gives its name to something else."""
+        order = self._ordered(module.root)
+        first = order.get(statement, -1)
+        for effect in module.root.effects.get(name, ()):
+            if not effect.path and effect.kind in {"assign", "delete", "for", "with"} and order.get(effect.statement, -1) > first:
+                return False
+        return any(order.get(loop, -1) > first and self.serving.trains(module, loop) for loop in module.root.loops)
+
+    def _handed_in(self, search: Search, module: Module, scope: Scope, name: str, going: Going) -> None:
+        """The value is put into a container that is a parameter: it is in what the callers hand over from then on."""
+        if search.inside is not None or going.depth >= DEEPEST or not any(param.name.value == name for param in names.parameters(scope)):
+            return
+        if any(not effect.path and effect.kind == "assign" for effect in scope.effects.get(name, ())):
+            return
+        key = ("handed in", scope, name, going.passed)
+        if key in search.seen:
+            return
+        search.seen.add(key)
+        calls = self.evaluator.calls
+        for site in (*calls.sites(module, scope, most=_MOST_SITES), *calls.starts(module, scope)):
+            bound = (Bound(site.args, calls.plain_frame(site.module, site.scope), site.call),)
+            given = names.argument_for(scope, name, bound, skip_first=names.is_method(scope))
+            if given is None or self.constructions.per_item(site.module, site.scope) or self._of_another_program(search, site):
+                continue
+            now = replace(going, depth=going.depth + 1, index=None, entered=None, into=None, many=going.many or self.repeats(site.module, site.call))
+            if going.gathered is None:
+                now = now.gathered_by(self.gathering(site.module, site.call), site.module, site.call)
+            self.follow_target(search, site.module, site.call, given.node.value, now)
+
+    def follow_attribute(self, search: Search, module: Module, statement: cst.CSTNode, scope: Scope, name: str, going: Going) -> None:
+        """The value is kept on ``self``."""
+        owner = scope.parent
+        if owner is None or not owner.is_class or going.part:
+            return
+        if search.inside is not None:
+            inner = ("attribute inside", name)
+            if search.parts and scope is search.inside and inner not in search.seen:  # what the same function gives back of it
+                search.seen.add(inner)
+                for use in self._attributes(module, scope, names.self_name(scope) or "", name):
+                    self.climb(search, module, use, replace(going, index=None))
+            return
+        cls = ClassRef(module, owner)
+        key, place = ("attribute", owner, name, going.passed), ("keeps", statement, name)
+        known = key in search.seen
+        if (known and place in search.seen) or not (search.late or self.constructions.builds(cls, scope)):
+            return
+        search.seen.update((key, place))
+        going = going.named(name)
+        datasets = self.constructions.datasets(cls)
+        if datasets:
+            words = f"`{name}` of `{datasets[0].scope.name}`"
+            search.found.append(going.kept_by(module, statement, words, name, datasets[0]))
+            if known:  # another branch that keeps it, too: what is done with the attribute is followed already
+                return
+            # What is done with it while the object is built: `self.data = np.concatenate(self.data)`.
+            for use in self._attributes(module, scope, names.self_name(scope) or "", name):
+                self.climb(search, module, use, replace(going, index=None))
+            return
+        if not any(isinstance(base, External) and base.name.startswith(_MODULES) for base in self.evaluator.lineage(cls)):
+            words = f"`{name}` of `{owner.name}`"
+            search.objects.append(going.kept_by(module, statement, words, name, live=True))
+        if known or going.depth >= DEEPEST:
+            return
+        # Another class: what its methods do with the attribute, and where its objects go.
+        deeper = replace(going, depth=going.depth + 1, index=None, entered=None, into=None)
+        for method in owner.children:
+            this = names.self_name(method)
+            if this is None:
+                continue
+            for use in self._attributes(module, method, this, name):
+                self.climb(search, module, use, deeper)
+        init = owner.child("__init__")
+        if init is not None:
+            self._sites(search, module, init, replace(deeper, inside=name))
+
+    @staticmethod
+    def _attributes(module: Module, method: Scope, this: str, name: str) -> Iterator[cst.Attribute]:
+        for node in descend(method.suite):
+            if isinstance(node, cst.Attribute) and node.attr.value == name and isinstance(node.value, cst.Name) and node.value.value == this:
+                holder = module.walk.parents.get(node)
+                if not isinstance(holder, cst.AssignTarget):
+                    yield node
+
+    def follow_name(self, search: Search, module: Module, scope: Scope, name: str, definition: cst.CSTNode | None, going: Going) -> None:
+        """Follow every use of a name that its definition reaches."""
+        key = (scope, name, definition, going.part, going.many, going.passed)
+        if key in search.seen:
+            return
+        search.seen.add(key)
+        going = replace(going, since=definition)
+        for inner in _inner(scope, name):
+            for _, use in self._uses_of(inner).get(name, ()):
+                if search.steps <= STEPS and not _shadowed(module, use):
+                    self.climb(search, module, use, going)
+        for looked_up in _by_name(scope, name):
+            self.climb(search, module, looked_up, going)
+        order = self._ordered(scope)
+        first = self._end(order, definition) if definition is not None else -1
+        stops = [
+            self._end(order, effect.statement)
+            for effect in scope.effects.get(name, ())
+            if not effect.path
+            and effect.kind in {"assign", "for", "with"}
+            and effect.statement is not definition
+            and order.get(effect.statement, -1) > first
+            and self._covers(module, effect.statement, definition, scope)
+        ]
+        last = min(stops, default=None)
+        again = [
+            (self._end(order, effect.statement), _block(module, effect.statement))
+            for effect in scope.effects.get(name, ())
+            if not effect.path and effect.kind == "assign" and effect.statement is not definition and order.get(effect.statement, -1) > first
+        ]
+        for number, use in self._uses_of(scope).get(name, ()):
+            if number <= first or (last is not None and number > last) or self._excluded(module, definition, use) or _shadowed(module, use):
+                continue
+            around = set(module.walk.ancestors(use)) if again else set()
+            if any(end < number and block in around for end, block in again):
+                continue  # the same block has given the name another value before
+            if search.steps > STEPS:
+                return
+            self.climb(search, module, use, self._last_of(module, name, definition, use, going))
+
+    def _last_of(self, module: Module, name: str, definition: cst.CSTNode | None, use: cst.CSTNode, going: Going) -> Going:
+        """Behind a loop whose rounds bind a name, the name holds what the last round gave it, not all of them."""
+        if not going.many or going.gathered is not None or not isinstance(definition, cst.Assign) or (loop := self.gathering(module, definition)) is None:
+            return going
+        around = set(module.walk.ancestors(use))
+        if loop in around or any(isinstance(node, cst.Name) and node.value == name for node in descend(definition.value)):
+            return going  # in the round, or joined with what was there
+        outer = self.gathering(module, use)
+        return going if outer is not None and outer in module.walk.ancestors(definition) else replace(going, many=False)
+
+    def _ordered(self, scope: Scope) -> dict[cst.CSTNode, int]:
+        known = self._order.get(scope)
+        if known is None:
+            known = self._order[scope] = {node: number for number, node in enumerate(descend(scope.suite, into_scopes=False))}
+        return known
+
+    def _uses_of(self, scope: Scope) -> dict[str, list[tuple[int, cst.Name]]]:
+        known = self._uses.get(scope)
+        if known is None:
+            known = self._uses[scope] = {}
+            for node, number in self._ordered(scope).items():
+                if isinstance(node, cst.Name):
+                    known.setdefault(node.value, []).append((number, node))
+        return known
+
+    def _end(self, order: dict[cst.CSTNode, int], node: cst.CSTNode) -> int:
+        """The number of the last node inside a simple statement; of the header alone, where it is a block: ``for x in f(x)`` uses another ``x``."""
+        number = order.get(node, -1)
+        if isinstance(node, cst.BaseCompoundStatement) and not isinstance(node, cst.For):
+            return number
+        node = node.iter if isinstance(node, cst.For) else node
+        return max((order.get(inner, number) for inner in descend(node, into_scopes=False)), default=number)
+
+    @staticmethod
+    def _covers(module: Module, later: cst.CSTNode, definition: cst.CSTNode | None, scope: Scope) -> bool:
+        """Whether control that passes the definition always passes the later statement too."""
+        block = module.walk.parents.get(later)
+        if isinstance(block, cst.SimpleStatementLine):
+            block = module.walk.parents.get(block)
+        if definition is None:
+            return block is scope.suite or block is scope.node
+        return any(here is block for here in module.walk.ancestors(definition))
+
+    @staticmethod
+    def _excluded(module: Module, definition: cst.CSTNode | None, use: cst.CSTNode) -> bool:
+        """Whether definition and use stand in different branches of one ``if``."""
+        if definition is None:
+            return False
+        chain = set(module.walk.ancestors(definition))
+        previous: cst.CSTNode = use
+        for here in module.walk.ancestors(use):
+            if isinstance(here, cst.If) and here in chain and here.orelse is previous and here.body in chain:
+                return True
+            previous = here
+        return False
+
+    # -- out of functions ----------------------------------------------------------------------------------------------
+
+    def follow_out(self, search: Search, module: Module, scope: Scope, going: Going) -> None:
+        """The value comes out of a function."""
+        if search.inside is not None:
+            kept = not going.part and (search.parts or not (going.collected or going.rebuilt)) and not (search.sure and going.hazy)
+            if scope is search.inside and kept:
+                search.returns.add(going.index)
+            return
+        if not isinstance(scope.node, cst.FunctionDef) or going.part or going.depth >= DEEPEST or self.constructions.per_item(module, scope):
+            return
+        if going.into is not None and going.into[0] is scope:
+            return  # what came in by an argument goes back to the call that gave it, which is followed there, and to no other
+        self._sites(search, module, scope, replace(going, depth=going.depth + 1, entered=None, into=None))
+
+    def _sites(self, search: Search, module: Module, scope: Scope, going: Going) -> None:
+        key = ("sites", scope, going.index, going.passed)
+        if key in search.seen:
+            return
+        search.seen.add(key)
+        if not self._used_for_data(module, scope):
+            return
+        for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES):
+            if not self.constructions.per_item(site.module, site.scope) and not self._of_another_program(search, site):
+                self.climb(search, site.module, site.call, replace(going, many=going.many or self.repeats(site.module, site.call), since=site.call))
+
+    def _of_another_program(self, search: Search, site: Site) -> bool:
+        """Whether a call stands in what only another file runs when it is started, and that file does not import the one that reads."""
+        if search.origin is None or not _in_main(site.module, site.call):
+            return False
+        module, node = search.origin
+        return site.module is not module and (_in_main(module, node) or not self.project.may_import(site.module.path, module.path))
+
+    def is_repeated(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether a statement may run many times: in a loop of its function or of one that calls it, or in a function that nobody is seen to call."""
+        if self.in_rounds(module, node):
+            return True
+        scope = module.walk.scope_at(node)
+        if not isinstance(scope.node, cst.FunctionDef):
+            return False
+        return not (scope.node.decorators or self.evaluator.calls.sites(module, scope, most=_MOST_SITES))
+
+    def in_rounds(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether a statement is seen to run many times: in a loop of its function, or of one that calls it."""
+        if self.gathering(module, node) is not None:
+            return True
+        scope = module.walk.scope_at(node)
+        return isinstance(scope.node, cst.FunctionDef) and any(
+            self.repeats(site.module, site.call) for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES)
+        )
+
+    def runs_once(self, module: Module, node: cst.CSTNode, depth: int = 0) -> bool:
+        """Whether a script runs an expression, directly or by its functions, and no sample and no loop does."""
+        if self.gathering(module, node) is not None:
+            return False
+        scope = module.walk.scope_at(node)
+        if not isinstance(scope.node, cst.FunctionDef):
+            return True
+        if depth >= _DEEPEST_CALLS or self.constructions.per_item(module, scope):
+            return False
+        owner = scope.parent.node if scope.parent is not None else None
+        if isinstance(owner, cst.ClassDef) and scope.name != "__init__" and any(names.last_name(base.value) != "object" for base in owner.bases):
+            return self._library_builds(module, scope) and not self.evaluator.calls.sites(module, scope, most=_MOST_SITES)  # a base may call it
+        sites = self.evaluator.calls.sites(module, scope, most=_MOST_SITES)
+        if not sites:  # a command, or what a library calls to build its data set
+            return bool(scope.node.decorators)
+        return all(self.runs_once(one.module, one.call, depth + 1) for one in sites)
+
+    def _library_builds(self, module: Module, scope: Scope) -> bool:
+        """Whether a method is one of a library's data set that the library calls, but not for a sample: ``process`` of torch_geometric.
+
+        The classes of ``torch.utils.data`` call nothing but what runs for each sample or batch.
+        """
+        owner = scope.parent
+        if owner is None or not owner.is_class:
+            return False
+        bases = (base.name for base in self.evaluator.lineage(ClassRef(module, owner)) if isinstance(base, External))
+        return any(name.endswith("Dataset") and not names.canonical(name).startswith("torch.utils.data.") for name in bases)
+
+    def _used_for_data(self, module: Module, scope: Scope) -> bool:
+        """Whether some file that names the function speaks of data sets or loaders, or saves something: a look at the text, before anything is parsed."""
+        name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
+        project = self.project
+        return bool(project.search(_speaks_of_data, (name,), module.path, name) or _speaks_of_data(module.path, project.raw(module.path), name))
+
+
+def _method_with(scope: Scope, name: str) -> Scope | None:
+    """The method whose object, or class, a name is: its own, or that of the method around a function."""
+    here: Scope | None = scope
+    while here is not None and not here.is_class:
+        owner = here.parent
+        if names.self_name(here) == name or (owner is not None and owner.is_class and owner.name == name):
+            return here
+        if here.sets(name) or any(param.name.value == name for param in names.parameters(here)):
+            return None
+        here = owner
+    return None
+
+
+def _in_main(module: Module, node: cst.CSTNode) -> bool:
+    """Whether a node stands in what a file does only when it is started: ``if __name__ == "__main__"``."""
+    return any(isinstance(here, cst.If) and names.is_main(here.test) for here in module.walk.ancestors(node))
+
+
+def _block(module: Module, statement: cst.CSTNode) -> cst.CSTNode | None:
+    """The block that a simple statement stands in."""
+    line = module.walk.parents.get(statement)
+    return module.walk.parents.get(line) if isinstance(line, cst.SimpleStatementLine) else None
+
+
+def is_key(node: cst.Subscript) -> bool:
+    """Whether an index is a string: then it is one of a dictionary or a table."""
+    index = node.slice[0].slice
+    return isinstance(index, cst.Index) and isinstance(index.value, cst.BaseString)
+
+
+def _inner(scope: Scope, name: str) -> Iterator[Scope]:
+    """Functions inside a scope that use its name: those that have no such name of their own."""
+    for child in scope.children:
+        own = not child.is_class and (
+            any(p.name.value == name for p in names.parameters(child)) or (child.sets(name) and name not in child.outer | child.enclosing)
+        )
+        if not own and not isinstance(child.node, cst.Lambda):
+            if not child.is_class:
+                yield child
+            yield from _inner(child, name)
+
+
+def _by_name(scope: Scope, name: str) -> Iterator[cst.Subscript]:
+    """``locals()["x_" + part]``: every local whose name the constant parts of the key fit."""
+    if not any(names.last_name(call.func) == "locals" for call in scope.calls):
+        return
+    for node in descend(scope.suite, into_scopes=False):
+        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Call) and names.dotted(node.value.func) == "locals":
+            key = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
+            sides = (key.left, key.right) if isinstance(key, cst.BinaryOperation) else (key, key)
+            start, end = (str(side.evaluated_value) if isinstance(side, cst.SimpleString) else "" for side in sides)
+            if (start or end) and name.startswith(start) and name.endswith(end):
+                yield node
+
+
+def _shadowed(module: Module, use: cst.Name) -> bool:
+    """Whether the name is that of a comprehension's own variable."""
+    for here in module.walk.ancestors(use):
+        if isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
+            loop: cst.CompFor | None = here.for_in
+            while loop is not None:
+                if use.value in names_of(loop.target):
+                    return True
+                loop = loop.inner_for_in
+        elif isinstance(here, cst.BaseStatement):
+            return False
+    return False
+
+
+@finder
+def _speaks_of_data(path: str, data: bytes, name: str) -> str:
+    """Whether a file has the name and speaks of data sets or loaders, or saves something."""
+    del path
+    return FOUND if name.encode() in data and _has_data_words(data) else ""
+
+
+@lru_cache(maxsize=4096)
+def _has_data_words(data: bytes) -> bool:
+    return _DATA_WORDS.search(data) is not None

@@ -1,0 +1,252 @@
+"""What a search for those who keep data carries along: what it finds, what it knows of the value on its way, and what its parts ask of each other."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.datasets.serving import Entered, serving_of
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.construction import constructions_of
+from oomlint.model import names
+from oomlint.model.torch_tables import TO_DEVICE
+from oomlint.model.values import Const, ExternalCall, Unknown
+from oomlint.scout.telling import MAPS
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import ClassRef
+    from oomlint.syntax.walk import Scope
+
+DEEPEST: Final = 12  # functions on the way
+STEPS: Final = 4_000  # for one read
+_FILES: Final = re.compile(r"path|file|glob|listdir|walk|iterdir|\bfn|fname|json|scandir")
+
+
+class Does(Enum):
+    """What is done with the data on its way."""
+
+    JOINS = "a list of it becomes one array"
+    SCALES = "bytes become floating-point numbers"
+    LISTS = "numbers become Python objects"
+    COPIES = "it is copied"
+    MOVES = "it goes to an accelerator"
+    READS = "what was only opened is read"
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """One thing that is done with the data on its way."""
+
+    does: Does
+    module: Module
+    node: cst.BaseExpression
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Who keeps the data: an attribute of a dataset, or a call that makes a dataset of it."""
+
+    module: Module
+    node: cst.CSTNode  # the statement or call
+    attribute: str  # empty for a call
+    owner: ClassRef | None  # the dataset's class
+    words: str  # for a message: ```data` of `Clips```
+    many: bool  # read again and again, in a loop without a small bound
+    collected: bool  # its elements went into another container
+    names: tuple[str, ...]  # of variables and keys on the way, the last one last
+    passed: tuple[Passed, ...] = ()  # what was done with it on the way
+    given: bool = False  # the dataset did not make it: it was handed over as an argument
+    hazy: bool = False  # what it is by now is not known: a name may tell
+    live: bool = False  # no dataset keeps it: it is there because the code around a training loop still uses it
+    put: tuple[Module, cst.CSTNode] | None = None  # what puts it into the first container on the way
+    saver: str = ""  # the call that writes it to a file once all of it is there; then it is `live`, too
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What is known of the value on its way."""
+
+    many: bool = False
+    collected: bool = False
+    index: int | None = None  # its place in a tuple that a function returns
+    names: tuple[str, ...] = ()
+    part: bool = False  # an element of it
+    some: bool = False  # so many rows of it, however many there are
+    inside: str = ""  # the attribute of an object that holds it
+    listed: bool = False  # it is in a list, not yet in an array
+    mixed: bool = False  # it is in a small list beside things that are no arrays: no array can hold both, but by reference
+    given: bool = False  # it was handed to a dataset
+    rebuilt: bool = False  # its elements are in another container than they were read into
+    passed: tuple[Passed, ...] = ()
+    depth: int = 0
+    hazy: bool = False  # it came through a call that nobody knows: it may be anything by now
+    since: cst.CSTNode | None = None  # what gave it the name that it goes by
+    entered: Entered | None = None  # the call whose argument it came in by
+    into: tuple[Scope, str] | None = None  # the function and its parameter
+    gathered: cst.CSTNode | None = None  # the loop whose rounds put it into a container
+    put: tuple[Module, cst.CSTNode] | None = None  # the statement that does, the first time
+    retyped: bool = False  # it was written into an array that was there: its numbers have the type of that array
+
+    def doing(self, does: Does, module: Module, node: cst.BaseExpression) -> Going:
+        """The same after something was done with it."""
+        done = Passed(does, module, node)
+        return self if done in self.passed else replace(self, passed=(*self.passed, done))
+
+    def kept_by(
+        self, module: Module, node: cst.CSTNode, words: str, attribute: str = "", owner: ClassRef | None = None, *, live: bool = False, saver: str = ""
+    ) -> Keeper:
+        """Who keeps the value, with all that is known of its way."""
+        return Keeper(module, node, attribute, owner, words, self.many, self.collected, self.names, self.passed, self.given, self.hazy, live, self.put, saver)
+
+    def gathered_by(self, loop: cst.CSTNode | None, module: Module, node: cst.CSTNode, *, part: bool = False) -> Going:
+        """The same after a statement in a loop has put it, or a ``part`` of it, into a container: what made one array of it made one of many then."""
+        if loop is None:
+            return self
+        passed = self.passed if part else tuple(one for one in self.passed if one.does is not Does.JOINS)
+        return replace(self, gathered=loop, put=self.put or (module, node), passed=passed)
+
+    def named(self, name: str) -> Going:
+        """The same under another name."""
+        return replace(self, names=(*self.names, name)) if name not in self.names[-1:] else self
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """An operation that takes all of a value."""
+
+    module: Module
+    node: cst.Call | cst.BinaryOperation
+    operand: cst.CSTNode  # an argument, or the side of an operator, or ``x.mm`` of ``x.mm(y)``
+    going: Going
+
+
+@dataclass(slots=True)
+class Search:
+    """One search: what it has found and what it has seen."""
+
+    found: list[Keeper] = field(default_factory=list)
+    objects: list[Keeper] = field(default_factory=list)  # objects of other classes that it stays in, whatever they do with it
+    joined: list[Keeper] = field(default_factory=list)  # calls that make one array of a list of many, whatever becomes of the array
+    seen: set[object] = field(default_factory=set)
+    steps: int = 0
+    todo: deque[tuple[Module, cst.CSTNode, Going]] = field(default_factory=deque)
+    origin: tuple[Module, cst.CSTNode] | None = None  # the expression that it starts at
+    pickled: bool = False  # it starts at an array that was saved with pickle: of one object, a dictionary most often
+    inside: Scope | None = None  # the one function that is looked at, where it is not all of them
+    parts: bool = False  # a container of its parts counts too
+    sure: bool = False  # what a function that nobody knows makes of it does not count
+    late: bool = False  # an object that takes it once it is built keeps it, too
+    returns: set[int | None] = field(default_factory=set)  # where it gives back the value
+    meets: list[Met] | None = None  # the operations that take all of it, where they are asked for
+    picks: dict[tuple[Scope, str], list[tuple[Module, cst.Subscript, Going]]] = field(default_factory=dict)  # parts of a parameter
+
+
+class Keeping(ABC):
+    """The questions of a run, and what a part asks of those that build on it.
+
+    The parts are a chain of classes, from names and callers up to the expressions of ``kept.py``; each asks those before it by inheritance.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator = evaluator_of(project)
+        self.constructions = constructions_of(project)
+        self.serving = serving_of(project)
+
+    @abstractmethod
+    def run(self, search: Search) -> None:
+        """Follow what is still to be followed."""
+
+    @abstractmethod
+    def picked(self, search: Search, module: Module, node: cst.Subscript, going: Going) -> None:
+        """A part of the value is taken."""
+
+    @staticmethod
+    def climb(search: Search, module: Module, node: cst.CSTNode, going: Going) -> None:
+        """Follow the value of ``node`` next."""
+        search.todo.append((module, node, going))
+
+    # -- loops ---------------------------------------------------------------------------------------------------------
+
+    def repeats(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether an expression is evaluated many times, as far as anybody knows."""
+        return (isinstance(node, cst.Call) and names.last_name(node.func) in MAPS) or self.gathering(module, node) is not None
+
+    @staticmethod
+    def over_files(module: Module, node: cst.CSTNode) -> bool:
+        """Whether the innermost loop around a node goes, by the words of its header, through files."""
+        for here in module.walk.ancestors(node):
+            if isinstance(here, cst.For):
+                return _FILES.search(module.code(here.iter) + " " + module.code(here.target)) is not None
+            if isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
+                return _FILES.search(module.code(here.for_in)) is not None
+            if isinstance(here, cst.FunctionDef):
+                return False
+        return False
+
+    def gathering(self, module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The innermost loop around an expression that may go round often."""
+        below: cst.CSTNode = node
+        for here in module.walk.ancestors(node):
+            if (isinstance(here, cst.For) and below is here.body and self._unbounded(module, here.iter)) or (
+                isinstance(here, cst.While) and below is here.body
+            ):
+                return here
+            if (
+                isinstance(here, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp)
+                and below is not here.for_in
+                and self._unbounded(module, here.for_in.iter)
+            ):
+                return here
+            if isinstance(here, cst.FunctionDef | cst.ClassDef | cst.Lambda):
+                return None
+            below = here
+        return None
+
+    def moves(self, module: Module, call: cst.Call) -> bool:
+        """Whether a call puts a tensor on an accelerator, or on a device that nobody knows: a method, or a maker that is given a ``device``."""
+        given = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "device"), None)
+        if given is not None:
+            return self._names_accelerator(module, call, given)
+        method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+        if method in TO_DEVICE:
+            return True
+        if method != "to" or not call.args or call.args[0].star:
+            return False
+        return self._names_accelerator(module, call, call.args[0].value)
+
+    def _names_accelerator(self, module: Module, call: cst.Call, where: cst.BaseExpression) -> bool:
+        frames = self.evaluator.calls.frames(module, module.walk.scope_at(call), most=2)
+        return any(_is_accelerator(alt.value) for frame in frames for alt in self.evaluator.values(where, frame)[:4])
+
+    def _unbounded(self, module: Module, iterable: cst.BaseExpression) -> bool:
+        """Whether an iterable may have more than a handful of elements."""
+        return not across(iterable) and self.constructions.count(module, iterable) is None
+
+
+def across(iterable: cst.BaseExpression) -> bool:
+    """Whether it gives one field of all rows after the other: ``zip(*rows)``."""
+    return isinstance(iterable, cst.Call) and names.dotted(iterable.func) == "zip" and len(iterable.args) == 1 and iterable.args[0].star == "*"
+
+
+def _is_accelerator(value: object) -> bool:
+    """Whether a value may name a device other than the host: by what it is, not by what it is called."""
+    if isinstance(value, Const):
+        return isinstance(value.value, int) or (isinstance(value.value, str) and not value.value.startswith("cpu"))
+    if isinstance(value, ExternalCall) and value.name == "torch.device" and value.call.args:
+        first = value.call.args[0].value
+        return not isinstance(first, cst.SimpleString) or not str(first.evaluated_value).startswith("cpu")
+    return isinstance(value, Unknown)
+
+
+def names_of(target: cst.CSTNode) -> list[str]:
+    """The names that a target binds."""
+    return [n.value for n in descend(target) if isinstance(n, cst.Name)]

@@ -1,0 +1,313 @@
+"""Data that is read whole and kept by a dataset: where it is read, who keeps it, how many bytes where that is known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.arrays.full_reads import Store, whole_reads_of
+from oomlint.memory.arrays.kept import Does, kept_of
+from oomlint.memory.arrays.piecewise import Piecewise, piecewise
+from oomlint.memory.arrays.read_calls import LAZY, WHOLE, Reads, of_small_file, read_calls_of
+from oomlint.memory.buffers.caches import emptied_by_round
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.serving import is_target, picks_some
+from oomlint.memory.handles.open_file_collections import keeps_many
+from oomlint.memory.handles.openings import openings_of
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.array_shapes import few_a_sample
+from oomlint.memory.shared.attribute_names import annotates, looks_like_data, small_key, small_name
+from oomlint.memory.shared.construction import constructions_of
+from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model import names
+from oomlint.model.reach import path_conditions
+from oomlint.model.readings import Memory
+from oomlint.model.values import ClassRef, Instance, is_usual
+from oomlint.syntax.walk import descend, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.memory.arrays.full_reads import WholeRead
+    from oomlint.memory.arrays.kept import Keeper
+    from oomlint.memory.arrays.read_calls import Read
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_LONGEST: Final = 7  # names on the way of a sample
+_MOST_FRAMES: Final = 4
+_ASKS: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|eager|lazy", re.IGNORECASE)
+_ASKS_SIZE: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|eager|lazy|limit|budget|max_size", re.IGNORECASE)
+_IS_THERE: Final = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir"})
+_IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
+_IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
+_SETTINGS: Final = frozenset({"opt", "opts", "args", "config", "cfg", "conf", "hparams", "params", "options", "settings", "kwargs", "meta", "metadata", "info"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """A read whose result a dataset keeps."""
+
+    module: Module
+    scope: Scope
+    node: cst.BaseExpression
+    words: str  # what is read
+    keepers: tuple[Keeper, ...]
+    many: bool  # of many files
+    read: Read | None = None  # by a library or a function of the project
+    whole: WholeRead | None = None  # of an HDF5 file
+    beside: tuple[cst.BaseExpression, ...] = ()  # other reads of the same function for the same data set
+    joined: tuple[Keeper, ...] = ()  # calls that make one array of a list of it, which nobody has to keep
+
+    @property
+    def keeper(self) -> Keeper:
+        """The one to speak of."""
+        return self.keepers[0]
+
+    @property
+    def of_object(self) -> bool:
+        """Whether an object keeps it that is no data set."""
+        return self.keeper.live and self.keeper.owner is None and bool(self.keeper.attribute)
+
+
+class Arrays:
+    """The loads of a project. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator = evaluator_of(project)
+        self.kept = kept_of(project)
+        self.reads = read_calls_of(project)
+        self.constructions = constructions_of(project)
+        self._memo: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
+        self._h5: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
+        self._sliced: Memory[Scope, frozenset[str]] = Memory(project.readings)
+
+    # -- HDF5 ----------------------------------------------------------------------------------------------------------
+
+    def h5(self, module: Module) -> tuple[Load, ...]:
+        """Whole reads of HDF5 and zarr datasets that stand in the module and that a dataset keeps."""
+        known = self._h5.get(module)
+        if known is None:
+            known = self._h5[module] = tuple(self._h5_of(module))
+        return known
+
+    def _h5_of(self, module: Module) -> Iterator[Load]:
+        reads = whole_reads_of(self.project)
+        if holds_tests(module):
+            return
+        for scope in module.walk.scopes:
+            if scope.is_class or self.constructions.per_item(module, scope):
+                continue
+            for one in reads.in_scope(module, scope):
+                if one.what.store is Store.MEMMAP or small_key(one.what.key) or self._chosen(module, one):
+                    continue
+                if isinstance(one.node, cst.Call) and one.node.args and names.last_name(one.node.func) == "read_direct":
+                    filled = self.constructions.contents.of(one.node.args[0].value, one.frame).size.exact
+                    if filled is not None and filled < self.project.settings.small_bytes:
+                        continue
+                # Rows that a script picks from it, or what it makes of them, are not what it read.
+                keepers = self._large(tuple(k for k in self.kept.of(module, one.node) if not (k.saver and (k.hazy or k.collected))))
+                if not keepers:
+                    keepers = self._large(tuple(k for k in self.kept.objects(module, one.node) if not k.hazy and self._serves_parts(k)))
+                if keepers and not self._optional(module, scope, one.node) and not self._optional_keeper(keepers[0]):
+                    yield Load(module, scope, one.node, one.what.words, keepers, keepers[0].many, whole=one)
+
+    def _serves_parts(self, keeper: Keeper) -> bool:
+        """Whether another method of the object takes parts of what it keeps: it is there for as long as the object serves them."""
+        keeps = keeper.module.walk.scope_at(keeper.node)
+        for method in keeps.parent.children if keeps.parent is not None and keeps.parent.is_class else ():
+            this = names.self_name(method)
+            if this is None or method is keeps or method.name == "__init__":
+                continue
+            for node in descend(method.suite):
+                if isinstance(node, cst.Subscript) and _is_row(keeper.module, node) and not is_target(keeper.module, node):
+                    path = path_of(node.value)
+                    if path is None or path[0] != this or path[1][:1] != (("attr", keeper.attribute),):
+                        continue
+                    # Of a dictionary, the entry that it is; a row of a row is one number of a table.
+                    if not path[1][1:] or (path[1][-1][0] == "item" and path[1][-1][1] in keeper.names):
+                        return True
+        return False
+
+    def _optional(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
+        """Whether the read is one that the user has to ask for (``if in_memory:``), and it is not so by default; or one that asks for its size first."""
+        if self._asked(module, scope, node, _ASKS):
+            return True
+        sites = self.evaluator.calls.sites(module, scope, most=_MOST_FRAMES) if scope.parent is not None and scope.name != "__init__" else []
+        return bool(sites) and all(self._asked(site.module, site.scope, site.call, _ASKS_SIZE) for site in sites)
+
+    def _optional_keeper(self, keeper: Keeper) -> bool:
+        return self._asked(keeper.module, keeper.module.walk.scope_at(keeper.node), keeper.node, _ASKS)
+
+    def _asked(self, module: Module, scope: Scope, node: cst.CSTNode, words: re.Pattern[str]) -> bool:
+        for test, wanted in path_conditions(module.walk, scope, node):
+            inner = test.left if isinstance(test, cst.Comparison) else test
+            if words.search(module.code(inner if words is _ASKS else test)) is None or not isinstance(inner, cst.Name | cst.Attribute | cst.Call):
+                continue
+            if isinstance(inner, cst.Call) and names.last_name(inner.func) in _IS_THERE:
+                continue  # whether there is a file of an earlier run is nothing that the user is asked
+            frames = self.evaluator.calls.frames(module, scope, most=_MOST_FRAMES)
+            verdicts = [verdict for frame in frames for verdict, picks, _ in self.evaluator.truth(test, frame) if is_usual(picks)]
+            if wanted not in verdicts or len(set(verdicts)) > 1:
+                return True
+        return False
+
+    def _chosen(self, module: Module, one: WholeRead) -> bool:
+        """Whether the read is of one group among many, picked by a variable, or of one reference: that is a sample, not the data set."""
+        if _IS_REFERENCE.search(module.code(one.what.node)):
+            return True
+        if len(one.what.keys) < 2 or one.what.keys[0] is not None or _IS_SPLIT.search(module.code(one.what.node)):  # noqa: PLR2004 - group and dataset
+            return False
+        return not self.kept.repeats(module, one.node)
+
+    # -- other files ---------------------------------------------------------------------------------------------------
+
+    def files(self, module: Module) -> tuple[Load, ...]:
+        """Other reads that stand in the module and that a dataset keeps."""
+        known = self._memo.get(module)
+        if known is None:
+            known = self._memo[module] = tuple(self._files_of(module))
+        return known
+
+    def _files_of(self, module: Module) -> Iterator[Load]:
+        if holds_tests(module):
+            return
+        for scope in module.walk.scopes:
+            if scope.is_class or self.constructions.per_item(module, scope):
+                continue
+            for read in self.reads.in_scope(module, scope):
+                known = read.kind is Reads.SAMPLE
+                if self._handed_on(read) or (not known and (of_small_file(read) or small_name(read.name))) or self._stays_open(module, read):
+                    continue
+                keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place) if self._is_read(read, k)), read.kind)
+                keepers = tuple(k for k in keepers if self._counts(read, k))
+                if not keepers and known and self.kept.repeats(module, read.node):
+                    # Files that are decoded into one container are large, whatever the object is that keeps it.
+                    found = (k for place in read.places for k in self.kept.objects(module, read.node, place))
+                    found = (k for k in found if k.many and not k.hazy and self._is_read(read, k))
+                    keepers = self._large(tuple(k for k in found if not self._emptied(k, read)), read.kind)
+                joined: tuple[Keeper, ...] = ()
+                if read.kind in {Reads.SAMPLE, Reads.ARRAY}:
+                    # A script makes one array of what it has read, whatever it does with it then.
+                    found = (k for place in read.places for k in self.kept.joined(module, read.node, place))
+                    joined = self._large(tuple(k for k in found if k.many and not k.hazy and self._is_read(read, k)), read.kind)
+                    keepers = keepers or joined
+                if keepers and not self._optional(module, scope, read.node) and not self._optional_keeper(keepers[0]):
+                    yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read, joined=joined)
+
+    def pieces(self, module: Module) -> Iterator[tuple[Load, Piecewise]]:
+        """Reads that nobody keeps, of whole files that the code around takes apart piece by piece."""
+        if holds_tests(module):
+            return
+        kept = {load.node for load in self.files(module)}
+        for scope in module.walk.scopes:
+            if scope.is_class or self.constructions.per_item(module, scope):
+                continue
+            for read in self.reads.in_scope(module, scope):
+                if read.node in kept or self._handed_on(read) or of_small_file(read) or small_name(read.name):
+                    continue
+                found = piecewise(self.project, read)
+                if found is not None and not self._optional(module, scope, read.node):
+                    yield Load(module, scope, read.node, read.name, (), many=False, read=read), found
+
+    @staticmethod
+    def _is_read(read: Read, keeper: Keeper) -> bool:
+        """Whether what is kept is in memory: not where the file is only open."""
+        return read.origin not in LAZY or any(done.does is Does.READS for done in keeper.passed)
+
+    def _emptied(self, keeper: Keeper, read: Read) -> bool:
+        """Whether the rounds that read also empty the object that keeps it."""
+        cls = keeper.module.walk.scope_at(keeper.node).parent
+        if cls is None or not cls.is_class or not keeper.attribute:
+            return False
+        return emptied_by_round(ClassRef(keeper.module, cls), keeper.attribute, read.module, read.node, self.evaluator)
+
+    def _stays_open(self, module: Module, read: Read) -> bool:
+        """Whether the call opens a file that is read later: a lazy image, an archive."""
+        opening = openings_of(self.project).at(module, read.node) if isinstance(read.node, cst.Call) else None
+        return opening is not None and keeps_many(opening, self.project)
+
+    def _handed_on(self, read: Read) -> bool:
+        """Whether the function that the read stands in is a reader itself: its callers are the place."""
+        return read.kind is not Reads.TORCH and self.reads.reader(read.module, read.scope) is not None and not self.kept.repeats(read.module, read.node)
+
+    def _counts(self, read: Read, keeper: Keeper) -> bool:
+        """Whether what is kept may be the samples of a data set."""
+        if keeper.saver:
+            # Of records, tables and objects a script takes the few values that it needs; what it decodes, it needs as it is.
+            return not keeper.hazy and (read.kind is Reads.SAMPLE or read.origin == "numpy.load")
+        if (
+            read.kind not in WHOLE
+            and (read.kind is not Reads.SAMPLE or keeper.hazy)
+            and len(keeper.names) > (_LONGEST if keeper.owner is not None else _LONGEST // 2)
+        ):
+            return False
+        if keeper.many:
+            # Records and tables say something of the samples more often than they hold them: what counts is one file for each.
+            if read.kind is Reads.RECORDS or read.origin.startswith("pandas."):
+                return self.kept.over_files(read.module, read.node)
+            return read.kind is not Reads.TEXT or looks_like_data(keeper.attribute)
+        if self.constructions.few(read.module, read.node):
+            return False
+        if read.kind not in WHOLE or (keeper.collected and read.kind is Reads.OBJECT):
+            return False
+        if keeper.owner is None or any(looks_like_data(name) for name in keeper.names[-2:]):
+            return True
+        one = datasets_of(self.project).of_value(Instance(keeper.owner, None))
+        if one is None or one.opens_files:
+            # `__getitem__` reads a file for each sample: what was loaded before is an index of them.
+            return one is None
+        # Where it calls what nobody can look into, a name may tell.
+        return not (one.unknown and annotates(keeper.names[-1])) or self._slices(keeper.owner, keeper.attribute)
+
+    def _slices(self, owner: ClassRef, attribute: str) -> bool:
+        """Whether a sample is a slice of what the attribute holds, from one index to another: then it holds the samples themselves."""
+        known = self._sliced.get(owner.scope)
+        if known is None:
+            known = self._sliced[owner.scope] = frozenset(self._sliced_by(owner))
+        return attribute in known
+
+    def _sliced_by(self, owner: ClassRef) -> Iterator[str]:
+        for cls in self.evaluator.lineage(owner):
+            for method in cls.scope.children if isinstance(cls, ClassRef) else ():
+                this = names.self_name(method)
+                if this is None or not self.constructions.per_item(owner.module, method):
+                    continue
+                for node in descend(method.suite):
+                    part = node.slice[0].slice if isinstance(node, cst.Subscript) else None
+                    if isinstance(node, cst.Subscript) and isinstance(part, cst.Slice) and _computed(part.lower) and _computed(part.upper):
+                        path = path_of(node.value)
+                        if path is not None and path[0] == this and path[1] and path[1][0][0] == "attr":
+                            yield str(path[1][0][1])
+
+    @staticmethod
+    def _large(keepers: tuple[Keeper, ...], kind: Reads = Reads.ARRAY) -> tuple[Keeper, ...]:
+        """Those of whom nothing says that what they keep is small: no comment and, where nobody knows what it is, no name."""
+        known = kind is Reads.SAMPLE
+        return tuple(k for k in keepers if ((known and not k.hazy) or not _says_small(k)) and not few_a_sample(k.module, k.node))
+
+
+def _says_small(keeper: Keeper) -> bool:
+    asked = keeper.names if keeper.live else (*keeper.names[:1], *keeper.names[-1:])
+    return any(small_name(name) for name in asked) or not _SETTINGS.isdisjoint(keeper.names)
+
+
+def _is_row(module: Module, node: cst.Subscript) -> bool:
+    """Whether an index takes a part that is an array, by all that is seen: not one number of a table."""
+    if not picks_some(node):
+        return False
+    sliced = any(isinstance(element.slice, cst.Slice) for element in node.slice)
+    return sliced or (len(node.slice) == 1 and not isinstance(module.walk.parents.get(node), cst.Subscript))
+
+
+def _computed(bound: cst.BaseExpression | None) -> bool:
+    return bound is not None and not isinstance(bound, cst.BaseNumber | cst.UnaryOperation)
+
+
+def arrays_of(project: Project) -> Arrays:
+    """The arrays of a project."""
+    return project.shared(Arrays)

@@ -1,0 +1,337 @@
+"""Files that are read whole by code that takes one part of them after the other: the parts of an array that a loop indexes, the objects of a pickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.arrays.full_reads import Store, whole_reads_of
+from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.arrays.kept_state import names_of
+from oomlint.memory.arrays.read_calls import Reads
+from oomlint.memory.datasets.serving import is_target, picks_some
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.model import names
+from oomlint.model.values import External
+from oomlint.scout.telling import ADDS
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.memory.arrays.read_calls import Read
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_DIMENSIONS: Final = 3  # of an array that a loop takes apart: one of two is a table, and that is small
+_FACTS: Final = frozenset({"shape", "dtype", "ndim", "size", "nbytes", "itemsize"})
+_ASKS: Final = frozenset({"len", "isinstance", "type", "print", "id"})
+_GOES: Final = frozenset({"enumerate", "zip", "tqdm", "iter", "reversed", "sorted", "list", "tuple"})
+_ENTRIES: Final = frozenset({"items", "values"})
+# What only arrays have, and libraries whose functions take signals and pictures.
+_OF_ARRAYS: Final = frozenset({"shape", "ndim", "astype", "reshape", "transpose", "T", "swapaxes"})
+_LIBRARIES: Final = frozenset("librosa cv2 soundfile torchaudio skimage scipy PIL torchvision imageio mne trimesh open3d".split())
+_CONVERTS: Final = frozenset("torch.from_numpy torch.as_tensor torch.Tensor torch.FloatTensor".split())
+_DEEPEST: Final = 3
+
+
+class Taken(Enum):
+    """What the code around a read needs of it at a time."""
+
+    SLICES = "slices of the array"
+    ELEMENTS = "one of its objects"
+    LENGTHS = "the keys and the lengths of its objects"
+
+
+@dataclass(slots=True)
+class _Use:
+    """What is seen of the uses of what was read."""
+
+    whole: bool = False  # something takes all of it, or nobody knows
+    written: bool = False  # it is changed in place
+    keys: bool = False  # it is one array of several in a file
+    parts: list[cst.CSTNode] = field(default_factory=list)  # taken again and again
+    arrays: bool = False  # a part is an array
+    lengths: bool = False  # of a part its length is asked for
+    other: bool = False  # a part is used, whatever for
+    items: bool = False  # so is what a loop over it gives: the parts of a list, the keys of a dictionary
+    looked_up: bool = False  # parts are picked by an index or a key
+    streamed: cst.CSTNode | None = None  # all of it is copied into a file that stays on the disk
+    dimensions: int = 0  # it has at least so many
+    named: set[str] = field(default_factory=set)  # what it goes by, and numbers that are made of its shape
+
+
+@dataclass(frozen=True, slots=True)
+class Piecewise:
+    """A read of a whole file, and where the first part of it is taken."""
+
+    taken: Taken
+    place: cst.CSTNode
+
+
+def piecewise(project: Project, read: Read) -> Piecewise | None:
+    """How what a call reads is used up part by part in the function that it stands in; ``None`` where something needs all of it, or nobody knows."""
+    name, statement = _bound(read)
+    if name is None or statement is None or read.kind not in {Reads.ARRAY, Reads.OBJECT}:
+        return None
+    use = _Use()
+    _Uses(project, read.module, use).follow(read.scope, name, statement, 0)
+    if use.whole:
+        return None
+    if read.kind is Reads.ARRAY:
+        plain = read.name == "numpy.load" and not use.written and not use.keys
+        through = (part for part in use.parts if use.dimensions >= _DIMENSIONS and _goes_through(read.module, part, use.named))
+        where = use.streamed or next(through, None)
+        return Piecewise(Taken.SLICES, where) if plain and where is not None else None
+    if use.written or not use.parts:
+        return None
+    if use.arrays:
+        return Piecewise(Taken.ELEMENTS, use.parts[0])
+    # What is gone through and looked up by a key is a dictionary: the loop gives its keys.
+    only = use.lengths and not use.other and (use.looked_up or not use.items)
+    return Piecewise(Taken.LENGTHS, use.parts[0]) if only else None
+
+
+def _goes_through(module: Module, part: cst.CSTNode, named: set[str]) -> bool:
+    """Whether a loop around a part counts what the array has: one that goes over something else may need a few of it."""
+    for here in (part, *module.walk.ancestors(part)):
+        iterated = here.iter if isinstance(here, cst.For | cst.CompFor) else getattr(getattr(here, "for_in", None), "iter", None)
+        if iterated is not None and any(isinstance(one, cst.Name) and one.value in named for one in descend(iterated)):
+            return True
+    return False
+
+
+def _bound(read: Read) -> tuple[str | None, cst.CSTNode | None]:
+    """The one name that the result of a read gets, and the statement that gives it."""
+    holder = read.module.walk.parents.get(read.node)
+    target = holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
+    return (target.value, holder) if isinstance(target, cst.Name) and read.scope.sets(target.value) else (None, None)
+
+
+class _Uses:
+    """Looks at every use of what was read."""
+
+    def __init__(self, project: Project, module: Module, use: _Use) -> None:
+        self.project = project
+        self.module = module
+        self.evaluator = evaluator_of(project)
+        self.kept = kept_of(project)
+        self.use = use
+        self.seen: set[tuple[Scope, str]] = set()
+
+    def follow(self, scope: Scope, name: str, definition: cst.CSTNode, depth: int) -> None:
+        """Look at the uses of a name from where it is set to where it is set again."""
+        if (scope, name) in self.seen or depth > _DEEPEST or name in self.module.walk.shared or (scope.parent is None and self._elsewhere(name)):
+            self.use.whole = self.use.whole or (scope, name) not in self.seen
+            return
+        self.seen.add((scope, name))
+        self.use.named.add(name)
+        for node in self._reached(scope, name, definition):
+            self._of_whole(scope, node, definition, depth)
+            if self.use.whole:
+                return
+
+    def _elsewhere(self, name: str) -> bool:
+        """Whether a function of the module reads the global name."""
+        return any(
+            isinstance(node, cst.Name) and node.value == name and not isinstance(self.module.walk.parents.get(node), cst.Attribute | cst.Param)
+            for child in self.module.root.children
+            if not isinstance(child.node, cst.Lambda) and not child.sets(name)
+            for node in descend(child.suite)
+        )
+
+    def _reached(self, scope: Scope, name: str, definition: cst.CSTNode) -> Iterator[cst.Name]:
+        """Uses of a name that stand after its definition, and before the next one."""
+        started = False
+        inside = set(descend(definition)) if not isinstance(definition, cst.For | cst.CompFor) else set()
+        later = {effect.statement for effect in scope.effects.get(name, ()) if effect.kind in {"assign", "for", "with"} and not effect.path} - {definition}
+        for node in descend(scope.suite):
+            if node is definition:
+                started = True
+            elif started and node in later:
+                # What the statement reads of the name comes before it is set again.
+                own = [one for one in descend(node) if isinstance(one, cst.Name) and one.value == name] if not isinstance(node, cst.For) else []
+                yield from (one for one in own if not self._is_bound(one))
+                return
+            elif started and node not in inside and isinstance(node, cst.Name) and node.value == name and not self._is_bound(node):
+                yield node
+
+    def _is_bound(self, node: cst.Name) -> bool:
+        """Whether a name is set here, or is no variable at all."""
+        holder = self.module.walk.parents.get(node)
+        return (
+            (isinstance(holder, cst.Attribute) and holder.attr is node)
+            or (isinstance(holder, cst.Arg) and holder.keyword is node)
+            or isinstance(holder, cst.AssignTarget | cst.Del | cst.Param)
+        )
+
+    def _of_whole(self, scope: Scope, node: cst.BaseExpression, definition: cst.CSTNode, depth: int) -> None:
+        """What is done with all of it."""
+        walk, use = self.module.walk, self.use
+        holder = walk.parents.get(node)
+        match holder:
+            case cst.Attribute() if holder.value is node:
+                self._attribute(scope, holder, definition, depth)
+            case cst.Subscript() if holder.value is node:
+                self._subscript(scope, holder, definition, depth)
+            case cst.Arg():
+                call = walk.parents[holder]
+                last = names.last_name(call.func) if isinstance(call, cst.Call) else ""
+                if last in _ASKS:
+                    self._counted(walk.parents.get(call) if last == "len" else None)
+                    return
+                if last in _GOES and isinstance(call, cst.Call):
+                    self._of_whole(scope, call, definition, depth)
+                else:
+                    use.whole = True
+            case cst.For() if holder.iter is node:
+                self._elements(scope, holder, node, depth)
+            case cst.CompFor() if holder.iter is node:
+                self._elements(scope, holder, node, depth)
+            case cst.Comparison() | cst.ComparisonTarget() | cst.Del() | cst.Expr():
+                pass
+            case cst.Assign() if holder.value is node:
+                self._assigned(scope, holder, node, depth)
+            case _:
+                use.whole = True
+
+    def _assigned(self, scope: Scope, statement: cst.Assign, node: cst.BaseExpression, depth: int) -> None:
+        """All of it gets another name, or is copied into a file that is mapped."""
+        target = statement.targets[0].target
+        if len(statement.targets) != 1:
+            self.use.whole = True
+        elif isinstance(target, cst.Subscript) and self._on_disk(target.value):
+            self.use.streamed = self.use.streamed or statement
+        elif isinstance(target, cst.Name):
+            if isinstance(node, cst.Name | cst.Subscript):
+                self.follow(scope, target.value, statement, depth + 1)
+            else:  # `keys = list(data)`: what a list has of an array is all of it, of a dictionary its keys
+                self.use.lengths = True
+        else:
+            self.use.whole = True
+
+    def _counted(self, statement: cst.CSTNode | None) -> None:
+        """Its length, or its shape, gets a name."""
+        if isinstance(statement, cst.Assign):
+            self.use.named.update(name for target in statement.targets for name in names_of(target.target))
+
+    def _on_disk(self, node: cst.BaseExpression) -> bool:
+        """Whether an array is one of a file: a memory map, a dataset of HDF5."""
+        frame = self.evaluator.calls.plain_frame(self.module, self.module.walk.scope_at(node))
+        what = whole_reads_of(self.project).dataset(node, frame)
+        return what is not None and what.store in {Store.MEMMAP, Store.H5, Store.ZARR}
+
+    def _attribute(self, scope: Scope, node: cst.Attribute, definition: cst.CSTNode, depth: int) -> None:
+        walk, use, name = self.module.walk, self.use, node.attr.value
+        holder = walk.parents.get(node)
+        if name in _FACTS:
+            if isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Tuple):
+                use.dimensions = max(use.dimensions, len(holder.targets[0].target.elements))
+            self._counted(walk.parents.get(holder) if isinstance(holder, cst.Subscript) else holder)
+        elif isinstance(holder, cst.Call) and holder.func is node and name in {"keys", "__len__"}:
+            use.lengths = True
+        elif isinstance(holder, cst.Call) and holder.func is node and name in _ENTRIES:
+            self._of_whole(scope, holder, definition, depth)
+        elif isinstance(holder, cst.Call) and holder.func is node and name == "get" and holder.args and self._repeated(holder, definition):
+            self._part(scope, holder, depth)
+        else:
+            use.whole = True
+
+    def _subscript(self, scope: Scope, node: cst.Subscript, definition: cst.CSTNode, depth: int) -> None:
+        use = self.use
+        if is_target(self.module, node) or isinstance(self.module.walk.parents.get(node), cst.AugAssign):
+            use.written = True
+            return
+        use.dimensions = max(use.dimensions, len(node.slice))
+        key = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
+        if isinstance(key, cst.BaseString):
+            use.keys = True
+            self._of_whole(scope, node, definition, depth)
+        elif any(_changes(one) for one in node.slice) and (picks_some(node) or len(node.slice) > 1):
+            if self._repeated(node, definition):
+                self._part(scope, node, depth)
+            else:
+                use.other = True
+        else:
+            self._of_whole(scope, node, definition, depth)
+
+    def _repeated(self, node: cst.CSTNode, definition: cst.CSTNode) -> bool:
+        """Whether an expression is evaluated again and again for what was read once: in a loop, or in a function that is handed on."""
+        around = set(self.module.walk.ancestors(definition))
+        loop = self.kept.gathering(self.module, node)
+        lambdas = (here for here in self.module.walk.ancestors(node) if isinstance(here, cst.Lambda))
+        return (loop is not None and loop not in around) or next(lambdas, None) is not None
+
+    def _elements(self, scope: Scope, loop: cst.For | cst.CompFor, node: cst.BaseExpression, depth: int) -> None:
+        """A loop goes through it."""
+        walk, use = self.module.walk, self.use
+        body: cst.CSTNode = loop
+        while isinstance(body, cst.CompFor):
+            body = walk.parents[body]
+        bound = set(names_of(loop.target))
+        direct = not (isinstance(node, cst.Call) and names.last_name(node.func) in _ENTRIES)
+        before, use.other = use.other, False
+        for one in descend(body):
+            if isinstance(one, cst.Name) and one.value in bound and not self._is_bound(one) and loop.target not in (one, *walk.ancestors(one)):
+                self._of_part(scope, one, depth)
+        if direct:
+            use.items, use.other = use.items or use.other, before
+        use.other = use.other or before
+        use.parts.append(loop)
+
+    def _part(self, scope: Scope, node: cst.BaseExpression, depth: int) -> None:
+        """One part is taken."""
+        self.use.parts.append(node)
+        self.use.looked_up = True
+        self._of_part(scope, node, depth)
+
+    def _of_part(self, scope: Scope, node: cst.BaseExpression, depth: int) -> None:
+        """What is done with a part: is it an array, is only its length asked for, or are all of them gathered again?"""
+        walk, use = self.module.walk, self.use
+        holder = walk.parents.get(node)
+        match holder:
+            case cst.Attribute() if holder.value is node and holder.attr.value in _OF_ARRAYS:
+                use.arrays = True
+            case cst.Subscript() if holder.value is node:
+                use.arrays = use.arrays or len(holder.slice) > 1
+                use.other = True
+            case cst.Arg():
+                call = walk.parents[holder]
+                last = names.last_name(call.func) if isinstance(call, cst.Call) else ""
+                use.lengths = use.lengths or last == "len"
+                use.other = use.other or last != "len"
+                use.whole = use.whole or last in ADDS
+                use.arrays = use.arrays or (isinstance(call, cst.Call) and self._takes_arrays(call))
+            case cst.Assign():
+                target = holder.targets[0].target
+                if isinstance(target, cst.Subscript):
+                    use.whole = use.whole or not self._on_disk(target.value)
+                elif isinstance(target, cst.Name) and depth < _DEEPEST:
+                    for one in self._reached(scope, target.value, holder):
+                        self._of_part(scope, one, depth + 1)
+                else:
+                    use.other = True
+            case cst.ListComp() | cst.SetComp() | cst.DictComp() if not (isinstance(holder, cst.DictComp) and holder.key is node):
+                use.whole = use.whole or isinstance(node, cst.Subscript)
+                use.other = True
+            case _:
+                use.other = True
+
+    def _takes_arrays(self, call: cst.Call) -> bool:
+        """Whether a call is of a library that works on signals and pictures."""
+        frame = self.evaluator.calls.plain_frame(self.module, self.module.walk.scope_at(call))
+        return any(
+            isinstance(alt.value, External) and (alt.value.name.partition(".")[0] in _LIBRARIES or names.canonical(alt.value.name) in _CONVERTS)
+            for alt in self.evaluator.values(call.func, frame)[:2]
+        )
+
+
+def _changes(element: cst.SubscriptElement) -> bool:
+    """Whether an index is not the same each time: `[:, :, t]`, `[i]`, `[t : t + n]`."""
+    part = element.slice
+    if isinstance(part, cst.Slice):
+        return any(bound is not None and not isinstance(bound, cst.BaseNumber | cst.UnaryOperation) for bound in (part.lower, part.upper))
+    return isinstance(part, cst.Index) and not isinstance(part.value, cst.BaseNumber | cst.BaseString | cst.Ellipsis | cst.UnaryOperation)

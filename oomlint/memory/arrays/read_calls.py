@@ -1,0 +1,525 @@
+"""Calls that read data from files into memory: which library reads what, and functions of the project that do it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.finding import Resource
+from oomlint.memory.arrays.kept import READING, kept_of
+from oomlint.memory.datasets.serving import is_target
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.attribute_names import small_name
+from oomlint.model import names
+from oomlint.model.calls import JOBS
+from oomlint.model.readings import Memory, finder
+from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
+from oomlint.scout.telling import MAPS
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+
+class Reads(Enum):
+    """What one call brings into memory, in the words of a message."""
+
+    ARRAY = "the array of a file"  # one call may hold a whole data set
+    ARCHIVE = "the arrays of an `.npz` archive"
+    TORCH = "what `torch.load` returns"
+    OBJECT = "the objects of a pickle file"
+    TABLE = "a table"
+    SAMPLE = "a decoded file"  # one call reads one sample
+    NUMBERS = "the numbers of a text file"
+    RECORDS = "the records of a file"
+    TEXT = "the text of a file"
+
+
+# What may be a data set by itself, and what is one sample: that counts only where many are collected.
+WHOLE: Final = frozenset({Reads.ARRAY, Reads.ARCHIVE, Reads.TORCH, Reads.OBJECT, Reads.TABLE})
+_BY_NAME: Final = {
+    name: kind
+    for kind, listed in (
+        (
+            Reads.ARRAY,
+            (
+                "numpy.load numpy.fromfile scipy.io.loadmat hdf5storage.loadmat mat73.loadmat safetensors.torch.load_file deepdish.io.load hickle.load "
+                "xarray.load_dataset xarray.load_dataarray xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr anndata.read_h5ad"
+            ),
+        ),
+        (Reads.TORCH, "torch.load"),
+        (
+            Reads.OBJECT,
+            (
+                "pickle.load cPickle.load _pickle.load dill.load joblib.load cloudpickle.load pickle5.load pandas.read_pickle compress_pickle.load "
+                "six.moves.cPickle.load mmengine.load mmcv.load"
+            ),
+        ),
+        (Reads.TABLE, "pandas.read_parquet pandas.read_hdf pandas.read_feather polars.read_parquet polars.read_ipc pyarrow.parquet.read_table"),
+        (
+            Reads.SAMPLE,
+            (
+                "PIL.Image.open cv2.imread imageio.imread imageio.v2.imread imageio.v3.imread imageio.mimread skimage.io.imread matplotlib.pyplot.imread "
+                "scipy.misc.imread "
+                "matplotlib.image.imread tifffile.imread nibabel.load librosa.load librosa.core.load soundfile.read torchaudio.load scipy.io.wavfile.read "
+                "torchvision.io.read_image torchvision.io.read_video torchvision.io.decode_image torchvision.datasets.folder.default_loader trimesh.load "
+                "trimesh.load_mesh open3d.io.read_point_cloud open3d.io.read_triangle_mesh plyfile.PlyData.read SimpleITK.ReadImage pydicom.dcmread "
+                "pydicom.read_file mne.io.read_raw_edf mne.io.read_raw_fif mne.io.read_raw_gdf mne.read_epochs "
+                "torchvision.datasets.folder.pil_loader wfdb.rdsamp wfdb.rdrecord "
+                "pyedflib.highlevel.read_edf mido.MidiFile pretty_midi.PrettyMIDI Bio.PDB.PDBParser ase.io.read rdkit.Chem.SDMolSupplier "
+                "medpy.io.load nrrd.read kaldiio.load_mat obspy.read astropy.io.fits.getdata imageio.volread imageio.v2.volread itk.imread ants.image_read "
+                "rasterio.open osgeo.gdal.Open decord.VideoReader pyedflib.EdfReader "
+                "mmcv.imread laspy.read torch_geometric.io.read_off torch_geometric.io.read_ply pytorch3d.io.load_obj pytorch3d.io.load_objs_as_meshes"
+            ),
+        ),
+        (Reads.NUMBERS, "numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_table pandas.read_excel"),
+        (Reads.RECORDS, "json.load orjson.loads yaml.safe_load ujson.load"),
+    )
+    for name in listed.split()
+}
+_GIVEN: Final = {
+    Reads.TORCH: Resource.TENSORS,
+    Reads.OBJECT: Resource.RECORDS,
+    Reads.SAMPLE: Resource.IMAGES,
+    Reads.RECORDS: Resource.RECORDS,
+    Reads.TEXT: Resource.RECORDS,
+}
+# What only opens the file: its data are in memory where something on the way reads them (`Does.READS`).
+LAZY: Final = frozenset(
+    "xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr rasterio.open osgeo.gdal.Open "
+    "decord.VideoReader pyedflib.EdfReader nibabel.load".split()
+)
+_LAST: Final = frozenset(name.rpartition(".")[2] for name in _BY_NAME) | {"imread"}
+_OF_PATHS: Final = frozenset({"open", "join", "Path", "str", "format", "GzipFile", "ZipFile", "abspath"})
+_CALLS: Final = re.compile(rb"\b(?:" + "|".join(sorted(_LAST | {"open"})).encode() + rb")\s*\(")
+_DEFS: Final = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+", re.MULTILINE)
+_HEAD: Final = re.compile(rb"(?!__\w+__\b)(\w+)\s*\((?!\s*(?:self|cls)?\s*,?\s*\))")  # of a function that takes something
+_GIVES: Final = re.compile(rb"\breturn\b[ \t]*[^\s#]|\byield\b")
+_CALLED: Final = re.compile(rb"(\w+)\s*\(")
+_LONGEST_WAY: Final = 3  # functions between the one that is called and the one that reads
+_TEXTS: Final = frozenset({"read", "readlines", "read_text", "read_bytes"})
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|(?<=[A-Za-z])2(?=[A-Za-z])(?![dD](?![a-z]))")  # `word2id`, but not `pose2d` or `rgb21c`
+_DEEPEST_PATH: Final = 6  # calls and names between a path and its text
+_PATH_WORDS: Final = frozenset({"path", "file", "filename", "filepath", "dir", "name"})
+
+
+def known_read(name: str) -> Reads | None:
+    """What a function of a library reads from a file; ``None`` where it reads nothing that is known."""
+    return _BY_NAME.get(names.canonical(name)) or _BY_NAME.get(name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """One expression that brings the content of a file into memory."""
+
+    kind: Reads
+    name: str  # what is called, for a message
+    module: Module
+    scope: Scope
+    node: cst.Call | cst.Subscript
+    path: cst.BaseExpression | None
+    places: frozenset[int | None] = frozenset({None})  # where it stands in the tuple that is returned; ``None`` for all of it
+    by: str = ""  # the library's function, where ``name`` is one of the project that calls it
+    within: tuple[tuple[Module, cst.CSTNode], ...] = ()  # where that one is called
+
+    @property
+    def gives(self) -> Resource:
+        """What is in memory then."""
+        return _GIVEN.get(self.kind, Resource.ARRAYS)
+
+    @property
+    def origin(self) -> str:
+        """The function of a library that reads."""
+        return self.by or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A function of the project that reads a file whose path it is given."""
+
+    kind: Reads
+    places: frozenset[int | None]
+    by: str  # the library's function that reads
+    where: tuple[tuple[Module, cst.CSTNode], ...]  # where it is called
+
+
+class ReadCalls:
+    """Finds the reading calls of a module. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator = evaluator_of(project)
+        self._scopes: Memory[Scope, tuple[Read, ...]] = Memory(project.readings)
+        self._readers: Memory[Scope, Reader | None] = Memory(project.readings)
+        self._items: Memory[Scope, Reader | None] = Memory(project.readings)
+
+    def of(self, module: Module) -> Iterator[Read]:
+        """All reading calls of a module, library's and project's."""
+        for scope in module.walk.scopes:
+            yield from self.in_scope(module, scope)
+
+    def in_scope(self, module: Module, scope: Scope) -> tuple[Read, ...]:
+        """Reading calls that stand in the code of a scope."""
+        known = self._scopes.get(scope)
+        if known is None:
+            self._scopes.assume(scope, ())  # a function that calls itself
+            found = [one for call in scope.calls if (one := self._library(module, scope, call) or self._own(module, scope, call)) is not None]
+            known = self._scopes[scope] = (*found, *self._taken(module, scope))
+        return known
+
+    def _taken(self, module: Module, scope: Scope) -> Iterator[Read]:
+        """Samples that a loop takes from a data set of the same module, which reads a file for each: ``[scans[k] for k in range(len(scans))]``."""
+        if scope.is_class or not (scope.loops or scope.rows) or not any(other.name == "__getitem__" for other in module.walk.scopes):
+            return
+        kept, frame = kept_of(self.project), self.evaluator.calls.plain_frame(module, scope)
+        for node in descend(scope.suite, into_scopes=False):
+            index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.value, cst.Name) else None
+            if not isinstance(node, cst.Subscript) or not isinstance(index, cst.Index) or not isinstance(index.value, cst.Name) or is_target(module, node):
+                continue
+            if not kept.repeats(module, node):
+                continue
+            for alt in self.evaluator.values(node.value, frame)[:2]:
+                reader = self._item(alt.value) if isinstance(alt.value, Instance) and alt.value.cls.module is module else None
+                if reader is not None and isinstance(alt.value, Instance):
+                    yield Read(reader.kind, alt.value.cls.scope.name, module, scope, node, None, reader.places, reader.by, reader.where)
+                    break
+
+    def _item(self, value: Instance) -> Reader | None:
+        """What an object gives for an index, where it decodes that from a file."""
+        method = self.evaluator.method(value, "__getitem__")
+        if method is None:
+            return None
+        if method.scope not in self._items:
+            self._items.assume(method.scope, None)
+            kept = kept_of(self.project)
+            read = [one for one in self.in_scope(method.module, method.scope) if one.kind is Reads.SAMPLE]
+            gives = [(one, frozenset(place for index in one.places for place in kept.returned(method.module, one.node, index))) for one in read]
+            places = frozenset(place for _, found in gives for place in found)
+            where = tuple(spot for one, found in gives if found for spot in (one.within or ((method.module, one.node),)))
+            self._items[method.scope] = Reader(Reads.SAMPLE, places, next(one.origin for one, found in gives if found), where) if places else None
+        return self._items[method.scope]
+
+    def _library(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
+        last = names.last_name(call.func)
+        if last in MAPS or last in JOBS:
+            return self._mapped_over(module, scope, call)
+        if last == "read" and isinstance(call.func, cst.Attribute) and self._is_video(module, scope, call.func.value):
+            return Read(Reads.SAMPLE, "cv2.VideoCapture.read", module, scope, call, None, frozenset({1}))
+        if last in _TEXTS and isinstance(call.func, cst.Attribute) and self._is_text(module, scope, call.func.value, last):
+            return Read(Reads.TEXT, f"{last}()", module, scope, call, None)
+        if last not in _LAST and not isinstance(call.func, cst.Name):
+            return None
+        if isinstance(call.func, cst.Name) and last not in _LAST and not any(e.kind == "from" for e in module.root.effects.get(last, ())):
+            return None
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        for alt in self.evaluator.values(call.func, frame)[:2]:
+            if not isinstance(alt.value, External):
+                continue
+            name = names.canonical(alt.value.name)
+            kind = known_read(alt.value.name)
+            if kind is None:
+                continue
+            path = next((a.value for a in call.args if a.keyword is None and not a.star), None)
+            if name == "PIL.Image.open" and _as_it_is(module, call):
+                return None  # nothing is decoded
+            if name == "torch.load" and any(a.star == "**" or (a.keyword is not None and a.keyword.value == "mmap") for a in call.args):
+                return None
+            if name == "numpy.load":
+                if self._mapped(module, call):
+                    return None
+                if path is not None and ".npz" in module.code(path):
+                    kind = Reads.ARCHIVE
+            return Read(kind, name, module, scope, call, path)
+        return None
+
+    @staticmethod
+    def _mapped(module: Module, call: cst.Call) -> bool:
+        plain = [a.value for a in call.args if a.keyword is None]
+        mode = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "mmap_mode"), plain[1] if len(plain) > 1 else None)
+        return mode is not None and module.code(mode) != "None"
+
+    def _is_video(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+        """Whether a ``read()`` gives the next frame of a video: whether there is one, and the frame."""
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        return any(isinstance(a.value, ExternalCall) and a.value.name == "cv2.VideoCapture" for a in self.evaluator.values(node, frame)[:3])
+
+    def _is_text(self, module: Module, scope: Scope, node: cst.BaseExpression, last: str) -> bool:
+        """Whether a ``read()`` is one of an open file."""
+        if last in {"read_text", "read_bytes"}:
+            return True
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        return any(
+            isinstance(a.value, ExternalCall) and a.value.name.rpartition(".")[2] in {"open", "fdopen", "GzipFile"}
+            for a in self.evaluator.values(node, frame)[:3]
+        )
+
+    # -- functions of the project that read a file whose path they are given ---------------------------------------------
+
+    def _mapped_over(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
+        """``map(np.load, paths)``, ``submit(read, path)``."""
+        if len(call.args) < 2:  # noqa: PLR2004 - function and paths
+            return None
+        for alt in self.evaluator.values(call.args[0].value, self.evaluator.calls.plain_frame(module, scope))[:2]:
+            if isinstance(alt.value, External) and names.canonical(alt.value.name) in _BY_NAME:
+                name = names.canonical(alt.value.name)
+                return Read(_BY_NAME[name], name, module, scope, call, None)
+            mapped = alt.value.func if isinstance(alt.value, Partial) else alt.value
+            if isinstance(mapped, FunctionRef) and not isinstance(mapped.scope.node, cst.Lambda):
+                reader = self.reader(mapped.module, mapped.scope)
+                if reader is not None:
+                    return Read(reader.kind, mapped.scope.name, module, scope, call, None, reader.places, reader.by, reader.where)
+        return None
+
+    def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
+        if not isinstance(call.func, cst.Name | cst.Attribute) or not call.args:
+            return None
+        if _original_name(module, call.func) not in _reading(self.project, module.path):
+            return None
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        for alt in self.evaluator.values(call.func, frame)[:2]:
+            if isinstance(alt.value, FunctionRef) and not isinstance(alt.value.scope.node, cst.Lambda):
+                reader = self.reader(alt.value.module, alt.value.scope)
+                if reader is not None and reader.kind is not Reads.TORCH:
+                    return Read(reader.kind, alt.value.scope.name, module, scope, call, call.args[0].value, reader.places, reader.by, reader.where)
+        return None
+
+    def reader(self, module: Module, scope: Scope) -> Reader | None:
+        """What a function returns, where it reads that from a file that is one of its parameters; ``None`` for other functions."""
+        if scope not in self._readers:
+            self._readers.assume(scope, None)
+            self._readers[scope] = self._judge(module, scope)
+        return self._readers[scope]
+
+    def _judge(self, module: Module, scope: Scope) -> Reader | None:
+        if not isinstance(scope.node, cst.FunctionDef) or (scope.name.startswith("__") and scope.name.endswith("__")):
+            return None
+        if not scope.yields and not any(one.value is not None and not _plain(one.value) for one in scope.returns):
+            return None
+        given = {p.name.value for p in names.parameters(scope)} - {names.self_name(scope) or ""}
+        if not given:
+            return None
+        paths = self._paths(scope, given)
+        kept = kept_of(self.project)
+        gives: dict[Reads, frozenset[int | None]] = {}
+        by: dict[Reads, str] = {}
+        where: dict[Reads, list[tuple[Module, cst.CSTNode]]] = {}
+        for one in self.in_scope(module, scope):
+            if one.kind is not Reads.TEXT and one.path is not None and self._speaks(one.path, paths) and not _by_loop(module, one):
+                places = frozenset(place for index in one.places for place in kept.returned(module, one.node, index))
+                if places:
+                    gives[one.kind] = gives.get(one.kind, frozenset()) | places
+                    read = one.origin in LAZY and any(names.last_name(call.func) in READING for call in scope.calls)
+                    by.setdefault(one.kind, f"{one.origin}().read" if read else one.origin)  # what it opens lazily it may read before it gives it back
+                    where.setdefault(one.kind, []).extend(one.within or [(module, one.node)])
+        if gives:
+            kind = min(gives, key=list(Reads).index)
+            return Reader(kind, gives[kind], by[kind], tuple(where[kind]))
+        # `with open(path) as f:` and a parser of its own.
+        opened = [c for c in scope.calls if names.last_name(c.func) == "open" and c.args and self._speaks(c.args[0].value, paths) and not _writes(c)]
+        places = frozenset(place for c in opened for place in kept.returned(module, c, collected=True))
+        if places:
+            parsed = any(names.last_name(c.func) in {"load", "loads", "reader", "DictReader"} for c in scope.calls)
+            return Reader(Reads.RECORDS if parsed else Reads.NUMBERS, places, "open", ((module, opened[0]),))
+        return None
+
+    def _paths(self, scope: Scope, given: set[str]) -> set[str]:
+        """Parameters, and local names made of nothing but them and constants: paths, and files opened by them."""
+        found = set(given)
+        for name, effects in scope.effects.items():
+            for effect in effects:
+                if effect.path or effect.kind not in {"assign", "with"} or not isinstance(effect.value, cst.Call):
+                    continue
+                if names.last_name(effect.value.func) in _OF_PATHS and effect.value.args and self._speaks(effect.value, found):
+                    found.add(name)
+        return found
+
+    @staticmethod
+    def _speaks(path: cst.BaseExpression, paths: set[str]) -> bool:
+        """Whether a path is one of these names, or made of one; a loop's variable is not a parameter."""
+        attributes = {n.value for n in descend(path) if isinstance(n, cst.Attribute)}  # `args.path` is a setting
+        return any(isinstance(n, cst.Name) and n.value in paths and n not in attributes for n in descend(path))
+
+
+def _original_name(module: Module, function: cst.BaseExpression) -> str:
+    """The last name of a function where it is written: an import, or assignments, may have given it another one."""
+    for _ in range(_LONGEST_WAY):
+        if not isinstance(function, cst.Name):
+            break
+        for effect in module.root.effects.get(function.value, ()):
+            if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
+                return names.last_name(effect.node.name)
+            if effect.kind == "assign" and not effect.path and isinstance(effect.value, cst.Name | cst.Attribute):
+                function = effect.value
+                break
+        else:
+            break
+    return names.last_name(function)
+
+
+def _by_loop(module: Module, read: Read) -> bool:
+    """Whether a loop around a read says which file it is: then the function reads many."""
+    used = {n.value for n in descend(read.path) if isinstance(n, cst.Name)} if read.path is not None else set()
+    for here in module.walk.ancestors(read.node):
+        if isinstance(here, cst.For) and any(isinstance(n, cst.Name) and n.value in used for n in descend(here.target)):
+            return True
+        if isinstance(here, cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.SetComp) and any(
+            isinstance(n, cst.Name) and n.value in used for n in descend(here.for_in.target)
+        ):
+            return True
+        if isinstance(here, cst.FunctionDef):
+            break
+    return False
+
+
+def _as_it_is(module: Module, call: cst.Call) -> bool:
+    """Whether what a call gives is kept without anything being done with it."""
+    holder = module.walk.parents.get(call)
+    if isinstance(holder, cst.Arg):
+        outer = module.walk.parents[holder]
+        return isinstance(outer, cst.Call) and names.last_name(outer.func) in {"append", "extend", "add", "insert"}
+    if isinstance(holder, cst.Assign):
+        return any(isinstance(t.target, cst.Subscript) for t in holder.targets)
+    return isinstance(holder, cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.Element | cst.DictElement)
+
+
+def _plain(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.SimpleString | cst.Integer | cst.Float) or (isinstance(node, cst.Name) and node.value in {"None", "True", "False"})
+
+
+def _writes(call: cst.Call) -> bool:
+    modes = [a.value for a in call.args[1:2] if a.keyword is None] + [a.value for a in call.args if a.keyword is not None and a.keyword.value == "mode"]
+    return any(isinstance(m, cst.SimpleString) and set(str(m.evaluated_value)) & set("wax+") for m in modes)
+
+
+def opened(module: Module, scope: Scope, path: cst.BaseExpression | None) -> cst.BaseExpression | None:
+    """The call that opened what a name stands for where it is read: ``with open(path) as f``. One name may stand for one file after the other."""
+    if not isinstance(path, cst.Name):
+        return path
+    found = [effect for effect in scope.effects.get(path.value, ()) if isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "open"]
+    around = list(module.walk.ancestors(path))
+    start = module.tree.span(path)
+    inside = [effect for effect in found if effect.kind == "with" and effect.statement in around]
+    before = inside or [effect for effect in found if module.tree.span(effect.node) < start] or found
+    return before[-1].value if before else path
+
+
+def of_small_file(read: Read) -> bool:
+    """Whether the path that a call is given says that the file has one small value a sample, or a summary."""
+    path = opened(read.module, read.scope, read.path)
+    if read.by and isinstance(path, cst.Name | cst.Attribute) and not _PATH_WORDS.intersection(_words(names.last_name(path))[-1:]):
+        return False  # what a function of the project is given may be the number of a sample: it says which file, and not what is in it
+    return small_file(read.module, path)
+
+
+def small_file(module: Module, path: cst.BaseExpression | None, depth: int = 0) -> bool:
+    """Whether a path says by its last words that the file has one small value a sample, or a summary; a name of it only where its value is not in sight."""
+    if path is None or depth > _DEEPEST_PATH:
+        return False
+    if isinstance(path, cst.Call):
+        plain = [a.value for a in path.args if a.keyword is None]
+        if names.last_name(path.func) == "open" and plain:
+            return small_file(module, plain[0], depth + 1)
+        if names.last_name(path.func) in {"join", "joinpath", "Path", "str", "abspath", "expanduser"} and plain:
+            return small_file(module, plain[-1], depth + 1)
+        if isinstance(path.func, cst.Attribute) and path.func.attr.value in {"format", "replace"}:
+            return small_file(module, path.func.value, depth + 1)
+    if isinstance(path, cst.BinaryOperation):
+        last = path.right if isinstance(path.operator, cst.Divide | cst.Add) else path.left
+        if isinstance(path.operator, cst.Add) and isinstance(last, cst.SimpleString) and not _stem(str(last.evaluated_value)):
+            last = path.left  # `name + ".npy"`
+        return small_file(module, last, depth + 1)
+    bound = _bound(module, path)
+    if bound:
+        return all(small_file(module, value, depth + 1) for value in bound)
+    if isinstance(path, cst.FormattedString):
+        text = "".join(part.value for part in path.parts if isinstance(part, cst.FormattedStringText))
+    elif isinstance(path, cst.SimpleString):
+        text = str(path.evaluated_value)
+    else:
+        text = names.last_name(path)
+    words = _stem(text)
+    while words and words[-1] in _PATH_WORDS:
+        words.pop()
+    return small_name("_".join(words)) or any(word in {"to", "2"} for word in words[1:-1])
+
+
+def _bound(module: Module, path: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The paths that a local name is bound to, where they are written out: made of a string."""
+    if not isinstance(path, cst.Name):
+        return []
+    effects = [effect for effect in module.walk.scope_at(path).effects.get(path.value, ()) if not effect.path and effect.kind != "with"]
+    values = [effect.value for effect in effects if effect.kind == "assign" and not effect.index and effect.value is not None]
+    told = [value for value in values if any(isinstance(part, cst.BaseString | cst.FormattedString) for part in descend(value))]
+    return told if len(told) == len(effects) else []
+
+
+def _stem(text: str) -> list[str]:
+    """The words of a file's name, without its folder and its ending."""
+    return _words(text.rpartition("/")[2].partition(".")[0])
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]
+
+
+def read_calls_of(project: Project) -> ReadCalls:
+    """The reading calls of a project."""
+    return project.shared(ReadCalls)
+
+
+@finder
+def _functions(path: str, data: bytes) -> str:
+    """The functions of a file that may give others what they read, one a row: its name, a mark where it reads itself, and what it calls.
+
+    What they have in common is what ``ReadCalls`` asks of a reader: a name that is called, a parameter, and something that is returned.
+    """
+    del path
+    if not _CALLS.search(data):
+        return ""
+    found = []
+    for part in _DEFS.split(data)[1:]:
+        head = _HEAD.match(part)
+        if head is not None and _GIVES.search(part):
+            direct = _CALLS.search(part) is not None
+            called = sorted(set(map(bytes.decode, _CALLED.findall(part))))
+            found.append(" ".join((head.group(1).decode(), "+" if direct else "-", *called)))
+    return "\n".join(found)
+
+
+def _reading(project: Project, near: str) -> frozenset[str]:
+    """Names of functions of the project that may read a file, by the words of their text."""
+    told = project.search(_functions, (), near)
+    known = project.memo.get("reading functions")
+    if known is None:
+        rows = [row.split() for found in told.values() for row in found.splitlines()]
+        names_found = {name for name, direct, *_ in rows if direct == "+"}
+        for _ in range(_LONGEST_WAY):
+            names_found |= {name for name, _, *called in rows if not names_found.isdisjoint(called)}
+        known = project.memo["reading functions"] = frozenset(names_found)
+    return known  # type: ignore[return-value]
+
+
+def may_read(project: Project, functions: Iterable[str], near: str) -> bool:
+    """Whether one of the functions that a file calls may be one that reads a file: a library's, or one of the project.
+
+    They are told as the scout does: ``module:name`` where an import says whose it is, and ``name`` where nothing does.
+    """
+    for called in functions:
+        whose, _, name = called.rpartition(":")
+        if name in _LAST or name in _TEXTS:
+            return True
+        if name in _reading(project, near) and (not whose or _is_own(project, near, whose)):
+            return True
+    return False
+
+
+def _is_own(project: Project, near: str, module: str) -> bool:
+    dotted = module.lstrip(".")
+    return project.locate(near, dotted, len(module) - len(dotted)) is not None

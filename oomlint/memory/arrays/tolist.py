@@ -1,0 +1,87 @@
+"""Large arrays and tables that become lists of Python objects: ten times the bytes, and nothing that workers share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.finding import Consequence, Resource, Severity, Weighs
+from oomlint.memory.arrays.inflation import TENSORS, Inflation, building, keeper_of, may_be_large, of_numbers
+from oomlint.memory.datasets.name_uses import names_files
+from oomlint.memory.facts import allocation_fact, keeper_facts
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.operand_kinds import operand
+from oomlint.model import names
+from oomlint.model.values import Instance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module, Project
+
+_NAMES: Final = Weighs(Consequence.ONCE, Resource.NAMES)
+_COUNTS: Final = frozenset({"arange", "permutation", "randperm"})
+_LONGEST: Final = 4  # names on the way of a list
+_OF_LISTS: Final = frozenset("array asarray fromiter tensor as_tensor Tensor LongTensor IntTensor concatenate stack cumsum".split()) | TENSORS
+
+
+def listed(module: Module, project: Project) -> Iterator[Inflation]:
+    """Arrays and tables that a dataset keeps as lists of Python objects."""
+    for scope in building(module, project):
+        for call in scope.calls:
+            what = _list_of(module, call)
+            keeper = keeper_of(module, project, call) if what is not None else None
+            if keeper is None or what is None or keeper.collected or len(keeper.names) > _LONGEST or _into_array(module, call):
+                continue
+            content = operand(project, module, scope, what)
+            if content is None or (content.kind is Kind.FRAME and names.last_name(call.func) == "list"):
+                continue  # a list of a table has the names of its columns
+            if _counts_samples(content.node):
+                continue
+            if isinstance(content.node, cst.BinaryOperation) and content.size.exact is None and content.count is None:
+                continue  # what is computed of something that nobody knows: a shape, a scale
+            if "column" not in content.words and may_be_large(project, content):
+                times = "8 to 19 times the bytes"
+                message = f"`{_short(module, call)}` makes Python objects of all of the data for {keeper.words}: {times}, which workers copy as they read"
+                own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
+                facts = (allocation_fact(module, call), *keeper_facts(keeper))
+                related = () if (own.path, own.row) == (there.path, there.row) else (there,)
+                of_names = keeper.owner is not None and names_files(Instance(keeper.owner, None), keeper.attribute, evaluator_of(project))
+                severity, weighs = (Severity.NOTE, _NAMES) if of_names and content.size.exact is None and content.count is None else (None, None)
+                yield Inflation(call, message, related, None, facts, severity, weighs)
+
+
+def _counts_samples(node: cst.CSTNode | None) -> bool:
+    """Whether an array has the numbers of the samples, and none of their data: ``np.arange(len(paths))``."""
+    if not isinstance(node, cst.Call) or names.last_name(node.func) not in _COUNTS or not node.args:
+        return False
+    return isinstance(node.args[0].value, cst.Call) and names.last_name(node.args[0].value.func) == "len"
+
+
+def _into_array(module: Module, call: cst.Call) -> bool:
+    """Whether an array is made of the list where it stands: ``np.array([0] + list(sizes))``."""
+    for here in module.walk.ancestors(call):
+        if isinstance(here, cst.BaseCompoundStatement | cst.SimpleStatementLine):
+            return False
+        if isinstance(here, cst.Call) and here.func is not call.func and names.last_name(here.func) in _OF_LISTS:
+            return True
+    return False
+
+
+def _list_of(module: Module, call: cst.Call) -> cst.BaseExpression | None:
+    """What a call makes a list of."""
+    if isinstance(call.func, cst.Attribute):
+        if call.func.attr.value == "tolist" and not call.args:
+            return None if of_numbers(call.func.value) else call.func.value
+        if call.func.attr.value == "to_dict" and any("records" in module.code(a.value) for a in call.args):
+            return call.func.value
+    if isinstance(call.func, cst.Name) and call.func.value == "list" and len(call.args) == 1 and not call.args[0].star:
+        return call.args[0].value
+    return None
+
+
+def _short(module: Module, node: cst.Call) -> str:
+    code = " ".join(module.code(node).split())
+    return code if len(code) < 50 else f"….{names.last_name(node.func)}()"  # noqa: PLR2004 - a line's share

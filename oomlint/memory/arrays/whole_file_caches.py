@@ -1,0 +1,88 @@
+"""Files that a dataset reads whole when the first sample asks for them, and keeps: in each worker process anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.arrays.full_reads import whole_reads_of
+from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.arrays.load_messages import proven_small
+from oomlint.memory.arrays.read_calls import WHOLE, of_small_file, read_calls_of
+from oomlint.memory.arrays.stored_arrays import Store
+from oomlint.memory.buffers.cached_payload import Heavy
+from oomlint.memory.buffers.caches import Cache
+from oomlint.memory.datasets.sample_callers import readers
+from oomlint.memory.shared.attribute_names import small_key, small_name
+from oomlint.memory.shared.construction import constructions_of
+from oomlint.memory.shared.training_loops import says_first
+from oomlint.model import names
+from oomlint.model.reach import path_conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.memory.arrays.kept_state import Keeper
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+
+def whole_caches(module: Module, project: Project) -> Iterator[Cache]:
+    """Whole reads of the module that an attribute of a dataset keeps from the first sample on."""
+    seen: set[tuple[Scope, str]] = set()
+    for node, words, index in _whole(module, project):
+        if proven_small(module, node):
+            continue
+        for keeper in kept_of(project).late(module, node, index):
+            home = keeper.module.walk.scope_at(keeper.node)
+            if (
+                keeper.owner is None
+                or keeper.hazy
+                or keeper.many
+                or small_name(keeper.attribute)
+                or (home, keeper.attribute) in seen
+                or not _first_use(keeper, project)
+            ):
+                continue
+            seen.add((home, keeper.attribute))
+            found = readers(project, keeper.module, home)
+            if found and not all(one.without_workers for one in found):
+                doubt = 0 if any(one.most is not None for one in found) else 1
+                heavy = Heavy(f"all of {words}", doubt, read=True)
+                yield Cache(node, f"`{keeper.attribute}`", heavy, (keeper.module, keeper.node), tuple(found), doubt, module, keeper.attribute, whole=True)
+
+
+def _whole(module: Module, project: Project) -> Iterator[tuple[cst.BaseExpression, str, int | None]]:
+    """What code that runs for samples reads whole, how it is called, and where it stands in a tuple."""
+    for scope in module.walk.scopes:
+        if not scope.is_function or not constructions_of(project).per_item(module, scope):
+            continue
+        for one in whole_reads_of(project).in_scope(module, scope):
+            if one.what.store is not Store.MEMMAP and not small_key(one.what.key):
+                yield one.node, one.what.words, None
+        for read in read_calls_of(project).in_scope(module, scope):
+            if read.kind in WHOLE and not of_small_file(read) and not small_name(read.name):
+                for place in read.places:
+                    yield read.node, f"what `{read.name}` reads", place
+
+
+def _first_use(keeper: Keeper, project: Project) -> bool:
+    """Whether the attribute is set where it is not there yet, for a sample."""
+    module, scope = keeper.module, keeper.module.walk.scope_at(keeper.node)
+    this = names.self_name(scope)
+    statement = keeper.node
+    if this is None or not isinstance(statement, cst.Assign) or not constructions_of(project).per_item(module, scope):
+        return False
+    if not any(isinstance(target.target, cst.Attribute) for target in statement.targets):
+        return False  # one of many, under a key
+    path = (this, (("attr", keeper.attribute),))
+    tests = (test for test, _ in path_conditions(module.walk, scope, keeper.node) if keeper.attribute in module.code(test))
+    return any(says_first(test, path, module) and not _asks_for_key(test) for test in tests)
+
+
+def _asks_for_key(test: cst.BaseExpression) -> bool:
+    """Whether a test asks if what is kept is that of this sample: the next sample replaces it."""
+    if not isinstance(test, cst.Comparison) or isinstance(test.left, cst.BaseString):
+        return False
+    return any(isinstance(part.operator, cst.In | cst.NotIn) for part in test.comparisons)

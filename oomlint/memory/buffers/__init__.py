@@ -1,0 +1,1 @@
+"""Buffers: what grows with steps or epochs, and what a graph keeps alive."""

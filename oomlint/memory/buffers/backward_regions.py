@@ -1,0 +1,76 @@
+"""Backward calls, and the code that one step runs around them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.loop_kinds import loops_around
+from oomlint.model import names
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+Loop = cst.For | cst.While
+
+BACKWARDS: Final = frozenset({"backward", "manual_backward"})
+_DEEPEST: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The code of one step: a loop (the innermost one), or a function that a loop calls."""
+
+    module: Module
+    scope: Scope
+    loop: Loop | None
+    whole: cst.CSTNode  # the outermost loop, or the function
+    call: cst.Call  # the backward, or the call that leads to it
+
+    def holds(self, node: cst.CSTNode) -> bool:
+        """Whether the node lies in the innermost loop or in the function."""
+        inner = self.loop if self.loop is not None else self.scope.node
+        return node is inner or inner in self.module.walk.ancestors(node)
+
+
+def loss_of(call: cst.Call) -> cst.BaseExpression | None:
+    """What a backward starts from; ``None`` where the call is no backward."""
+    word = names.last_name(call.func)
+    if word not in BACKWARDS or not isinstance(call.func, cst.Attribute):
+        return None
+    owner = names.dotted(call.func.value)
+    given = call.args[0].value if call.args and call.args[0].keyword is None and not call.args[0].star else None
+    if word == "manual_backward" or re.search(r"(^|\.)(accelerator|fabric|autograd|engine)$", owner):
+        return given
+    return call.func.value
+
+
+def flag(call: cst.Call, keyword: str) -> bool:
+    """Whether the backward is called with ``keyword=True``, or ``loss.backward(None, True)``."""
+    for arg in call.args:
+        if arg.keyword is not None and arg.keyword.value == keyword:
+            return isinstance(arg.value, cst.Name) and arg.value.value == "True"
+    plain = [arg for arg in call.args if arg.keyword is None and not arg.star]
+    place = {"retain_graph": 1, "create_graph": 2}[keyword]
+    last = plain[place].value if len(plain) == len(call.args) and len(plain) > place and names.last_name(call.func) == "backward" else None
+    return isinstance(last, cst.Name) and last.value == "True"
+
+
+def regions_of(call: cst.Call, module: Module, scope: Scope, project: Project, depth: int = 0) -> list[Region]:
+    """The code that one step runs around a backward: the loop around it, or its function and the loops that call it."""
+    loops = list(loops_around(call, module, scope))
+    if loops:
+        return [Region(module, scope, loops[0], loops[-1], call)]
+    if not isinstance(scope.node, cst.FunctionDef) or depth >= _DEEPEST:
+        return []
+    here = Region(module, scope, None, scope.node, call)
+    if scope.name == "training_step" and scope.parent is not None and scope.parent.is_class:
+        return [here]
+    sites = evaluator_of(project).calls.sites(module, scope)
+    outer = [region for site in sites[:4] for region in regions_of(site.call, site.module, site.scope, project, depth + 1)[:2]]
+    return [here, *outer] if outer and len(sites) <= 4 else []  # noqa: PLR2004 - who is called from everywhere is a tool, not a step

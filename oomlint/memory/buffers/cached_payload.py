@@ -1,0 +1,181 @@
+"""Whether what is kept for a sample is large: an array, a tensor, an image, a file's contents, or an object that holds such."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import ContentKind, Resource
+from oomlint.memory.arrays.kept import READING
+from oomlint.memory.arrays.read_calls import LAZY
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.content_kinds import Content, Kind
+from oomlint.model import names
+from oomlint.model.values import ClassRef, Display, Element, External, ExternalCall, Instance, Written
+from oomlint.syntax.walk import descend
+from oomlint.weighing import HELD
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Project
+    from oomlint.model.values import Frame, Value
+
+_LARGE = frozenset({Kind.ARRAY, Kind.ARRAYS, Kind.OBJECT_ARRAY, Kind.TENSOR, Kind.TENSORS, Kind.FRAME, Kind.BLOB})
+_READS = (
+    "numpy.load", "numpy.fromfile", "numpy.loadtxt", "numpy.genfromtxt", "torch.load", "PIL.Image.open", "cv2.imread", "cv2.imdecode", "imageio.",
+    "skimage.io.",
+    "tifffile.", "nibabel.load", "torchaudio.load", "torchvision.io.", "librosa.load", "soundfile.read", "scipy.io.", "pandas.read_", "pickle.load",
+    "joblib.load", "h5py.File", "rasterio.open", "pydicom.dcmread", "SimpleITK.ReadImage", "zarr.", "safetensors.", "torchvision.datasets.folder.",
+    "matplotlib.image.imread", "matplotlib.pyplot.imread", "trimesh.load", "open3d.io.", "decord.VideoReader", "cv2.VideoCapture", "numpy.memmap",
+)  # fmt: skip
+# Objects of these keep decoded frames and buffers of their own.
+_VIDEO = frozenset({"decord.VideoReader", "cv2.VideoCapture", "av.open", "torchvision.io.VideoReader", "torchcodec.decoders.VideoDecoder"})
+_WHOLE = {
+    "librosa.load": "decoded audio",
+    "soundfile.read": "decoded audio",
+    "torchaudio.load": "decoded audio",
+    "pydicom.dcmread": "a decoded image",
+    "SimpleITK.ReadImage": "a decoded image",
+    "trimesh.load": "a mesh",
+    "cv2.imdecode": "a decoded image",
+}
+_KEEPS = frozenset(
+    "convert copy resize astype reshape transpose permute float half to cpu numpy clone contiguous detach squeeze unsqueeze flatten get_fdata asnumpy "
+    "crop rotate view double long".split(),
+)
+# Functions of these give an image or a volume for one.
+_HAND_ON = (
+    "cv2.",
+    "PIL.ImageOps.",
+    "skimage.transform.",
+    "skimage.color.",
+    "scipy.ndimage.",
+    "scipy.signal.",
+    "torchvision.transforms.functional.",
+    "torch.nn.functional.",
+)
+_SIZES = frozenset({"shape", "size", "ndim", "dtype", "mean", "std", "sum", "item", "max", "min", "argmax", "duration", "fps"})
+_DEEPEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Heavy:
+    """What is kept, in words; ``doubt`` counts assumptions, ``read`` says that a file is behind it."""
+
+    words: str
+    doubt: int = 0
+    read: bool = False
+    of: Resource = Resource.IMAGES
+
+
+def heavy(node: cst.BaseExpression, frame: Frame, project: Project, depth: int = 0) -> Heavy | None:
+    """What an expression holds, where that is large or may well be; ``None`` for scalars, paths, strings, handles, the unknown."""
+    if depth > _DEEPEST:
+        return None
+    if isinstance(node, cst.Tuple | cst.List | cst.Dict):
+        inner = (heavy(e.value, frame, project, depth + 1) for e in node.elements if isinstance(e, cst.Element | cst.DictElement))
+        return next((one for one in inner if one is not None), None)
+    if isinstance(node, cst.ListComp | cst.DictComp):
+        return heavy(node.value if isinstance(node, cst.DictComp) else node.elt, frame, project, depth + 1)
+    if isinstance(node, cst.Attribute) and node.attr.value in _SIZES:
+        return None
+    values = [alt.value for alt in evaluator_of(project).values(node, frame)[:24]]
+    found = [one for value in values if not _held_already(value, project) and (one := _value(value, node, project, depth)) is not None]
+    return min(found, key=lambda one: (one.doubt, not one.read), default=None)
+
+
+def _held_already(value: Value, project: Project) -> bool:
+    """Whether it is part of what the object or the module has in memory anyway."""
+    if isinstance(value, Element):
+        return _held_already(value.whole, project)
+    if isinstance(value, ExternalCall):
+        return value.frame.scope.name == "__init__" or not value.frame.scope.is_function
+    if isinstance(value, Written) and isinstance(value.node, cst.Subscript) and value.frame is not None:
+        return any(_held_already(alt.value, project) for alt in evaluator_of(project).values(value.node.value, value.frame)[:4])
+    return False
+
+
+def _value(value: Value, node: cst.BaseExpression, project: Project, depth: int) -> Heavy | None:
+    if isinstance(value, Instance):
+        return _instance(value, project, depth)
+    if isinstance(value, ExternalCall) and value.name in _VIDEO:
+        return Heavy(f"a `{value.name.rpartition('.')[2]}` with its buffers", read=True)
+    if isinstance(value, ExternalCall) and value.name in _WHOLE:
+        return Heavy(_WHOLE[value.name], read=True)
+    if isinstance(value, Element) and value.whole.name in _WHOLE:
+        # The sample rate, or the size of something, is no payload.
+        first = value.accessors[0]
+        return Heavy(_WHOLE[value.whole.name], read=True) if first == ("item", 0) else None
+    if isinstance(value, ExternalCall) and value.name.startswith(_HAND_ON) and not value.name.startswith(_READS) and value.call.args:
+        return heavy(value.call.args[0].value, value.frame, project, depth + 1)
+    if isinstance(value, Display) and value.node is not node:
+        return heavy(value.node, value.frame, project, depth + 1)
+    if isinstance(value, Written) and isinstance(value.node, cst.Call) and value.frame is not None:
+        found = _chain(value.node, value.frame, project, depth)
+        if found is not None:
+            return found
+    content = datasets_of(project).contents.of_value(value)
+    return _content(content, value)
+
+
+def _content(content: Content, value: Value) -> Heavy | None:
+    if content.kind is Kind.TEXT and content.words == "the text of a file":
+        return Heavy("the contents of a file", read=True, of=Resource.RECORDS)
+    if content.kind not in _LARGE or content.doubt > 1:
+        return None
+    if content.size.exact is not None and content.size.exact < 1024:  # noqa: PLR2004 - bytes: a vector of a hundred numbers
+        return None
+    if isinstance(value, ExternalCall) and value.call.args and all(isinstance(a.value, cst.Integer | cst.Float) for a in value.call.args):
+        return None
+    read = isinstance(value, ExternalCall | Element) and (value.name if isinstance(value, ExternalCall) else value.whole.name).startswith(_READS)
+    return Heavy(content.words, content.doubt, read=read, of=HELD.get(ContentKind[content.kind.name], Resource.UNKNOWN))
+
+
+def _chain(node: cst.Call, frame: Frame, project: Project, depth: int) -> Heavy | None:
+    """``Image.open(p).convert("RGB")``: what a method hands on."""
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in _KEEPS:
+        return heavy(node.func.value, frame, project, depth + 1)
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in {"read", "read_bytes"} and _opens(node.func.value, frame, project):
+        return Heavy("the contents of a file", read=True, of=Resource.RECORDS)
+    evaluator = evaluator_of(project)
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in READING:
+        opened = (alt.value for alt in evaluator.values(node.func.value, frame)[:3] if isinstance(alt.value, ExternalCall))
+        name = next((value.name for value in opened if value.name in LAZY), None)
+        if name is not None:
+            return Heavy(f"what `{name}` opened", read=True)
+    for alt in evaluator.values(node.func, frame)[:2]:
+        if isinstance(alt.value, External) and names.canonical(alt.value.name) in {"numpy.array", "numpy.asarray", "torch.from_numpy"} and node.args:
+            return heavy(node.args[0].value, frame, project, depth + 1)
+    return None
+
+
+def _opens(node: cst.BaseExpression, frame: Frame, project: Project) -> bool:
+    return any(
+        isinstance(a.value, ExternalCall) and a.value.name in {"builtins.open", "io.open", "pathlib.Path"}
+        for a in evaluator_of(project).values(node, frame)[:3]
+    )
+
+
+def _instance(value: Instance, project: Project, depth: int) -> Heavy | None:
+    """An object whose class keeps something large in an attribute."""
+    if depth > 1:
+        return None
+    evaluator = evaluator_of(project)
+    for cls in evaluator.lineage(value.cls):
+        if not isinstance(cls, ClassRef):
+            continue
+        for method in cls.scope.children:
+            this = names.self_name(method)
+            if this is None or not method.is_function:
+                continue
+            frame = evaluator.calls.plain_frame(cls.module, method)
+            for effect in method.effects.get(this, ()):
+                kept = effect.path[:1] and effect.path[0][0] == "attr" and effect.kind in {"assign", "append", "setdefault"} and len(effect.path) <= 2  # noqa: PLR2004
+                if not kept or effect.value is None or effect.index or not any(isinstance(n, cst.Name | cst.Call) for n in descend(effect.value)):
+                    continue
+                found = heavy(effect.value, frame, project, depth + 2)
+                if found is not None:
+                    return Heavy(f"a `{value.cls.scope.name}`, which itself keeps {found.words}", found.doubt, read=found.read, of=found.of)
+    return None

@@ -1,0 +1,384 @@
+"""Arrays, tensors and tables that a loop grows by copying them whole: ``x = torch.cat([x, y])``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.buffers.concatenation_calls import calling_loops, given_at
+from oomlint.memory.buffers.concatenation_samples import adds_samples, in_groups
+from oomlint.memory.buffers.concatenation_scalars import scalars
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.training_loops import SHORT, batch_loader, loops_over, made_anew, rounds, says_first, within
+from oomlint.model import names
+from oomlint.model.questions import short
+from oomlint.model.values import External, FunctionRef
+from oomlint.scout.forms import JOINS
+from oomlint.scout.telling import FEEDS_ITSELF
+from oomlint.syntax.walk import descend, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.memory.shared.training_loops import Loop, Path
+    from oomlint.model.calls import Site
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+Join = cst.Call | cst.Subscript  # `np.r_[x, y]` is a join, too
+
+_ROWS_OF = frozenset({"numpy.r_", "numpy.c_"})
+_LIBRARIES = frozenset({"torch", "numpy", "pandas"})
+_TWO_INPUTS = "numpy.append"
+_WIDEST = 50  # characters of what is iterated
+_LONG = 1000  # rounds that are many, whatever the loop is about
+_SIZE = re.compile(r"\blen\(|\.size|\.shape|\.numel|max|limit|capacity|budget|(^|_)n_|num_|count|total", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Growth:
+    """A statement that replaces a thing by itself with more at its end, and the loop that it stands in."""
+
+    statement: cst.Assign
+    call: Join
+    library: str  # "torch", "numpy", "pandas"
+    function: str  # the last name, as the library spells it
+    written: str  # the target
+    path: Path
+    added: tuple[cst.BaseExpression, ...]
+    loop: Loop
+    over: str  # how the loop is called in a message
+    known: bool  # whether what the loop goes over is known, not only named so
+    scope: Scope
+    site: Site | None = None  # the call in the loop, where a method grows what its object has
+
+
+def growths(module: Module, project: Project) -> Iterator[Growth]:
+    """Self-concatenations of a module, in loops that go round often."""
+    if not any(name in module.source.text for name in ("append", "stack", "cat", "r_[", "c_[")):
+        return
+    seen: set[cst.CSTNode] = set()
+    for call, scope in _joins(module):
+        if isinstance(scope.node, cst.Lambda | cst.ClassDef):
+            continue
+        statement = module.walk.statement_of(call)
+        if not isinstance(statement, cst.Assign) or len(statement.targets) != 1 or statement in seen:
+            continue
+        found = _growth(module, project, statement, call, scope)
+        if found is not None:
+            seen.add(statement)
+            yield found
+
+
+def _joins(module: Module) -> Iterator[tuple[Join, Scope]]:
+    yield from ((call, scope) for call, scope in module.walk.calls if names.last_name(call.func) in JOINS)
+    if "r_[" in module.source.text or "c_[" in module.source.text:
+        for node in descend(module.tree.module):
+            if isinstance(node, cst.Subscript) and names.last_name(node.value) in {"r_", "c_"}:
+                yield node, module.walk.scope_at(node)
+
+
+def _growth(module: Module, project: Project, statement: cst.Assign, call: Join, scope: Scope) -> Growth | None:
+    target = statement.targets[0].target
+    path = path_of(target)
+    if path is None or not _is_value(statement, call, path, module):
+        return None
+    written = module.code(target).strip()
+    added = _added(call, written, module)
+    if added is None:
+        return None
+    name = (
+        _table(project, call, module, scope) if isinstance(call, cst.Call) and _is_append(call) and _is_method(call) else resolved(project, call, module, scope)
+    )
+    if name is None:
+        return None
+    library, _, function = name.partition(".")
+    function = function.rpartition(".")[2]
+    if next(loops_over(statement, module, scope), None) is None:
+        called = _called(module, project, statement, call, path, added, scope)
+        return Growth(statement, call, library, function, written, path, added, *called[:3], scope, called[3]) if called is not None else None
+    where = _loop(module, project, statement, call, path, target, added, scope)
+    return Growth(statement, call, library, function, written, path, added, *where, scope) if where is not None else None
+
+
+def _is_value(statement: cst.Assign, call: Join, path: Path, module: Module) -> bool:
+    """Whether the call is what is assigned: whole, or one side of ``call if x is not None else y``."""
+    value = statement.value
+    if value is call:
+        return True
+    return isinstance(value, cst.IfExp) and call in {value.body, value.orelse} and says_first(value.test, path, module)
+
+
+def _added(call: Join, written: str, module: Module) -> tuple[cst.BaseExpression, ...] | None:
+    """What is put to the target, which is one of the inputs; ``None`` where it is none of them."""
+    inputs = _inputs(call)
+    own = [node for node in inputs if module.code(node).strip() == written]
+    others = tuple(node for node in inputs if node not in own)
+    return others if len(own) == 1 and others else None
+
+
+def _inputs(call: Join) -> list[cst.BaseExpression]:
+    """What a join makes one of; nothing where that is not written out."""
+    if isinstance(call, cst.Subscript):
+        return [part.slice.value for part in call.slice if isinstance(part.slice, cst.Index)]
+    if not call.args or call.args[0].star:
+        return []
+    first = call.args[0].value
+    if names.last_name(call.func) == "append":
+        given = [arg.value for arg in call.args[:2] if arg.star == "" and (arg.keyword is None or arg.keyword.value in {"arr", "values", "other"})]
+        return [call.func.value, *given[:1]] if _is_method(call) and isinstance(call.func, cst.Attribute) else given
+    if isinstance(first, cst.List | cst.Tuple) and all(isinstance(element, cst.Element) for element in first.elements):
+        return [element.value for element in first.elements]
+    return []
+
+
+def _is_method(call: cst.Call) -> bool:
+    """Whether an ``append`` is given one thing to add to what it belongs to: that of a table gives a new one, that of a list gives nothing."""
+    return len(call.args) == 1 or (call.args[1].keyword is not None and call.args[1].keyword.value != "values")
+
+
+def resolved(project: Project, call: Join, module: Module, scope: Scope) -> str | None:
+    """The function of a library that joins, by its full name."""
+    evaluator = evaluator_of(project)
+    frame = evaluator.calls.plain_frame(module, scope)
+    for alt in evaluator.values(call.func if isinstance(call, cst.Call) else call.value, frame)[:3]:
+        if isinstance(alt.value, External):
+            name = names.canonical(alt.value.name)
+            if isinstance(call, cst.Subscript):
+                return name if name in _ROWS_OF else None
+            library, _, function = name.partition(".")
+            if library in _LIBRARIES and function in JOINS and (function != "append" or name == _TWO_INPUTS) and (library != "pandas" or function == "concat"):
+                return name
+    return None
+
+
+def _table(project: Project, call: cst.Call, module: Module, scope: Scope) -> str | None:
+    """An ``append`` that gives a new table, as no method of the project does; not of one row that is written out."""
+    if isinstance(call.args[0].value, cst.Dict):
+        return None
+    evaluator = evaluator_of(project)
+    own = any(isinstance(alt.value, FunctionRef) for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope)))
+    return None if own else "pandas.append"
+
+
+# -- the loop ------------------------------------------------------------------------------------------------------------
+
+
+def _loop(
+    module: Module,
+    project: Project,
+    statement: cst.Assign,
+    call: Join,
+    path: Path,
+    target: cst.BaseExpression,
+    added: tuple[cst.BaseExpression, ...],
+    scope: Scope,
+) -> tuple[Loop, str, bool] | None:
+    """The innermost loop that grows the target round after round, and goes round often."""
+    if FEEDS_ITSELF.search(scope.name) and scope.name != "<lambda>" and not _over_loader(module, project, statement, scope):
+        return None
+    growing = {statement, *_other_growing(scope, path, module)}
+    for loop in loops_over(statement, module, scope):
+        if made_anew(path, loop, module, scope, growing):
+            return None
+        if _bounded(statement, loop, path, module):
+            return None
+        if _key_changes(target, loop, scope, module):
+            continue
+        most = rounds(project, loop, module, scope)
+        if most is not None and most <= SHORT:
+            continue
+        found = role(module, project, loop, added, scope, most, call)
+        # What a round reads or cuts out is large, whatever it is called; where nobody knows how often that is, it is often.
+        proven = found is None and not _flattens(call) and adds_samples(project, added, loop, scope, module)
+        if proven and not in_groups(project, path, loop, growing, scope, module):
+            found = f"`{short(module.code(loop.iter), _WIDEST)}`" if isinstance(loop, cst.For) else "what it reads", False
+        if found is None:
+            continue
+        if _used_in(loop, path, growing, module):
+            return None
+        epochs = runs_of(project).epochs(loop, module, scope)
+        if not proven and not (epochs and _arrays(project, added, loop, scope, module)) and scalars(added, loop, scope, module, epochs=epochs, into=path):
+            return None
+        return loop, *found
+    return None
+
+
+def _called(
+    module: Module, project: Project, statement: cst.Assign, call: Join, path: Path, added: tuple[cst.BaseExpression, ...], scope: Scope
+) -> tuple[Loop, str, bool, Site] | None:
+    """The loop that calls the method in which the statement stands."""
+    growing = {statement, *_other_growing(scope, path, module)}
+    if FEEDS_ITSELF.search(scope.name) or _in_bounds(statement, scope.node, path, module):
+        return None
+    for site, loop in calling_loops(project, path, growing, module, scope):
+        given = tuple(given_at(project, site, node, scope) for node in added)
+        most = rounds(project, loop, site.module, site.scope)
+        found = role(site.module, project, loop, given, site.scope, most, call) if most is None or most > SHORT else None
+        if found is None:
+            continue
+        epochs = runs_of(project).epochs(loop, site.module, site.scope)
+        if scalars(added, loop, scope, module, epochs=epochs, into=path) or scalars(given, loop, site.scope, site.module, epochs=epochs, into=path):
+            return None
+        return loop, *found, site
+    return None
+
+
+def _over_loader(module: Module, project: Project, statement: cst.Assign, scope: Scope) -> bool:
+    return "forward" not in scope.name and any(
+        isinstance(loop, cst.For) and batch_loader(project, loop.iter, module, scope) is not None for loop in loops_over(statement, module, scope)
+    )
+
+
+def _other_growing(scope: Scope, path: Path, module: Module) -> Iterator[cst.CSTNode]:
+    """Other statements that concatenate the same thing to itself."""
+    for effect in scope.effects.get(path[0], ()):
+        if effect.path == path[1] and isinstance(effect.statement, cst.Assign) and isinstance(effect.value, cst.Call):
+            written = module.code(effect.statement.targets[0].target).strip()
+            if names.last_name(effect.value.func) in JOINS and _added(effect.value, written, module) is not None:
+                yield effect.statement
+
+
+def role(
+    module: Module, project: Project, loop: Loop, added: tuple[cst.BaseExpression, ...], scope: Scope, most: int | None, call: Join
+) -> tuple[str, bool] | None:
+    """How the loop is called, and whether that is known; ``None`` where it may well be short."""
+    if isinstance(loop, cst.For):
+        like = batch_loader(project, loop.iter, module, scope)
+        if like is not None:
+            return (f"`{like.name}`" if like.name else "a loader"), like.known
+    if not _uses_torch(module):
+        return None
+    if runs_of(project).epochs(loop, module, scope):
+        return "the epochs", most is not None
+    repeats = runs_of(project).loop(loop, module, scope)
+    if repeats is not None and (repeats.batches or repeats.holds or repeats.steps):
+        return (f"`{module.code(loop.iter).strip()}`" if isinstance(loop, cst.For) and (repeats.batches or repeats.holds) else "the training steps"), False
+    if most is not None and most >= _LONG and all(not isinstance(node, cst.List | cst.Tuple) for node in added) and not _is_append(call):
+        return f"{most:,} rounds", True
+    return None
+
+
+def _is_append(call: Join) -> bool:
+    return isinstance(call, cst.Call) and names.last_name(call.func) == "append"
+
+
+def _flattens(call: Join) -> bool:
+    """Whether it is an ``np.append`` without an axis: of one number, more often than not."""
+    if not isinstance(call, cst.Call) or not _is_append(call) or _is_method(call):
+        return False
+    return not call.args[2:] and all(arg.keyword is None or arg.keyword.value != "axis" for arg in call.args)
+
+
+def _uses_torch(module: Module) -> bool:
+    return any(
+        effect.kind in {"import", "from"} and isinstance(effect.statement, cst.Import | cst.ImportFrom) and "torch" in module.code(effect.statement)
+        for effects in module.root.effects.values()
+        for effect in effects
+    )
+
+
+def _bounded(statement: cst.Assign, loop: Loop, path: Path, module: Module) -> bool:
+    """Whether a test of a size decides if the thing grows, or ends the loop."""
+    if _in_bounds(statement, loop, path, module):
+        return True
+    if isinstance(loop, cst.While) and any(isinstance(n, cst.Name) and n.value == path[0] for n in descend(loop.test)):
+        return True
+    for node in descend(loop.body, into_scopes=False):
+        if isinstance(node, cst.If) and any(isinstance(n, cst.Name) and n.value == path[0] for n in descend(node.test)):
+            ends = any(isinstance(n, cst.Break | cst.Return | cst.Raise) for n in descend(node.body, into_scopes=False))
+            if ends and _tests_size(node.test, path, module):
+                return True
+    return False
+
+
+def _in_bounds(statement: cst.Assign, around: cst.CSTNode, path: Path, module: Module) -> bool:
+    """Whether a test of a size decides if the thing grows."""
+    child: cst.CSTNode = statement
+    for here in module.walk.ancestors(statement):
+        if here is around:
+            break
+        if isinstance(here, cst.If) and child is not here.test and _tests_size(here.test, path, module):
+            return True
+        child = here
+    return False
+
+
+def _tests_size(test: cst.BaseExpression, path: Path, module: Module) -> bool:
+    for node in descend(test):
+        if (
+            isinstance(node, cst.Comparison)
+            and any(isinstance(c.operator, cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual) for c in node.comparisons)
+            and not says_first(node, path, module)
+            and _SIZE.search(module.code(node))
+        ):
+            return True
+    return False
+
+
+def _key_changes(target: cst.BaseExpression, loop: Loop, scope: Scope, module: Module) -> bool:
+    """Whether each round of the loop has a key of its own: ``d[i] = ...``."""
+    keys = {n.value for sub in descend(target) if isinstance(sub, cst.Subscript) for n in descend(sub.slice[0]) if isinstance(n, cst.Name)}
+    for name in keys:
+        for effect in scope.effects.get(name, ()):
+            if effect.path or (effect.kind == "for" and effect.statement is not loop):
+                continue
+            if effect.statement is loop or within(effect.statement, loop, module):
+                return True
+    return False
+
+
+def _used_in(loop: Loop, path: Path, growing: set[cst.CSTNode], module: Module) -> bool:
+    """Whether the loop reads what it grows, other than to ask for its size."""
+    for node in descend(loop.body, into_scopes=False):
+        if not isinstance(node, cst.Name | cst.Attribute | cst.Subscript) or path_of(node) != path:
+            continue
+        if any(within(node, statement, module) for statement in growing) or _is_target(node, module) or _asks_for_size(node, module):
+            continue
+        return True
+    return False
+
+
+def _is_target(node: cst.CSTNode, module: Module) -> bool:
+    """Whether it is set, or a part of it filled: ``x[n:, ..., 0] = patches``."""
+    above = module.walk.parents.get(node)
+    if isinstance(above, cst.Subscript) and above.value is node:
+        above = module.walk.parents.get(above)
+    while isinstance(above, cst.Element | cst.Tuple):
+        above = module.walk.parents.get(above)
+    return isinstance(above, cst.AssignTarget)
+
+
+def _asks_for_size(node: cst.CSTNode, module: Module) -> bool:
+    holder = module.walk.parents.get(node)
+    if isinstance(holder, cst.Attribute):
+        return holder.attr.value in {"shape", "size", "numel", "ndim", "nbytes", "empty", "dim"} and holder.value is node
+    if isinstance(holder, cst.Arg):
+        call = module.walk.parents.get(holder)
+        return isinstance(call, cst.Call) and names.last_name(call.func) in {"len", "print"}
+    return isinstance(holder, cst.Comparison | cst.ComparisonTarget | cst.If | cst.UnaryOperation | cst.IfExp)
+
+
+# -- what is added ---------------------------------------------------------------------------------------------------------
+
+
+def _arrays(project: Project, added: tuple[cst.BaseExpression, ...], loop: Loop, scope: Scope, module: Module) -> bool:
+    """Whether a function of the project is known to give an array or a tensor."""
+    evaluator = evaluator_of(project)
+    frame = evaluator.calls.plain_frame(module, scope)
+    for node in added:
+        given = node
+        if isinstance(node, cst.Name):
+            inside = [e.value for e in scope.effects.get(node.value, ()) if e.kind == "assign" and not e.path and within(e.statement, loop, module)]
+            given = inside[0] if len(inside) == 1 and inside[0] is not None else node
+        if not isinstance(given, cst.Call) or not any(isinstance(a.value, FunctionRef) for a in evaluator.values(given.func, frame)[:2]):
+            continue
+        if datasets_of(project).contents.of(given, frame).kind in {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS}:
+            return True
+    return False

@@ -1,0 +1,74 @@
+"""Growth by copying in a method that a loop calls: ``add`` of an object that keeps what it is given in one array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.training_loops import loops_over, made_anew, sets_at_first
+from oomlint.model import names
+from oomlint.model.values import Bound
+from oomlint.syntax.walk import descend, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.memory.shared.training_loops import Loop, Path
+    from oomlint.model.calls import Site
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_SETS: Final = frozenset({"assign", "unknown", "clear", "pop", "delete"})
+
+
+def calling_loops(project: Project, path: Path, growing: set[cst.CSTNode], module: Module, scope: Scope) -> Iterator[tuple[Site, Loop]]:
+    """Calls of a method in loops, where its object lives longer than a round and is not made to start anew in it."""
+    cls = scope.parent
+    if cls is None or names.self_name(scope) != path[0] or len(path[1]) != 1 or _starts_anew(scope, path, growing, module):
+        return
+    attribute = path[1]
+    restarts = {method.name for method in cls.children if method is not scope and _sets(method, attribute)}
+    if any(isinstance(call.func, cst.Attribute) and call.func.attr.value in restarts for call in scope.calls):
+        return  # each call cuts it, or lets go of it, as well
+    for site in evaluator_of(project).calls.sites(module, scope):
+        owner = path_of(site.call.func.value) if isinstance(site.call.func, cst.Attribute) else None
+        if owner is None:
+            continue
+        for loop in loops_over(site.call, site.module, site.scope):
+            if made_anew(owner, loop, site.module, site.scope, set()) or _asks(loop, str(attribute[0][1]), restarts):
+                break
+            yield site, loop
+
+
+def given_at(project: Project, site: Site, node: cst.BaseExpression, scope: Scope) -> cst.BaseExpression:
+    """What a call gives for a parameter of the method; another expression is itself."""
+    if isinstance(node, cst.Name):
+        frame = evaluator_of(project).calls.plain_frame(site.module, site.scope)
+        found = names.argument_for(scope, node.value, (Bound(site.args, frame, site.call),), skip_first=True)
+        if found is not None:
+            return found.node.value
+    return node
+
+
+def _starts_anew(scope: Scope, path: Path, growing: set[cst.CSTNode], module: Module) -> bool:
+    """Whether the method sets the attribute otherwise, too, or uses what it has grown."""
+    for effect in scope.effects.get(path[0], ()):
+        if effect.path == path[1] and effect.kind in _SETS and effect.statement not in growing and not sets_at_first(effect, scope.node, path, module):
+            return True
+    read = [node for node in descend(scope.node) if isinstance(node, cst.Attribute) and path_of(node) == path]
+    return any(isinstance(module.walk.statement_of(node), cst.Return | cst.Expr) for node in read)
+
+
+def _sets(method: Scope, attribute: tuple[object, ...]) -> bool:
+    this = names.self_name(method)
+    return method.name != "__init__" and this is not None and any(e.path == attribute and e.kind in _SETS for e in method.effects.get(this, ()))
+
+
+def _asks(loop: Loop, attribute: str, restarts: set[str]) -> bool:
+    """Whether a round reads what has grown, or calls what makes it start anew."""
+    for node in descend(loop.body, into_scopes=False):
+        if isinstance(node, cst.Attribute) and (node.attr.value == attribute or node.attr.value in restarts):
+            return True
+    return False

@@ -1,0 +1,207 @@
+"""Evaluation loops that record a graph that nobody will use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.finding import Confidence
+from oomlint.memory.buffers.growth import buffers_of
+from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.loop_kinds import LoaderLike
+from oomlint.memory.shared.loop_phases import is_evaluation, wants_gradients
+from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model.held import Graph, Mode
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Place
+    from oomlint.memory.buffers.growth import Growth
+    from oomlint.model.events import Forward, Loop, Record
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_MOST_SITES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A loop that runs a module in grad mode for nothing."""
+
+    loop: Loop
+    record: Record
+    forwards: tuple[Forward, ...]
+    confidence: Confidence
+    growths: tuple[Growth, ...] = ()  # what keeps the graph of its steps
+
+    @property
+    def keeps_graph(self) -> bool:
+        """Whether the graph of its steps is kept as well."""
+        return bool(self.growths)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A network that a function evaluates at once, in grad mode, each time that a loop calls the function."""
+
+    forward: Forward
+    call: Place  # of the function, in the loop
+    caller: Module  # where the loop is
+    loop: cst.For | cst.While
+    confidence: Confidence
+
+
+class Evaluations:
+    """Finds them, module by module."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.runs = runs_of(project)
+
+    def of(self, module: Module) -> list[Evaluation]:
+        """Evaluation loops of a module that record a graph."""
+        if holds_tests(module):
+            return []
+        judged: dict[cst.CSTNode, Evaluation | None] = {}
+        for record in self.runs.of(module):
+            for loop in record.loops:
+                if loop.module is not module or not loop.batches:
+                    continue
+                found = self._judge(loop, record)
+                if loop.node not in judged or found is not None:
+                    judged[loop.node] = found
+        growths = buffers_of(self.project).of(module)
+        out = []
+        inside = [found for found in judged.values() if found is not None]
+        for found in inside:
+            above = set(module.walk.ancestors(found.loop.node))
+            if any(other is not found and (other.loop.node in above or _runs(other, found)) for other in inside):
+                continue
+            kept = tuple(g for g in growths if g.loop.node is found.loop.node and g.code in {"OOM201", "OOM202", "OOM203", "OOM205"})
+            out.append(replace(found, growths=kept))
+        return out
+
+    def at_once(self, module: Module) -> Iterator[Pass]:
+        """Networks that functions put into evaluation and run in grad mode outside of loops: on a whole split, or a graph."""
+        if holds_tests(module):
+            return
+        for scope in module.walk.scopes:
+            if scope.is_class or not isinstance(scope.node, cst.FunctionDef) or not _puts_into_evaluation(scope):
+                continue
+            call = self._called_in_loop(module, scope)
+            records = self.runs.records(module, scope) if call is not None else []
+            found = [self._unused(record, module) for record in records]
+            if call is not None and found and all(one is not None for one in found):
+                first = next(one for one in found if one is not None)
+                yield Pass(first, *call, Confidence.HIGH if first.known else Confidence.MEDIUM)
+
+    def between_steps(self, module: Module) -> Iterator[Pass]:
+        """Passes of a network that a training loop puts into evaluation now and then, with nothing of them differentiated."""
+        if holds_tests(module):
+            return
+        seen: set[cst.CSTNode] = set()
+        for record in self.runs.of(module):
+            used = frozenset().union(*(event.sources for event in record.backwards), *(use.value.all_sources for use in record.uses))
+            for event in record.forwards:
+                loop = event.loops[-1] if event.loops else None
+                if loop is None or event.via or event.module is not module or event.node in seen or id(event.node) in used or not record.complete:
+                    continue
+                trains = any(backward.known and loop in backward.loops for backward in record.backwards)
+                turned = _turned(loop.node) if trains and event.evaluating and event.trainable and event.mode is Mode.ON else None
+                if turned is not None and not isinstance(loop.node, cst.FunctionDef) and not self._caller_switches_off(record):
+                    seen.add(event.node)
+                    confidence = Confidence.HIGH if event.known else Confidence.MEDIUM
+                    yield Pass(event, module.place(turned, "put into evaluation here"), module, loop.node, confidence)
+
+    def _unused(self, record: Record, module: Module) -> Forward | None:
+        """A forward pass of which nothing in its function, nor what that gives back, can need the graph."""
+        inside = [event for event in record.forwards if event.trainable and event.evaluating]
+        asked = any(use.what in {"gradients", "model given", "step"} or _trains(use.what) for use in record.uses)
+        if not inside or asked or record.backwards or not record.complete or record.returned.carries is not Graph.NO or self._caller_switches_off(record):
+            return None
+        if any(event.mode is not Mode.ON for event in inside):
+            return None  # the author has thought of it
+        return next((event for event in inside if event.module is module and not event.via and not event.loops), None)
+
+    def _called_in_loop(self, module: Module, scope: Scope) -> tuple[Place, Module, cst.For | cst.While] | None:
+        """Where a loop calls the function again and again; not one over batches, which is an evaluation itself."""
+        found: tuple[Place, Module, cst.For | cst.While] | None = None
+        for site in self.runs.evaluator.calls.sites(module, scope, most=_MOST_SITES):
+            for here in site.module.walk.ancestors(site.call):
+                if isinstance(here, cst.FunctionDef | cst.Lambda | cst.ClassDef):
+                    break
+                if isinstance(here, cst.For | cst.While):
+                    repeats = self.runs.loop(here, site.module, site.scope)
+                    if repeats is not None and repeats.batches and site.scope in self.runs.roots(site.module):
+                        return None
+                    found = found or (site.module.place(site.call, "called in each round"), site.module, here)
+        return found
+
+    def _judge(self, loop: Loop, record: Record) -> Evaluation | None:
+        inside = [event for event in record.forwards if loop in event.loops and event.trainable]
+        live = [event for event in inside if event.mode is Mode.ON]
+        if not live or not is_evaluation(record, loop) or not record.complete:
+            return None
+        # A callee or a block that switches gradients off for the model's own call says that the author has thought of it.
+        first = inside[0]
+        if any(event.mode is not Mode.ON for event in inside) and first.mode is not Mode.ON:
+            return None
+        live = [event for event in live if not any(via.call in {f.node for f in inside if f.mode is not Mode.ON} for via in event.via)]
+        if not live or wants_gradients(record, loop) or _goes_backward(record, loop, live) or self._caller_switches_off(record):
+            return None
+        if any(_trains(use.what) and loop in use.loops for use in record.uses):
+            return None
+        sure = loop.proven and all(event.evaluating for event in live)
+        known = isinstance(loop.loader, LoaderLike) and any(event.known for event in live)
+        confidence = Confidence.HIGH if sure and known else Confidence.MEDIUM
+        return Evaluation(loop, record, tuple(live), confidence)
+
+    def _caller_switches_off(self, record: Record) -> bool:
+        """Whether some call of the function stands where nothing is recorded."""
+        frame = record.frame
+        if frame is None or frame.scope.parent is None:
+            return False
+        modes = self.runs.gradients.callers(frame.module, frame.scope)
+        return any(mode is not Mode.ON for mode in modes)
+
+
+def _runs(other: Evaluation, found: Evaluation) -> bool:
+    """Whether each pass of an evaluation is one that the rounds of another lead to by a call of its function."""
+    ways = ((event, event.via[len(other.loop.via) :]) for event in other.forwards)
+    called = {event.node for event, way in ways if any(via.callee is found.loop.scope for via in way)}
+    return other.loop.scope is not found.loop.scope and all(event.node in called for event in found.forwards)
+
+
+def _goes_backward(record: Record, loop: Loop, live: list[Forward]) -> bool:
+    """Whether what a loop's passes give is differentiated after the loop: a part that is kept in evaluation, for its statistics, and trained."""
+    sources = {id(event.node) for event in live}
+    after = (backward for backward in record.backwards if backward.known and all(outer in loop.around for outer in backward.loops))
+    return any(sources & backward.sources for backward in after)
+
+
+def _turned(loop: cst.For | cst.While | cst.FunctionDef) -> cst.Call | None:
+    """The call in a loop's own body that puts a module into evaluation."""
+    return next((node for node in descend(loop.body, into_scopes=False) if isinstance(node, cst.Call) and _is_eval(node)), None)
+
+
+def _puts_into_evaluation(scope: Scope) -> bool:
+    return any(map(_is_eval, scope.calls))
+
+
+def _is_eval(call: cst.Call) -> bool:
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "eval" and not call.args
+
+
+def _trains(what: str) -> bool:
+    """Whether the function that a value was given to trains by its name."""
+    word = what.rpartition(" ")[2].lower()
+    return what.startswith("given to") and any(part in word for part in ("backward", "optim", "train", "update_param"))
+
+
+def evaluations_of(project: Project) -> Evaluations:
+    """The evaluation loops of a project."""
+    return project.shared(Evaluations)

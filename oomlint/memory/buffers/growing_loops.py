@@ -1,0 +1,164 @@
+"""The loops over batches in which a buffer grows: it is not made anew in them, and each batch adds to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.buffers.buffer_readers import mentions
+from oomlint.model import names
+from oomlint.model.held import Kind
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.model.events import Loop, Record, Reset, Store, Via
+    from oomlint.syntax.walk import Scope, Walk
+
+
+def growing_loops(store: Store, record: Record) -> list[Loop]:
+    """The loops over batches during which the target is not made anew, the outermost first."""
+    root = store.path[0]
+    if isinstance(store.loops[0].node, cst.FunctionDef) and len(store.path) == 1 and isinstance(root, tuple) and isinstance(root[0], int):
+        return []  # a name of a step, which ends with it
+    made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
+    found: list[Loop] = []
+    anew = False  # whether a loop over data around it makes it anew with each batch: what repeats steps inside of that ends soon
+    for loop in store.loops:
+        renewed = loop in made or any(_renews(reset, store, loop) for reset in record.resets)
+        if not renewed and (loop.batches or (loop.steps and not anew)):
+            found.append(loop)
+        anew = anew or (renewed and loop.batches)
+    return found
+
+
+def unrenewed_epochs(store: Store, record: Record) -> Loop | None:
+    """The innermost loop over epochs around a store, where no loop makes the target anew or empties it; ``None`` where there is none."""
+    root = store.path[0]
+    made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
+    outer = [loop for loop in store.loops if loop.epochs and not loop.short]
+    if not outer or store.loops[-1] is outer[-1]:
+        return None
+    renewed = any(loop in made or any(_renews(reset, store, loop) for reset in record.resets) for loop in store.loops)
+    return None if renewed or is_flushed(store, record, list(store.loops)) else outer[-1]
+
+
+def handing_call(store: Store) -> Via | None:
+    """The call of a function that adds to what it is given: ``add_to(results, key, value)``."""
+    via = store.via[-1] if store.via else None
+    node = store.node
+    target = node.func if isinstance(node, cst.Call) else node.target if isinstance(node, cst.AugAssign) else None
+    if isinstance(node, cst.Assign):
+        target = node.targets[0].target
+    while isinstance(target, cst.Attribute | cst.Subscript):
+        target = target.value
+    if via is None or via.callee is None or not isinstance(target, cst.Name):
+        return None
+    own = names.self_name(via.callee)
+    return via if target.value != own and any(param.name.value == target.value for param in names.parameters(via.callee)) else None
+
+
+def _renews(reset: Reset, store: Store, loop: Loop) -> bool:
+    """Whether each round of a loop makes the target anew, ahead of the loops over batches inside it."""
+    if loop not in reset.loops or reset.once > reset.loops.index(loop) or reset.bound or not set(reset.tests) <= set(store.tests):
+        return False
+    if reset.node is store.node:
+        return False
+    inner = reset.loops[reset.loops.index(loop) + 1 :]
+    if any(other.batches for other in inner):
+        return False
+    return reset.path == store.path[: len(reset.path)]
+
+
+def is_flushed(store: Store, record: Record, loops: list[Loop]) -> bool:
+    """Whether the target is emptied or cut now and then."""
+    return any(
+        (reset.path == store.path[: len(reset.path)] or store.path == reset.path[: len(store.path)])
+        and any(loop in reset.loops and reset.once <= reset.loops.index(loop) for loop in loops)
+        and reset.node is not store.node
+        for reset in record.resets
+    )
+
+
+def has_new_key(store: Store, loop: Loop) -> bool:
+    """Whether the key of ``d[k] = v`` differs from batch to batch."""
+    statement = store.node
+    if isinstance(statement, cst.Call) and statement.args:  # `d.update({k: v for k, v in zip(names, outputs)})`
+        given = statement.args[0].value
+        keys = given.for_in.iter if isinstance(given, cst.DictComp) else given.args[0].value if isinstance(given, cst.Call) and given.args else None
+        return keys is not None and mentions(keys, _derived(store, loop))
+    if not isinstance(statement, cst.Assign):
+        return False
+    target = statement.targets[0].target
+    key = target.slice[0].slice if isinstance(target, cst.Subscript) else None
+    if not isinstance(target, cst.Subscript) or not isinstance(key, cst.Index):
+        return False
+    derived = _bound_by(loop.node)
+    if isinstance(target.value, cst.Subscript) and not mentions(key.value, derived):
+        key = target.value.slice[0].slice  # `table[key]["scores"] = v`: one for each row of the table
+        if not isinstance(key, cst.Index):
+            return False
+    elif store.before.kind is not Kind.PACK or store.before.moved == "list":
+        return False
+    parts = [element.value for element in key.value.elements] if isinstance(key.value, cst.Tuple) else [key.value]
+    places = [part for part in parts if not any(map(_wraps, descend(part)))]
+    if not places:
+        return False  # a ring of places
+    roots = {node.value for part in places for node in descend(part) if isinstance(node, cst.Name)}
+    walk, scope = store.module.walk, store.scope
+    if scope is not loop.scope:
+        return bool(roots)
+    if roots & derived:
+        return True
+    derived = _derived(store, loop)
+    for name in roots:
+        for effect in scope.effects.get(name, ()):
+            if loop.node not in walk.ancestors(effect.statement):
+                continue
+            if effect.kind == "augment":
+                return not _starts_over(name, scope, loop, walk)
+            if effect.kind == "for" and effect.value is not None:
+                written = effect.value
+                if not mentions(written, derived):
+                    continue
+                if isinstance(written, cst.Call):
+                    word = names.last_name(written.func)
+                    if word in {"items", "keys", "range"} or (word == "enumerate" and effect.index[:1] == (0,)):
+                        continue
+                return True
+            if effect.kind == "assign" and effect.value is not None and mentions(effect.value, derived):
+                return True
+    return False
+
+
+def _wraps(node: cst.CSTNode) -> bool:
+    """Whether a number comes back to where it was: ``step % places``, no text that is filled in."""
+    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) and not isinstance(node.left, cst.BaseString)
+
+
+def _starts_over(name: str, scope: Scope, loop: Loop, walk: Walk) -> bool:
+    """Whether a round may set a counter back to a number."""
+    number = (effect for effect in scope.effects.get(name, ()) if effect.kind == "assign" and not effect.path and isinstance(effect.value, cst.BaseNumber))
+    return any(loop.node in walk.ancestors(effect.statement) for effect in number)
+
+
+def _derived(store: Store, loop: Loop) -> set[str]:
+    """Names that depend on what a loop sets in each round."""
+    derived, walk = _bound_by(loop.node), store.module.walk
+    for _ in range(3):
+        for name, effects in store.scope.effects.items():
+            if name != "self" and any(
+                e.value is not None and not e.path and e.kind in {"assign", "for"} and mentions(e.value, derived) and loop.node in walk.ancestors(e.statement)
+                for e in effects
+            ):
+                derived.add(name)
+    return derived
+
+
+def _bound_by(loop: cst.For | cst.While | cst.FunctionDef) -> set[str]:
+    """Names that a loop sets in each round."""
+    if isinstance(loop, cst.FunctionDef):
+        return {param.name.value for param in loop.params.params[1:]}
+    if not isinstance(loop, cst.For):
+        return set()
+    return {node.value for node in descend(loop.target) if isinstance(node, cst.Name)}

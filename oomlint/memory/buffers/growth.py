@@ -1,0 +1,332 @@
+"""Buffers: what grows with the batches that a loop goes through, what is put in, and whether it is ever emptied."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.finding import Confidence, Severity
+from oomlint.memory.buffers.bounds import bounded, few_samples, one_batch, stops
+from oomlint.memory.buffers.buffer_readers import averaged, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
+from oomlint.memory.buffers.growing_loops import growing_loops, handing_call, has_new_key, is_flushed, unrenewed_epochs
+from oomlint.memory.buffers.metric_resets import never_reset, unseen_reset
+from oomlint.memory.buffers.metric_states import grows, list_metric
+from oomlint.memory.buffers.outside_readers import escapes
+from oomlint.memory.buffers.step_lists import step_lists, step_records
+from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.loop_kinds import LoaderLike
+from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
+from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model import names
+from oomlint.model.held import MAP, Device, Graph, Held, Kind, Mode, Size, Storage
+from oomlint.model.readings import Memory
+from oomlint.model.values import Const
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.events import Loop, Record, Store, Via
+    from oomlint.model.project import Module, Project
+
+# Names of methods that make a loss of what others collected.
+_LEARNS: Final = re.compile(r"loss|learn|optimi|finish|backward|reinforce|policy|^update", re.IGNORECASE)
+_MAY_TRAIN: Final = re.compile(r"train|step|optim|update|learn|backward|loss|fit|grad|scaler|engine|reduce", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """One thing that grows: which rule it belongs to, how grave, and all statements that feed it in the same loop."""
+
+    code: str
+    severity: Severity
+    confidence: Confidence
+    node: cst.CSTNode
+    loop: Loop
+    stores: tuple[Store, ...]
+    record: Record
+    freed: bool = False  # a backward pass frees the activations; the nodes stay
+    others: tuple[cst.CSTNode, ...] = ()  # where the other stores are told, each as the first one is
+    facts: dict[str, object] = field(default_factory=dict, compare=False)  # "given" to a meter, kept "beside", in an "evaluation"
+
+    @property
+    def store(self) -> Store:
+        """The first statement."""
+        return self.stores[0]
+
+
+class Buffers:
+    """Judges what the records of a module's functions hold."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.runs = runs_of(project)
+        self._found: Memory[str, list[Growth]] = Memory(project.readings)
+
+    def of(self, module: Module) -> list[Growth]:
+        """All that grows in a module, one entry for each loop and rule."""
+        known = self._found.get(module.path)
+        if known is None:
+            known = self._found[module.path] = [] if holds_tests(module) else list(self._judge_all(module))
+        return known
+
+    def told_as(self, code: str, module: Module) -> Iterator[Growth]:
+        """What grows in a module and belongs to one rule."""
+        return (growth for growth in self.of(module) if growth.code == code)
+
+    def _judge_all(self, module: Module) -> Iterator[Growth]:
+        best: dict[tuple[cst.CSTNode, cst.CSTNode], Growth] = {}  # by where it is told and what stores it: a meter may keep several things
+        numbers: set[cst.CSTNode] = set()  # statements that also store what has no graph: a float under another key
+        beside: dict[cst.CSTNode, dict[cst.CSTNode, Store]] = {}  # what else a loop collects, too small to be told of alone
+        never = {store.node for one in step_lists(self.project, module) for store in (one.store, *(other.store for other in one.others))}  # OOM206
+        for record in (*self.runs.of(module), *step_records(self.project, module)):
+            for store in record.stores:
+                if store.node in never:
+                    continue
+                if store.value.carries is Graph.NO and store.mode is not Mode.OFF:
+                    numbers.add(store.node)
+                growth = self._judge(store, record, module)
+                if growth is None:
+                    if store.kind in {"append", "extend"} and store.module is module and not store.via:
+                        for loop in growing_loops(store, record)[-1:]:
+                            beside.setdefault(loop.node, {})[store.node] = store
+                    continue
+                key = (growth.node, store.node if store.via else growth.node)
+                known = best.get(key)
+                if known is None or (growth.code, growth.severity.rank) < (known.code, known.severity.rank):
+                    best[key] = growth
+        groups: dict[tuple[str, Severity, cst.CSTNode], list[Growth]] = {}
+        for growth in best.values():
+            groups.setdefault((growth.code, growth.severity, growth.loop.node), []).append(growth)
+        for group in groups.values():
+            group.sort(key=lambda growth: module.tree.span(growth.node))
+            first = group[0]
+            if first.code in {"OOM219", "OOM220"}:
+                others = [store for node, store in beside.get(first.loop.node, {}).items() if (node, node) not in best]
+                first.facts["beside"] = sorted(others, key=lambda store: module.tree.span(store.node))
+            if any(g.store.node in numbers for g in group):
+                first.facts["mixed"] = True
+            yield replace(first, stores=tuple(g.store for g in group), others=tuple(g.node for g in group[1:]))
+
+    # -- one store -----------------------------------------------------------------------------------------------------
+
+    def _judge(self, store: Store, record: Record, module: Module) -> Growth | None:
+        node, meter = self._spot(store, module)
+        if node is None:
+            return None
+        growing = growing_loops(store, record)
+        if not growing:
+            return None
+        loop = growing[-1]
+        if any(reset.bound and loop in reset.loops and reset.path == store.path[: len(reset.path)] for reset in record.resets):
+            return None
+        if loop.module is not module:
+            return None  # told where the loop stands
+        if store.kind == "item" and not has_new_key(store, loop):
+            return None
+        if store.kind == "metric":
+            return self._metric(store, record, loop)
+        carries = store.value.carries
+        if bounded(store, loop):
+            return None
+        if carries is Graph.NO and stops(loop.node):
+            return None
+        if carries is Graph.YES and store.mode is not Mode.OFF:
+            return self._graph(store, record, node, loop, meter=meter)
+        if carries is not Graph.NO:
+            return None
+        if is_flushed(store, record, growing):
+            return None
+        return self._kept(store, record, node, loop)
+
+    @staticmethod
+    def _spot(store: Store, module: Module) -> tuple[cst.CSTNode | None, Via | None]:
+        """The node in this module that a finding stands at, and the call of a meter that the store belongs to."""
+        meter: Via | None = None
+        for via in store.via:
+            # A method of another object than the caller's own: a meter, a buffer class.
+            if via.this and store.path[: len(via.this)] == via.this and not _is_self(via):
+                meter = via
+                break
+        if meter is not None:
+            return (meter.call, meter) if meter.module is module else (None, None)
+        handed = handing_call(store)
+        if handed is not None and handed.module is module:
+            return handed.call, None
+        if store.module is module:
+            return store.node, None
+        for via in reversed(store.via):
+            if via.module is module:
+                return via.call, None
+        return None, None
+
+    # -- a graph is kept -----------------------------------------------------------------------------------------------
+
+    def _graph(self, store: Store, record: Record, node: cst.CSTNode, loop: Loop, *, meter: Via | None) -> Growth | None:
+        sources = store.value.all_sources
+        tag = id(store.node)
+        if any(tag in event.tags for event in record.backwards):
+            return None  # the sum or the list is what gets differentiated
+        passes = [event for event in record.backwards if event.sources & sources and loop in event.loops]
+        # What the same round differentiates cannot be differentiated once more, whoever is given the list.
+        later = store.kind in {"append", "extend", "item", "augment"} and all(event.retain for event in passes)
+        if later and any(tag in use.value.all_tags and _may_train(use.what) for use in record.uses):
+            return None
+        evaluation = is_evaluation(record, loop)
+        if not evaluation and meter is None and self._differentiated_elsewhere(store, record):
+            return None
+        handed = [use for use in record.uses if loop in use.loops and use.value.all_sources & sources and _may_train(use.what)]
+        freed = bool(passes or handed) and not any(event.retain for event in passes)
+        seen = evaluation or record.backwards or handed or loop.evaluating
+        if not seen and (tag in record.returned.all_tags or not loop.batches or escapes(store, loop)):
+            return None  # neither an evaluation nor a backward pass in sight: whoever calls this may differentiate the result
+        if store.kind == "augment" or (store.kind == "concat" and store.value.size is Size.SCALAR):
+            code = "OOM201"
+        elif store.kind == "concat":
+            return None
+        else:
+            code = "OOM205" if any(leaf.graph is Graph.YES and leaf.moved.endswith(")") for leaf in store.value.leaves()) else "OOM202"
+        if meter is not None:
+            code = "OOM203"
+        severity = Severity.WARNING if freed else Severity.ERROR
+        confidence = Confidence.HIGH if loop.loader is not None and any(f.known for f in record.forwards if id(f.node) in sources) else Confidence.MEDIUM
+        facts: dict[str, object] = {"given": dict(meter.given)} if meter is not None else {}
+        return Growth(code, severity, confidence, node, loop, (store,), record, freed, facts=facts)
+
+    def _metric(self, store: Store, record: Record, loop: Loop) -> Growth | None:
+        if not list_metric(store) or store.value.carries is not Graph.YES or store.mode is Mode.OFF:
+            epochs = unrenewed_epochs(store, record) if grows(store.before.value) else None
+            if epochs is not None and unseen_reset(store, epochs, self.project):
+                return None
+            if epochs is None and isinstance(loop.node, cst.FunctionDef) and grows(store.before.value) and never_reset(store, self.project):
+                epochs = loop
+            return Growth("OOM223", Severity.ERROR, Confidence.MEDIUM, store.node, epochs, (store,), record) if epochs is not None else None
+        if any(id(store.node) in event.tags for event in record.backwards):
+            return None
+        freed = any(event.sources & store.value.all_sources and loop in event.loops for event in record.backwards)
+        return Growth("OOM213", Severity.ERROR, Confidence.HIGH if loop.loader else Confidence.MEDIUM, store.node, loop, (store,), record, freed)
+
+    def _differentiated_elsewhere(self, store: Store, record: Record) -> bool:
+        """Whether a caller, or another method of the object, may compute gradients of what is collected."""
+        tag = id(store.node)
+        frame = record.frame
+        if frame is not None and tag in record.returned.all_tags:
+            for site in self.runs.evaluator.calls.sites(frame.module, frame.scope, most=4):
+                for other in self.runs.records(site.module, site.scope):
+                    if any(tag in event.tags for event in other.backwards):
+                        return True
+        if not store.attributes:
+            return False
+        attribute = store.attributes[0]
+        for scope in store.module.walk.scopes:
+            if scope is store.scope or not isinstance(scope.node, cst.FunctionDef) or scope.name == "__init__":
+                continue
+            if not _LEARNS.search(scope.name) and not any(names.last_name(call.func) in {"backward", "grad", "manual_backward"} for call in scope.calls):
+                continue
+            if any(
+                isinstance(part, cst.Attribute) and part.attr.value == attribute and not self._is_called(part, store.module) for part in descend(scope.suite)
+            ):
+                return True
+        return False
+
+    @staticmethod
+    def _is_called(node: cst.Attribute, module: Module) -> bool:
+        above = module.walk.parents.get(node)
+        return isinstance(above, cst.Call) and above.func is node
+
+    # -- no graph, but kept --------------------------------------------------------------------------------------------
+
+    def _kept(self, store: Store, record: Record, node: cst.CSTNode, loop: Loop) -> Growth | None:
+        if store.kind in {"augment", "concat"}:
+            return None
+        leaves = [leaf for leaf in store.value.leaves() if leaf.tensorlike]
+        if not leaves and loop.batches and joined_later(store, loop, self.runs.evaluator):
+            leaves = [leaf for leaf in store.value.leaves() if leaf.kind is Kind.UNKNOWN and leaf.size is Size.DENSE]  # tensors, as it turns out
+        if not leaves:
+            return None
+        owned = [leaf for leaf in leaves if leaf.storage is Storage.LOADER and leaf.device is not Device.ACCELERATOR]
+        if owned:
+            found = self._loader_owned(store, record, node, owned)
+            if found is not None:
+                return found
+        if _goes_on(store, record, loop) or (not loop.batches and not any(other.batches for other in store.loops)):
+            return None
+        off = store.mode is Mode.OFF or any(loop in event.loops and event.mode is Mode.OFF for event in record.forwards)
+        evaluation = is_evaluation(record, loop) or (off and not has_backward(record, loop))
+        dense = [leaf for leaf in leaves if leaf.size is Size.DENSE and (leaf.storage is not Storage.LOADER or leaf.device is Device.ACCELERATOR)]
+        one_sample = loop.loader is None and any(outer.holds and not outer.epochs for outer in loop.around)
+        of_batch = dense and not store.attributes and store.loops[0] is loop and one_batch(loop, self.project)
+        if one_sample or of_batch or few_samples(loop, self.runs.evaluator):
+            dense = []  # few, the parts of one sample at a time, or the samples of one batch
+        device = any(leaf.device is Device.ACCELERATOR for leaf in dense)
+        if (
+            dense
+            and device
+            and (evaluation or has_backward(record, loop))
+            and self._may_go(store, loop, dense)
+            and not feeds_metric(store, loop, self.runs.evaluator)
+            and not averaged(store, loop, self.runs.evaluator)
+        ):
+            return Growth("OOM220", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
+        maps = any(leaf.dims >= MAP for leaf in dense)  # a metric can take these batch by batch: by a histogram of the scores, by counts
+        spared = (not maps and feeds_metric(store, loop, self.runs.evaluator)) or averaged(store, loop, self.runs.evaluator)
+        if evaluation and dense and not device and not spared:
+            host = all(leaf.device is Device.HOST for leaf in dense)
+            return Growth("OOM219", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
+        views = [leaf for leaf in leaves if leaf.view and leaf.sure and leaf.size is not Size.SCALAR]
+        if views and not feeds_metric(store, loop, self.runs.evaluator):
+            return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
+        return None
+
+    def _may_go(self, store: Store, loop: Loop, dense: list[Held]) -> bool:
+        """Whether what is kept need not be there: it ends on the host, or maps of all samples wait until the end for what each step could do."""
+        evaluator = self.runs.evaluator
+        if read_on_host(store, loop, evaluator):
+            return True
+        maps = any(leaf.dims >= MAP for leaf in dense)  # the classes of a sample are few numbers
+        return maps and joined_later(store, loop, evaluator) and not used_on_device(store, loop, evaluator)
+
+    def _loader_owned(self, store: Store, record: Record, node: cst.CSTNode, owned: list[Held]) -> Growth | None:
+        loops = [loop for loop in store.loops if isinstance(loop.loader, LoaderLike)]
+        if not loops or not (any(leaf.sure for leaf in owned) or used_as_tensor(store, record, loops[-1], self.runs.evaluator)):
+            return None
+        loop = loops[-1]
+        like = loop.loader
+        if not isinstance(like, LoaderLike) or like.without_workers or (like.known and _pins(like)):
+            return None
+        known = like.known and bool(like.workers) and all(isinstance(alt.value, Const) and alt.value.value not in {0, None} for alt in like.workers)
+        severity = Severity.ERROR if known else Severity.WARNING
+        return Growth("OOM207", severity, Confidence.HIGH if known else Confidence.MEDIUM, node, loop, (store,), record)
+
+
+def _goes_on(store: Store, record: Record, loop: Loop) -> bool:
+    """Whether a loop around runs a module on all that was kept: the parts of one sample, which another part of the network joins."""
+    return any(id(store.node) in event.tags and loop not in event.loops and event.loops and event.loops[-1] in loop.around for event in record.forwards)
+
+
+def _is_self(via: Via) -> bool:
+    """Whether a call is of the caller's own object: `self.step(batch)`."""
+    func = via.call.func
+    return isinstance(func, cst.Attribute) and (
+        (isinstance(func.value, cst.Name) and func.value.value in {"self", "cls"})
+        or (isinstance(func.value, cst.Call) and names.last_name(func.value.func) == "super")
+    )
+
+
+def _may_train(what: str) -> bool:
+    """Whether the function that a value was given to may differentiate it."""
+    return what.startswith("given to") and _MAY_TRAIN.search(what.rpartition(" ")[2]) is not None
+
+
+def _pins(like: LoaderLike) -> bool:
+    """Whether a loader hands over copies in pinned memory."""
+    arg = like.loader.explicit("pin_memory") if like.loader is not None else None
+    return arg is not None and names.dotted(arg.value) != "False"
+
+
+def buffers_of(project: Project) -> Buffers:
+    """The buffers of a project."""
+    return project.shared(Buffers)

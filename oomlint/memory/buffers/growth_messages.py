@@ -1,0 +1,131 @@
+"""The sentences that the rules of growing state share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypedDict
+
+import libcst as cst
+
+from oomlint.memory.buffers.growing_loops import handing_call
+from oomlint.memory.facts import growth_facts
+from oomlint.model import names
+from oomlint.model.flow import iterated
+from oomlint.model.questions import short
+
+if TYPE_CHECKING:
+    from oomlint.finding import Confidence, Fact, Place, Severity
+    from oomlint.memory.buffers.growth import Growth
+    from oomlint.model.events import Loop, Store, Via
+    from oomlint.model.project import Module
+
+_LONGEST: Final = 50  # characters of what is iterated
+
+
+def loop_of(growth: Growth) -> str:
+    """How the loop is called: by what it goes through."""
+    node = growth.loop.node
+    if isinstance(node, cst.FunctionDef):
+        return f"the loop that runs `{node.name.value}`"
+    return f"the loop over `{over(growth.loop)}`" if isinstance(node, cst.For) else "the loop"
+
+
+def over(loop: Loop) -> str:
+    """What a loop goes through, without progress bars and the like around it; the test of a ``while``."""
+    node = loop.node
+    if isinstance(node, cst.FunctionDef):
+        return loop.name
+    return short(loop.module.code(iterated(node.iter)[1] if isinstance(node, cst.For) else node.test), _LONGEST)
+
+
+def target_of(store: Store) -> str:
+    """What is added to, as it is written."""
+    node = store.node
+    target: cst.CSTNode | None = None
+    if isinstance(node, cst.AugAssign):
+        target = node.target
+    elif isinstance(node, cst.Assign):
+        target = node.targets[0].target
+        target = target.value if isinstance(target, cst.Subscript) and store.kind == "item" else target
+    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        target = node.func.value
+    if target is not None:
+        return short(_written(target, store))
+    root = store.path[0]
+    return str(root[1]) if isinstance(node, cst.Return) and isinstance(root, tuple) else "it"
+
+
+def what_of(store: Store) -> str:
+    """What is added, as it is written."""
+    return short(_written(store.expression, store), 50) if store.expression is not None else "what is added"
+
+
+def deleted_late(growth: Growth) -> str:
+    """A half sentence for a program that deletes what grew when the loop is over; empty where it does not."""
+    target = target_of(growth.store)
+    walk = growth.loop.module.walk
+    scope = walk.scope_at(growth.loop.node)
+    for effect in scope.effects.get(target, ()) if scope.is_function else ():
+        if effect.kind == "delete" and not effect.path and growth.loop.node not in walk.ancestors(effect.node):
+            return f"; `{target}` is local, so the `del` after the loop changes nothing"
+    return ""
+
+
+def _written(node: cst.CSTNode, store: Store) -> str:
+    """The code of a node; of a parameter, what it is given by the call that is told of, and of an object's own attribute, that of the object."""
+    via = handing_call(store) or _meter_call(store)
+    root = node
+    while isinstance(root, cst.Attribute | cst.Subscript):
+        root = root.value
+    if via is not None and via.callee is not None and isinstance(root, cst.Name):
+        params = [param.name.value for param in names.parameters(via.callee)][names.is_method(via.callee) :]
+        plain = [arg for arg in via.call.args if arg.keyword is None and not arg.star]
+        named = {arg.keyword.value: arg for arg in via.call.args if arg.keyword is not None}
+        given = named.get(root.value) or dict(zip(params, plain, strict=False)).get(root.value)
+        if given is not None:
+            return via.module.code(given.value).strip()
+        if root.value == names.self_name(via.callee) and isinstance(via.call.func, cst.Attribute):
+            return via.module.code(via.call.func.value).strip() + store.module.code(node).strip().removeprefix(root.value)
+    return store.module.code(node).strip()
+
+
+def _meter_call(store: Store) -> Via | None:
+    """The call of a method of another object, which keeps what it is given."""
+    via = store.via[-1] if store.via else None
+    return via if via is not None and via.this and store.path[: len(via.this)] == via.this and store.scope is via.callee else None
+
+
+def kept(growth: Growth) -> str:
+    """What stays of each step's graph."""
+    if growth.freed:
+        return "backward frees the activations, the autograd nodes of every step stay"
+    return "no backward frees it, so every step keeps its activations"
+
+
+def related(growth: Growth, module: Module) -> list[Place]:
+    """The loop's other statements of the same rule and what the loop keeps besides."""
+    found = [module.place(node, "here, too") for node in growth.others]
+    beside = growth.facts.get("beside")
+    if isinstance(beside, list):
+        found += [module.place(store.node, "kept as well") for store in beside]
+    return found
+
+
+class Told(TypedDict):
+    """What the findings of all rules on growth say in the same way."""
+
+    place: Place
+    severity: Severity | None
+    confidence: Confidence
+    related: list[Place]
+    facts: list[Fact]
+
+
+def told(growth: Growth, module: Module) -> Told:
+    """Where a growth is, how grave and how sure that is, what belongs to it, and what is known of it."""
+    return Told(
+        place=module.place(growth.node),
+        severity=growth.severity,
+        confidence=growth.confidence,
+        related=related(growth, module),
+        facts=list(growth_facts(growth)),
+    )

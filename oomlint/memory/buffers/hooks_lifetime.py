@@ -1,0 +1,265 @@
+"""How long hooks and their containers live: who clears, who removes, and how often the hook runs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.buffers.hooks import container_of
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.flow_runs import records_graph, runs_of
+from oomlint.memory.shared.loop_kinds import changes_in, conditional_in, loader_like, loops_around
+from oomlint.model import names
+from oomlint.model.values import Bound, ClassRef
+from oomlint.syntax.walk import descend, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.memory.buffers.hooks import Stored
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Effect, Scope
+
+Loop = cst.For | cst.While
+
+_GROWS: Final = frozenset({"append", "extend", "setdefault"})
+_WRAPPERS: Final = frozenset({"enumerate", "tqdm", "zip", "islice", "track", "progress_bar"})
+_JOINS: Final = frozenset("cat concat concatenate stack vstack hstack array asarray save dump DataFrame".split())
+_HOOK_TABLES: Final = re.compile(r"\._(forward|backward|forward_pre)_hooks\b|remove_(all_)?hooks|remove_handles|clear_hooks")
+
+
+def removed(call: cst.Call, module: Module) -> bool:
+    """Whether somebody may take the hook away: its handle is kept and a ``remove()`` is called, handed out, or managed by ``with``."""
+    holder = module.walk.parents.get(call)
+    if isinstance(holder, cst.WithItem | cst.Return):
+        return True
+    if _HOOK_TABLES.search(module.source.text):
+        return True
+    if isinstance(holder, cst.Expr) or (isinstance(holder, cst.Lambda) and holder.body is call):
+        return False
+    target = _kept_as(call, module)
+    if isinstance(target, cst.Name) and target.value == "_":
+        return False
+    if any(names.last_name(other.func) in {"remove", "close", "enter_context", "callback"} and not _is_list_remove(other) for other, _ in module.walk.calls):
+        return True
+    # A handle that leaves the function may be removed by whoever gets it.
+    scope = module.walk.scope_at(call)
+    name = target.value if isinstance(target, cst.Name) else None
+    return (
+        name is None
+        or any(r.value is not None and name in {n.value for n in descend(r.value) if isinstance(n, cst.Name)} for r in scope.returns)
+        or scope.yields
+    )
+
+
+def _kept_as(call: cst.Call, module: Module) -> cst.CSTNode | None:
+    statement = module.walk.statement_of(call)
+    return statement.targets[0].target if isinstance(statement, cst.Assign) and statement.value is call else None
+
+
+def _is_list_remove(call: cst.Call) -> bool:
+    return names.last_name(call.func) == "remove" and bool(call.args)
+
+
+def is_round(loop: cst.CSTNode, module: Module, scope: Scope, project: Project) -> bool:
+    """Whether a loop runs the model again and again: epochs, batches of a loader, steps of an optimizer."""
+    if not isinstance(loop, cst.For | cst.While):
+        return False
+    if runs_of(project).epochs(loop, module, scope):
+        return True
+    for node in descend(loop.body, into_scopes=False):
+        if isinstance(node, cst.Call) and (word := names.last_name(node.func)) in {"backward", "step", "manual_backward"} and (word != "step" or not node.args):
+            return True
+    if not isinstance(loop, cst.For):
+        return False
+    iterated = loop.iter
+    while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _WRAPPERS and iterated.args:
+        iterated = iterated.args[0].value
+    return loader_like(project, iterated, module, scope) is not None
+
+
+def loops_in(scope: Scope) -> Iterator[Loop]:
+    """Loops of a scope, nested ones after those around them."""
+    for node in descend(scope.suite, into_scopes=False):
+        if isinstance(node, cst.For | cst.While):
+            yield node
+
+
+# -- containers --------------------------------------------------------------------------------------------------------------
+
+
+def grows(stored: Stored, call: cst.Call, module: Module, scope: Scope, project: Project) -> cst.CSTNode | None:
+    """The loop (or class) over which the container grows; ``None`` where it is bounded, or nobody knows."""
+    if stored.attribute:
+        return _attribute_grows(stored, call, module, scope, project)
+    found = container_of(stored, module, scope, project)
+    if found is None:
+        return None
+    owner, name = found
+    born = [e for e in owner.effects.get(name, ()) if e.kind == "assign" and not e.path]
+    if any(_bounded(e) for e in born):
+        return None
+    row = module.tree.span(call)[0]
+    for where in {owner, scope}:
+        for loop in loops_in(where):
+            after = module.tree.span(loop)[0] > row or loop in module.walk.ancestors(call)
+            if not after or not is_round(loop, module, where, project) or any(_inside(e.statement, loop, module) for e in born):
+                continue
+            if _cleared(name, owner, born, module):
+                return None
+            if _collected(stored, name, loop, where, module, project):
+                return None
+            return loop
+    return None
+
+
+def _bounded(effect: Effect) -> bool:
+    """Whether a container starts as something that cannot grow without end, or as no container at all."""
+    value = effect.value
+    if isinstance(value, cst.Call):
+        return names.last_name(value.func) == "deque" and any(a.keyword is None or a.keyword.value == "maxlen" for a in value.args[1:] or value.args)
+    return False
+
+
+def _inside(node: cst.CSTNode, loop: cst.CSTNode, module: Module) -> bool:
+    return loop in module.walk.ancestors(node)
+
+
+def _cleared(name: str, owner: Scope, born: list[Effect], module: Module) -> bool:
+    """Whether anybody empties, replaces or hands away the container."""
+    for where in module.walk.scopes:
+        if where is not owner and where.sets(name) and name not in where.outer | where.enclosing:
+            continue  # a name of its own
+        for effect in where.effects.get(name, ()):
+            if effect.kind in _GROWS or effect.kind == "augment" or effect in born[:1]:
+                continue
+            if effect.path and effect.kind == "assign" and not any(isinstance(a, Loop) for a in module.walk.ancestors(effect.statement)):
+                continue  # a key that is set up once
+            return True
+        for call in where.calls:
+            emptied = isinstance(call.func, cst.Attribute) and call.func.attr.value in {"clear", "pop", "popleft", "popitem", "remove"}
+            if emptied and any(isinstance(n, cst.Name) and n.value == name for n in descend(call.func)):
+                return True
+            handed = re.search(r"clear|reset|flush|empty|del", names.last_name(call.func), re.IGNORECASE)
+            if handed and any(isinstance(a.value, cst.Name) and a.value.value == name for a in call.args):
+                return True
+    return False
+
+
+def _collected(stored: Stored, name: str, loop: Loop, scope: Scope, module: Module, project: Project) -> bool:
+    """Whether the container is meant to hold the whole pass, without graph, and is put together behind the loop."""
+    code = stored.hook.module.code(stored.hook.scope.node)
+    free = re.search(r"detach|\.data\b|numpy|no_grad", code) is not None or not records_graph(loop.body, module, scope, project)
+    if not free:
+        return False
+    end = module.tree.span(loop)[2]
+    for call in scope.calls:
+        if (
+            module.tree.span(call)[0] > end
+            and names.last_name(call.func) in _JOINS
+            and name in {n.value for a in call.args for n in descend(a.value) if isinstance(n, cst.Name)}
+        ):
+            return True
+    return any(r.value is not None and name in {n.value for n in descend(r.value) if isinstance(n, cst.Name)} for r in scope.returns)
+
+
+def _attribute_grows(stored: Stored, call: cst.Call, module: Module, scope: Scope, project: Project) -> cst.CSTNode | None:
+    """The loop over which a list on ``self`` grows: where the object is made, or inside its methods."""
+    cls = _class_of(stored)
+    if cls is None or stored.hook.module is not module or len(stored.path) != 1:
+        return None
+    attribute = stored.attribute
+    for other in [module, *project.mentioning([attribute.encode()], module.path)]:
+        for where in other.walk.scopes:
+            for effects in where.effects.values():
+                for effect in effects:
+                    if ("attr", attribute) not in effect.path or effect.kind in _GROWS or effect.kind == "augment":
+                        continue
+                    if other is module and where.parent is cls and where.name == "__init__":
+                        if _bounded(effect):
+                            return None
+                        continue
+                    return None
+        for asked, _ in other.walk.calls:
+            if (
+                isinstance(asked.func, cst.Attribute)
+                and asked.func.attr.value in {"clear", "pop", "popleft", "remove"}
+                and f".{attribute}" in other.code(asked.func.value)
+            ):
+                return None
+    for method in cls.children:
+        for loop in loops_in(method):
+            if is_round(loop, module, method, project) and not _inside(call, loop, module):
+                return loop
+    if scope.parent is not cls:
+        return None
+    for this in evaluator_of(project).calls.instances(module, cls)[:6]:
+        if this.call is None or this.at is None:
+            continue
+        made, place = this.at.module, this.at.scope
+        for loop in loops_in(place):
+            if made.tree.span(loop)[0] > made.tree.span(this.call)[0] and is_round(loop, made, place, project):
+                return loop if made is module else cls.node
+    evaluator = evaluator_of(project)
+    runs = evaluator.derives(ClassRef(module, cls), "torch.nn.Module", "pytorch_lightning.LightningModule") and cls.child("forward") is not None
+    return cls.node if runs else None
+
+
+def _class_of(stored: Stored) -> Scope | None:
+    """The class whose object holds the container: the hook is its method, or a function inside one."""
+    scope: Scope | None = stored.hook.scope
+    while scope is not None:
+        if names.self_name(scope) == stored.root:
+            return scope.parent
+        scope = scope.parent
+    return None
+
+
+# -- registrations -----------------------------------------------------------------------------------------------------------
+
+
+def registered_again(call: cst.Call, module: Module, scope: Scope, project: Project) -> Loop | None:
+    """The loop that registers the same hook on the same module once more in each round."""
+    if not isinstance(call.func, cst.Attribute):
+        return None
+    receiver: list[cst.BaseExpression] = [call.func.value]
+    for loop in loops_around(call, module, scope):
+        if isinstance(loop, cst.For):
+            targets = {n.value for n in descend(loop.target) if isinstance(n, cst.Name)}
+            if any(isinstance(n, cst.Name) and n.value in targets for node in receiver for n in descend(node)):
+                if is_round(loop, module, scope, project):
+                    return None  # a tensor or module of this very round
+                receiver = [loop.iter]
+                continue
+        if is_round(loop, module, scope, project) and not conditional_in(call, loop, module) and not changes_in(receiver, loop, module, scope):
+            return loop
+    return None
+
+
+def registered_by_calls(call: cst.Call, module: Module, scope: Scope, project: Project) -> tuple[Module, cst.Call] | None:
+    """The call in a loop of a function that registers a hook on a module which the loop does not change."""
+    if not isinstance(call.func, cst.Attribute) or not isinstance(scope.node, cst.FunctionDef) or scope.name == "__init__":
+        return None
+    path = path_of(call.func.value)
+    if path is None or conditional_in(call, scope.node, module) or any(loops_around(call, module, scope)):
+        return None
+    own = names.self_name(scope)
+    params = {p.name.value for p in names.parameters(scope)}
+    if path[0] not in params or scope.sets(path[0]):
+        return None
+    evaluator = evaluator_of(project)
+    for site in evaluator.calls.sites(module, scope)[:6]:
+        if path[0] == own:
+            given = site.call.func.value if isinstance(site.call.func, cst.Attribute) else None
+        else:
+            bound = (Bound(site.args, evaluator.calls.plain_frame(site.module, site.scope), site.call),)
+            argument = names.argument_for(scope, path[0], bound, skip_first=names.is_method(scope))
+            given = argument.node.value if argument is not None else None
+        loop = next(iter(loops_around(site.call, site.module, site.scope)), None)
+        if loop is None or given is None or conditional_in(site.call, loop, site.module):
+            continue
+        if not changes_in([given], loop, site.module, site.scope):
+            return site.module, site.call
+    return None

@@ -1,0 +1,254 @@
+"""Recurrent states that go from one batch into the next with the graph of all batches before."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.finding import Fix, Safety
+from oomlint.memory.buffers.recurrent_state import steps_of
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.flow_runs import records_graph
+from oomlint.memory.shared.loop_kinds import loader_like, loops_around
+from oomlint.model import names
+from oomlint.syntax.edits import Text
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oomlint.memory.buffers.recurrent_state import Step
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Effect, Scope
+
+Loop = cst.For | cst.While
+
+BACKWARDS: Final = frozenset({"backward", "manual_backward"})
+_WRAPPERS: Final = frozenset({"enumerate", "tqdm", "zip", "islice", "trange", "track", "notebook", "progress_bar"})
+_DETACHES: Final = frozenset({"detach", "detach_"})
+_ENVIRONMENT: Final = re.compile(r"^envs?$|_envs?$|^episodes?$|^rollouts?$")
+_PER_BATCH: Final = frozenset({"training_step"})
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A state that enters each batch with the graph of the ones before."""
+
+    step: Step
+    loop: Loop | None  # None: over the calls of a method
+    trains: bool  # whether a backward runs for each batch
+
+
+def carried_in(module: Module, project: Project) -> Iterator[Carried]:
+    """States of the module that nobody cuts off from one batch to the next."""
+    for scope in module.walk.scopes:
+        if scope.is_class or isinstance(scope.node, cst.Lambda):
+            continue
+
+        def matters(statement: cst.Assign, states: Iterable[str], scope: Scope = scope) -> bool:
+            loops = list(loops_around(statement, module, scope))
+            own = f"{names.self_name(scope)}."
+            return any(has_backward(loop) or _goes_over_batches(loop, module, scope, project) for loop in loops) or (
+                not loops and all(state.startswith(own) for state in states)
+            )
+
+        for step in steps_of(module, scope, project, matters):
+            found = _over_loops(step, module, scope, project)
+            if found is None and all("." in state for state in step.states):
+                found = _over_calls(step, module, scope, project)
+            if found is not None:
+                yield found
+
+
+# -- loops ---------------------------------------------------------------------------------------------------------------
+
+
+def _over_loops(step: Step, module: Module, scope: Scope, project: Project) -> Carried | None:
+    for loop in loops_around(step.statement, module, scope):
+        if any(_is_cut(step, effect, loop, module) for root, _ in step.paths for effect in scope.effects.get(root, ())) or _cuts(step, loop, module):
+            return None
+        trains = has_backward(loop)
+        if not trains and not _goes_over_batches(loop, module, scope, project):
+            continue
+        if any(isinstance(node, cst.Name) and _ENVIRONMENT.search(node.value) for node in descend(loop)):
+            return None
+        if not trains and (has_backward(scope.suite) or not records_graph(step.statement, module, scope, project)):
+            return None
+        return Carried(step, loop, trains)
+    return None
+
+
+def has_backward(node: cst.CSTNode) -> bool:
+    """Whether a backward runs inside."""
+    return any(isinstance(n, cst.Call) and names.last_name(n.func) in BACKWARDS for n in descend(node, into_scopes=False))
+
+
+def _goes_over_batches(loop: Loop, module: Module, scope: Scope, project: Project) -> bool:
+    """Whether a loop is over a loader, or over windows of a long sequence: ``range(0, n, width)``."""
+    if not isinstance(loop, cst.For):
+        return False
+    iterated = loop.iter
+    while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _WRAPPERS and iterated.args:
+        iterated = iterated.args[0].value
+    if isinstance(iterated, cst.Call) and names.last_name(iterated.func) == "range":
+        return len(iterated.args) == 3 and not isinstance(iterated.args[2].value, cst.Integer | cst.UnaryOperation) and scope.name != "forward"  # noqa: PLR2004
+    return loader_like(project, iterated, module, scope) is not None
+
+
+def _is_cut(step: Step, effect: Effect, loop: Loop, module: Module) -> bool:
+    """Whether the loop gives the state a new value that does not come from the recurrent call."""
+    if effect.statement is step.statement or not _concerns(step, effect) or effect.kind in {"append", "extend", "pop", "update"}:
+        return False
+    inside = effect.statement is loop or loop in module.walk.ancestors(effect.statement)
+    return inside and not _only_first(step, effect, loop, module) and not _hands_on(step, effect, module)
+
+
+def _concerns(step: Step, effect: Effect) -> bool:
+    return any(effect.root == root and effect.path[: len(path)] == path[: len(effect.path)] for root, path in step.paths)
+
+
+def _only_first(step: Step, effect: Effect, loop: Loop, module: Module) -> bool:
+    """Whether a test lets the state start anew only in the first round, or where the size of the batch changes."""
+    roots = {root for root, _ in step.paths} - {"self"}
+    if effect.value is not None and any(isinstance(n, cst.Name) and n.value in roots for n in descend(effect.value)):
+        return False
+    for here in module.walk.ancestors(effect.statement):
+        if here is loop:
+            return False
+        if isinstance(here, cst.If):
+            test = module.code(here.test)
+            named = any(re.search(rf"(?<![\w.]){re.escape(state)}\b", test) for state in step.states)
+            if named and re.search(r"\bis None\b|== *None|^not \w|size|shape", test):
+                return True
+            return re.fullmatch(r"\w*(i|idx|step|batch|iter|n)\w* *== *0|not \w*(i|idx|step|batch|iter|n)", test) is not None
+    return False
+
+
+def _hands_on(step: Step, effect: Effect, module: Module) -> bool:
+    """Whether the assignment is another call that takes the state beside its input and gives it back."""
+    call = effect.value
+    if not isinstance(call, cst.Call) or len(call.args) < 2 or not effect.index:  # noqa: PLR2004 - an input and a state
+        return False
+    given = {module.code(n) for arg in call.args for n in descend(arg.value) if isinstance(n, cst.Name | cst.Attribute)}
+    return any(state in given for state in step.states) and not any(isinstance(n, cst.Attribute) and n.attr.value in _DETACHES for n in descend(call))
+
+
+def _cuts(step: Step, loop: Loop, module: Module) -> bool:
+    """Whether the loop cuts the graph in place (``h.detach_()``), or gives the state to somebody who may."""
+    roots = {root for root, _ in step.paths}
+    for node in descend(loop.body, into_scopes=False):
+        if isinstance(node, cst.Attribute) and node.attr.value == "detach_":
+            return True
+        if not isinstance(node, cst.Call) or node is step.call:
+            continue
+        alone = isinstance(module.walk.parents.get(node), cst.Expr)
+        if alone and any(isinstance(n, cst.Name) and n.value in roots - {"self"} for arg in node.args for n in [arg.value]) and _may_cut(node):
+            return True
+    return False
+
+
+def _may_cut(call: cst.Call) -> bool:
+    return re.search(r"detach|repackage|reset|trunc|clear|init", names.last_name(call.func), re.IGNORECASE) is not None
+
+
+# -- attributes ------------------------------------------------------------------------------------------------------------
+
+
+def _over_calls(step: Step, module: Module, scope: Scope, project: Project) -> Carried | None:
+    """A state on ``self`` that a method takes up where its last call left it."""
+    own = names.self_name(scope)
+    cls = scope.parent
+    if own is None or cls is None or any(root != own or len(path) != 1 for root, path in step.paths):
+        return None
+    trains = has_backward(scope.suite)
+    if not trains and scope.name != "forward" and scope.name not in _PER_BATCH and not _called_per_batch(module, scope, project):
+        return None
+    if any(isinstance(here, Loop) for here in module.walk.ancestors(step.statement) if not isinstance(here, cst.Module)):
+        return None  # a loop over time steps inside the method
+    if not trains and not records_graph(step.statement, module, scope, project):
+        return None
+    for _, path in step.paths:
+        if _set_elsewhere(str(path[0][1]), step, scope, cls, module, project):
+            return None
+    return Carried(step, None, trains or scope.name in _PER_BATCH)
+
+
+def _called_per_batch(module: Module, scope: Scope, project: Project) -> bool:
+    for site in evaluator_of(project).calls.sites(module, scope, most=6):
+        for loop in loops_around(site.call, site.module, site.scope):
+            if has_backward(loop) or _goes_over_batches(loop, site.module, site.scope, project):
+                return True
+    return False
+
+
+def _set_elsewhere(attribute: str, step: Step, scope: Scope, cls: Scope, module: Module, project: Project) -> bool:
+    """Whether anybody sets, resets or detaches the attribute, except ``__init__`` and what only ``__init__`` calls."""
+    for other in [module, *project.mentioning([attribute.encode()], module.path)]:
+        for where in other.walk.scopes:
+            for effects in where.effects.values():
+                for effect in effects:
+                    if ("attr", attribute) not in effect.path or effect.statement is step.statement:
+                        continue
+                    if other is module and where.parent is cls and (where.name == "__init__" or _only_by_init(where, cls, other, project)):
+                        continue
+                    if where is scope and isinstance(effect.statement, cst.Assign) and _at_first(effect, attribute, other):
+                        continue
+                    return True
+        for node in descend(other.tree.module):
+            if isinstance(node, cst.Attribute) and node.attr.value in {*_DETACHES, "data"} and f".{attribute}" in other.code(node.value):
+                return True
+    return False
+
+
+def _at_first(effect: Effect, attribute: str, module: Module) -> bool:
+    """Whether ``if self.hidden is None`` stands around the assignment."""
+    return any(
+        isinstance(here, cst.If) and attribute in (test := module.code(here.test)) and re.search(r"\bis None\b|== *None|\bnot \w|size|shape", test)
+        for here in module.walk.ancestors(effect.statement)
+    )
+
+
+def _only_by_init(method: Scope, cls: Scope, module: Module, project: Project) -> bool:
+    """Whether only ``__init__`` of the class runs a method that sets the state."""
+    called = False
+    for other in [module, *project.mentioning([method.name.encode()], module.path)]:
+        for call, scope in other.walk.calls:
+            if names.last_name(call.func) == method.name:
+                if not (scope.name == "__init__" and scope.parent is cls):
+                    return False
+                called = True
+    return called
+
+
+# -- the fix ---------------------------------------------------------------------------------------------------------------
+
+
+def cut_at_the_end(carried: Carried, module: Module) -> Fix:
+    """Detach the state as the last statement of the loop; advice where the loop or the state is not plain."""
+    step, loop = carried.step, carried.loop
+    advice = Fix(Safety.DISPLAY, f"detach {' and '.join(f'`{state}`' for state in step.states)} once a batch, or run the evaluation under `torch.no_grad()`")
+    if loop is None or not step.shape or not isinstance(loop.body, cst.IndentedBlock) or not loop.body.body:
+        return advice
+    if any(isinstance(node, cst.Continue) for node in descend(loop.body, into_scopes=False)):
+        return advice
+    state = step.states[0]
+    if step.shape == "names":
+        line = f"{', '.join(step.states)} = {', '.join(f'{state}.detach()' for state in step.states)}"
+    elif step.shape == "tuple":
+        line = f"{state} = tuple(part.detach() for part in {state})"
+    else:
+        line = f"{state} = {state}.detach()"
+    text = Text(module.tree)
+    first = loop.body.body[0]
+    row, column = text.spot(text.span(first.body[0] if isinstance(first, cst.SimpleStatementLine) else first)[0])
+    indent = text.text[text.starts[row - 1] : text.starts[row - 1] + column - 1]
+    if indent.strip():
+        return advice
+    last = loop.body.body[-1]
+    row, _ = text.spot(text.span(last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last)[1])
+    begin = text.starts[row - 1]
+    spot = begin + len(text.text[begin : text.starts[row] if row < len(text.starts) else None].rstrip("\r\n"))
+    return Fix(Safety.UNSAFE, f"cut the graph at the end of each batch: `{line}`", (text.replaced(spot, spot, f"\n{indent}{line}"),))

@@ -1,0 +1,231 @@
+"""Trainers that keep the whole evaluation: Hugging Face's for ``compute_metrics``, Lightning's for the result of ``predict``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.model import names
+from oomlint.model.values import Absent, ClassRef, Const, Element, External, ExternalCall, Frame, FunctionRef, Instance, Partial, Written
+from oomlint.syntax.walk import path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Value
+    from oomlint.syntax.walk import Scope
+
+TRAINERS: Final = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.trainer.Trainer", "trl.SFTTrainer"})
+_OWN_WAY = ("evaluation_loop", "prediction_loop", "prediction_step", "evaluate", "predict")  # a trainer with one of these keeps what it likes
+_ARGUMENTS = re.compile(r"^(transformers|trl|unsloth)\b.*\.(\w*TrainingArguments|SFTConfig)$")
+_STEPPED = re.compile(r"\b(eval_accumulation_steps|batch_eval_metrics|preprocess_logits_for_metrics|prediction_loss_only|include_for_metrics)\b")
+_COMMENT = re.compile(r"#.*")
+_GENERATES = re.compile(r"(Seq2SeqLM|ForConditionalGeneration|EncoderDecoderModel|SpeechSeq2Seq|Vision2Seq)$")
+_TOKENS = re.compile(r"(ForCausalLM|LMHeadModel|WithLMHead|ForMaskedLM|ImageTextToText|FastLanguageModel)$")
+_PIXELS = re.compile(r"For(Semantic|Universal|Instance|Image|Panoptic)Segmentation$|ForDepthEstimation$")
+_HANDS_ON = frozenset(
+    {
+        "peft.get_peft_model",
+        "peft.prepare_model_for_kbit_training",
+        "peft.prepare_model_for_int8_training",
+        "peft.PeftModel.from_pretrained",
+        "torch.compile",
+        "unsloth.FastLanguageModel.get_peft_model",
+    },
+)
+_SAME_MODEL = frozenset({"to", "cuda", "half", "float", "bfloat16", "eval", "train"})
+_DEEPEST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A trainer that keeps all predictions of an evaluation: its call, where its arguments are made, what one prediction is."""
+
+    call: cst.Call
+    arguments: tuple[Module, cst.Call] | None
+    head: str
+    what: str
+
+
+def whole_evaluations(module: Module, project: Project) -> Iterator[Evaluation]:
+    """Hugging Face trainers of the module that keep the logits of the whole evaluation set on the device."""
+    evaluator = evaluator_of(project)
+    if _STEPPED.search(_COMMENT.sub("", module.source.text)):
+        return
+    for call, scope in module.walk.calls:
+        given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+        if "compute_metrics" not in given or any(a.star for a in call.args):
+            continue
+        trainer = _trainer(evaluator, call, evaluator.calls.plain_frame(module, scope))
+        if not trainer:
+            continue
+        for frame in evaluator.calls.frames(module, scope)[:4]:
+            found = _evaluation(evaluator, call, given, frame, trainer)
+            if found is not None:
+                yield found
+                break
+
+
+def _trainer(evaluator: Evaluator, call: cst.Call, frame: Frame) -> str:
+    """The library's trainer that a call makes, directly or by a class of the project that leaves the evaluation as it is."""
+    for alt in evaluator.values(call.func, frame):
+        value = alt.value
+        if isinstance(value, External):
+            return value.name if value.name in TRAINERS else ""
+        if isinstance(value, ClassRef):
+            line = evaluator.lineage(value)
+            if any(evaluator.method(Instance(value, None), name) is not None for name in _OWN_WAY):
+                return ""
+            if any(isinstance(c, ClassRef) and _STEPPED.search(_COMMENT.sub("", c.module.source.text)) for c in line):
+                return ""
+            return next((c.name for c in line if isinstance(c, External) and c.name in TRAINERS), "")
+    return ""
+
+
+def _evaluation(evaluator: Evaluator, call: cst.Call, given: dict[str, cst.BaseExpression], frame: Frame, trainer: str) -> Evaluation | None:
+    if any(isinstance(a.value, Const) for a in evaluator.values(given["compute_metrics"], frame)):
+        return None
+    positional = [a.value for a in call.args if a.keyword is None]
+    model = given.get("model", positional[0] if positional else given.get("model_init"))
+    head = _head(evaluator, model, frame) if model is not None else ""
+    if not head and trainer == "trl.SFTTrainer":
+        head = "AutoModelForCausalLM"
+    what = "samples x pixels x classes" if _PIXELS.search(head) else "samples x tokens x vocabulary"
+    if not (_GENERATES.search(head) or _TOKENS.search(head) or _PIXELS.search(head)):
+        return None
+    written = given.get("args", positional[1] if len(positional) > 1 else None)
+    made = _made(evaluator, written, frame) if written is not None else None
+    if made is None or _STEPPED.search(_COMMENT.sub("", made.frame.module.source.text)):
+        return None
+    options = {name: _option(evaluator, made, name) for name in ("eval_accumulation_steps", "predict_with_generate", "eval_strategy", "evaluation_strategy")}
+    if any(value is None for value in options.values()) or options["eval_accumulation_steps"] or options["predict_with_generate"]:
+        return None
+    asked = any(names.last_name(c.func) in {"evaluate", "predict"} for c, _ in frame.module.walk.calls)
+    planned = any(options[name] not in {"", "no"} for name in ("eval_strategy", "evaluation_strategy"))
+    return Evaluation(call, (made.frame.module, made.call), head, what) if asked or (planned and "eval_dataset" in given) else None
+
+
+def _head(evaluator: Evaluator, node: cst.BaseExpression, frame: Frame, depth: int = 0) -> str:
+    """The class of a library's model, through what only wraps or moves it; empty where it is not known."""
+    if depth > _DEEPEST:
+        return ""
+    for alt in evaluator.values(node, frame):
+        found = _class_of(evaluator, alt.value, depth)
+        if found:
+            return found
+    return ""
+
+
+def _class_of(evaluator: Evaluator, value: Value, depth: int) -> str:
+    if isinstance(value, Element):
+        value = value.whole if value.accessors and value.accessors[0][1] == 0 else value
+    if isinstance(value, ExternalCall):
+        if value.name in _HANDS_ON:
+            first = next((a.value for a in value.call.args if a.keyword is None or a.keyword.value == "model"), None)
+            return _head(evaluator, first, value.frame, depth + 1) if first is not None else ""
+        made = value.name.removesuffix(".from_pretrained").removesuffix(".from_config").removesuffix(".from_encoder_decoder_pretrained")
+        return made.rpartition(".")[2] if value.name.startswith(("transformers.", "unsloth.", "optimum.")) else ""
+    if isinstance(value, Instance):
+        return next((c.name.rpartition(".")[2] for c in evaluator.lineage(value.cls) if isinstance(c, External) and c.name.startswith("transformers.")), "")
+    if isinstance(value, Partial):
+        value = value.func
+    if isinstance(value, FunctionRef):  # model_init
+        return next((found for a in evaluator.returned(value, (), ()) if (found := _class_of(evaluator, a.value, depth + 1))), "")
+    if isinstance(value, Written) and isinstance(value.node, cst.Call) and isinstance(value.node.func, cst.Attribute) and value.frame is not None:
+        return _head(evaluator, value.node.func.value, value.frame, depth + 1) if value.node.func.attr.value in _SAME_MODEL else ""
+    return ""
+
+
+def _made(evaluator: Evaluator, node: cst.BaseExpression, frame: Frame) -> ExternalCall | None:
+    """The call that makes the trainer's arguments, where there is one and only one."""
+    found = [a.value for a in evaluator.values(node, frame)]
+    calls = [v for v in found if isinstance(v, ExternalCall) and _ARGUMENTS.match(v.name)]
+    return calls[0] if len(found) == len(calls) == 1 else None
+
+
+def _option(evaluator: Evaluator, made: ExternalCall, name: str) -> str | None:
+    """An argument as text, empty where it is not given, off or None; ``None`` where nobody knows."""
+    arg = next((a for a in made.call.args if a.keyword is not None and a.keyword.value == name), None)
+    if arg is not None:
+        found = evaluator.values(arg.value, made.frame)
+    else:
+        found = [a for star in made.call.args if star.star == "**" for a in evaluator.access(star.value, (("item", name),), made.frame)]
+    texts: set[str | None] = {"" if isinstance(a.value, Absent) else (str(a.value.value or "") if isinstance(a.value, Const) else None) for a in found}
+    if name.endswith("strategy") and texts == {None}:
+        return "given"
+    return next(iter(texts)) if len(texts) == 1 else ("" if not texts else None)
+
+
+# -- Lightning -----------------------------------------------------------------------------------------------------------
+
+_LIGHTNING = "pytorch_lightning.Trainer"
+_LOOKS_IN = re.compile(r"predict_loop((\.\w+)*\._?predictions\b|\s*$|\s*[,)]|\.epoch_loop)", re.MULTILINE)
+_MOST_POSITIONAL = 3  # model, dataloaders, datamodule; the next one is return_predictions
+
+
+def discarded_predictions(module: Module, project: Project) -> Iterator[cst.Call]:
+    """Calls of ``predict`` of a Lightning trainer whose result nobody takes and nobody switched off."""
+    for call, scope in module.walk.calls:
+        if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "predict" or not isinstance(module.walk.parents.get(call), cst.Expr):
+            continue
+        if any(a.star or (a.keyword is not None and a.keyword.value == "return_predictions") for a in call.args) or not call.args:
+            continue
+        if len([a for a in call.args if a.keyword is None]) > _MOST_POSITIONAL or _is_shown(module, call):
+            continue
+        if _is_lightning(module, project, call.func.value, scope) and not _is_read(project, module):
+            yield call
+
+
+def _is_shown(module: Module, call: cst.Call) -> bool:
+    """Whether the call is the last expression of a notebook's cell, which shows and keeps it."""
+    statement = module.walk.statement_of(call)
+    line = module.walk.parents.get(statement)
+    body = module.tree.module.body
+    place = next((n for n, other in enumerate(body) if other is line), None)
+    cell = module.place(call).cell
+    if not cell or place is None:
+        return False
+    return place + 1 == len(body) or module.place(body[place + 1]).cell != cell
+
+
+def _is_read(project: Project, module: Module) -> bool:
+    """Whether code of the project looks into the trainer's loop, where the predictions lie as well."""
+    return any(_LOOKS_IN.search(other.source.text) for other in (module, *project.mentioning([b"predict_loop"], module.path)))
+
+
+def _is_lightning(module: Module, project: Project, node: cst.BaseExpression, scope: Scope) -> bool:
+    evaluator = evaluator_of(project)
+    for frame in evaluator.calls.frames(module, scope)[:4]:
+        for alt in evaluator.values(node, frame):
+            value = alt.value
+            if isinstance(value, ExternalCall) and names.canonical(value.name) == _LIGHTNING:
+                return True
+            if isinstance(value, Instance) and any(isinstance(c, External) and names.canonical(c.name) == _LIGHTNING for c in evaluator.lineage(value.cls)):
+                return evaluator.method(value, "predict") is None
+    return _is_annotated(evaluator, module, node, scope)
+
+
+def _is_annotated(evaluator: Evaluator, module: Module, node: cst.BaseExpression, scope: Scope) -> bool:
+    """Whether the name is a parameter or a variable that is declared to be a trainer."""
+    if not isinstance(node, cst.Name):
+        return False
+    notes = [p.annotation for p in names.parameters(scope) if p.name.value == node.value]
+    for effect in scope.effects.get(node.value, ()):
+        holder = effect.statement
+        if isinstance(holder, cst.AnnAssign):
+            notes.append(holder.annotation)
+        elif not effect.path and effect.kind == "assign":
+            return False
+    paths = [path_of(note.annotation) for note in notes if note is not None]
+    return any(
+        isinstance(a.value, External) and names.canonical(a.value.name) == _LIGHTNING
+        for path in paths
+        if path is not None
+        for a in evaluator.resolve(path[0], path[1], evaluator.module_frame(module), None)
+    )

@@ -1,0 +1,1 @@
+"""Datasets: what they hold, who reads them, what workers copy."""

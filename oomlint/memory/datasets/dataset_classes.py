@@ -1,0 +1,438 @@
+"""Datasets: what a loader reads, what it holds in memory, what its ``__getitem__`` does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.attribute_names import paths_by_name, small_by_name
+from oomlint.memory.shared.content_classifier import Contents
+from oomlint.memory.shared.content_kinds import IN_MEMORY, Content, Kind, worst
+from oomlint.model import names
+from oomlint.model.readings import Memory
+from oomlint.model.values import (
+    Alternative,
+    Bound,
+    ClassRef,
+    Display,
+    Element,
+    External,
+    ExternalCall,
+    Frame,
+    FunctionRef,
+    Instance,
+    Unknown,
+    Written,
+    is_usual,
+)
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.memory.loaders.loader_calls import Loader, Loaders
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Value
+    from oomlint.syntax.walk import Effect, Scope
+
+DATASET_BASES = frozenset(
+    {
+        "torch.utils.data.Dataset",
+        "torch.utils.data.IterableDataset",
+        "torch.utils.data.TensorDataset",
+        "torch.utils.data.Subset",
+        "torch.utils.data.ConcatDataset",
+    },
+)
+READS_FILE = frozenset(
+    "open imread load read_image loadtxt read_csv read_video File Image fromfile read_parquet imdecode read_json read_pickle genfromtxt memmap loadmat "
+    "sf_read VideoReader VideoCapture decode_image decode_jpeg open_memmap read_file download urlopen load_image pil_loader default_loader load_audio "
+    "load_wav get_image read_text read_bytes img_loader imread_rgb load_mesh load_obj loadz get_object begin cursor".split(),
+)
+_WORKS = frozenset(
+    "tokenize encode encode_plus tokenizer transform transforms augment random shuffle choice randint uniform normal randn rand sample resize crop flip rotate "
+    "preprocess process feature_extractor processor batch_encode_plus interpolate resample spectrogram pad_sequence fft stft warp normalize permutation "
+    "randperm Compose apply".split(),
+)
+_QUIET = frozenset({"torch", "numpy", "builtins", "random", "math", "copy", "collections", "pandas", "itertools", "functools", "operator", "scipy", "time"})
+_WORDS_OF_WORK = ("transform", "augment", "token", "process", "random", "decode", "crop", "resize", "extract")
+_DEEPEST = 4
+_MOST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """An attribute of a dataset and what it holds."""
+
+    name: str
+    content: Content
+    effect: Effect | None
+    module: Module
+    read: bool  # whether __getitem__ reads it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataset:
+    """What a loader reads.
+
+    ``holdings`` are the attributes; a library's wrapper has none and ``inner`` instead. ``story`` leads from the loader to it.
+    """
+
+    words: str
+    module: Module
+    node: cst.CSTNode
+    instance: Instance | None
+    holdings: tuple[Holding, ...]
+    inner: tuple[Dataset, ...]
+    iterable: bool = False
+    reads_files: bool = False
+    works: bool = False
+    unknown: bool = False  # __getitem__ calls what nobody can look into
+    picklable: bool = False  # a __getstate__ or __reduce__ of its own
+    local: bool = False  # a class inside a function
+    alternative: Alternative | None = None
+
+    def every(self) -> list[Holding]:
+        """Holdings of the dataset and of those that it wraps."""
+        found = list(self.holdings)
+        for one in self.inner:
+            found.extend(one.every())
+        return found
+
+    @property
+    def opens_files(self) -> bool:
+        """Whether reading a sample reads a file."""
+        return self.reads_files or any(one.opens_files for one in self.inner)
+
+    @property
+    def does_work(self) -> bool:
+        """Whether reading a sample computes something worth a process."""
+        return self.works or any(one.does_work for one in self.inner)
+
+
+class Datasets:
+    """Resolves the first argument of loaders."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator: Evaluator = evaluator_of(project)
+        self.contents = Contents(self.evaluator)
+        self._memo: Memory[object, Dataset | None] = Memory(project.readings)
+        self._active: set[object] = set()
+
+    def of(self, loaders: Loaders, loader: Loader, frame: Frame) -> list[Dataset]:
+        """The datasets that a loader can read in a frame."""
+        found: list[Dataset] = []
+        for alt in loaders.argument(loader, "dataset", frame)[:_MOST]:
+            one = self.of_value(alt.value)
+            if one is not None:
+                found.append(replace(one, alternative=alt))
+        return found
+
+    def of_value(self, value: Value, depth: int = 0) -> Dataset | None:
+        """The dataset behind a value, or ``None`` where it is not known."""
+        if depth > _DEEPEST:
+            return None
+        if isinstance(value, Instance):
+            return self._of_instance(value, depth)
+        if isinstance(value, ExternalCall):
+            return self._of_library(value, depth)
+        if isinstance(value, Element) and value.whole.name == "torch.utils.data.random_split":
+            return self._wrapper(value.whole, 0, depth)
+        if isinstance(value, Display) and isinstance(value.node, cst.List | cst.Tuple | cst.ListComp):
+            return self._plain(value, value.frame.module, value.node)
+        if isinstance(value, Written) and isinstance(value.node, cst.BinaryOperation) and isinstance(value.node.operator, cst.Add) and value.frame is not None:
+            return self._joined([value.node.left, value.node.right], value.frame, value.node, depth)
+        return None
+
+    # -- library datasets ----------------------------------------------------------------------------------------------
+
+    def _of_library(self, value: ExternalCall, depth: int) -> Dataset | None:
+        name = names.canonical(value.name)
+        if name in {"torch.utils.data.Subset", "torch.utils.data.random_split"}:
+            return self._wrapper(value, 0, depth)
+        if name in {"torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset"}:
+            first = value.call.args[0].value if value.call.args else None
+            if first is None:
+                return None
+            inner = [d for alt in self.evaluator.values(first, value.frame) for d in self._members(alt.value, depth)]
+            return Dataset("`ConcatDataset`", value.frame.module, value.call, None, (), tuple(inner[:_MOST])) if inner else None
+        if name == "torch.utils.data.TensorDataset":
+            holdings = []
+            for arg in value.call.args:
+                content = self.contents.of(arg.value, value.frame)
+                if content.kind not in {Kind.TENSOR, Kind.SHARED}:
+                    content = Content(Kind.TENSOR, "a tensor", value.frame.module, value.call)
+                holdings.append(Holding("tensors", content, None, value.frame.module, read=True))
+            return Dataset("`TensorDataset`", value.frame.module, value.call, None, tuple(holdings), ())
+        if name == "builtins.zip" or name.endswith(("json.load", "json.loads")):
+            return self._plain(value, value.frame.module, value.call)  # `list(zip(sources, targets))`
+        return None
+
+    def _wrapper(self, value: ExternalCall, position: int, depth: int) -> Dataset | None:
+        if len(value.call.args) <= position:
+            return None
+        inner = [d for alt in self.evaluator.values(value.call.args[position].value, value.frame) if (d := self.of_value(alt.value, depth + 1)) is not None]
+        return Dataset(inner[0].words, inner[0].module, inner[0].node, inner[0].instance, (), tuple(inner[:1])) if inner else None
+
+    def _members(self, value: Value, depth: int) -> list[Dataset]:
+        """Datasets in a list, appended ones included."""
+        if not isinstance(value, Display):
+            return []
+        nodes: list[tuple[cst.BaseExpression, Frame]] = []
+        if isinstance(value.node, cst.List | cst.Tuple):
+            nodes.extend((e.value, value.frame) for e in value.node.elements if isinstance(e, cst.Element))
+        elif isinstance(value.node, cst.ListComp):
+            nodes.append((value.node.elt, value.frame))
+        holder = value.frame.module.walk.parents.get(value.node)
+        if isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Name):
+            effects = value.frame.scope.effects.get(holder.targets[0].target.value, ())
+            nodes.extend((e.value, value.frame) for e in effects if e.kind == "append" and not e.path and e.value is not None)
+        found = []
+        for node, frame in nodes[: 2 * _MOST]:
+            for alt in self.evaluator.values(node, frame)[:3]:
+                one = self.of_value(alt.value, depth + 1)
+                if one is not None:
+                    found.append(one)
+        return found
+
+    def _joined(self, nodes: list[cst.BaseExpression], frame: Frame, node: cst.CSTNode, depth: int) -> Dataset | None:
+        inner = [d for n in nodes for a in self.evaluator.values(n, frame)[:2] if (d := self.of_value(a.value, depth + 1)) is not None]
+        return Dataset("a sum of datasets", frame.module, node, None, (), tuple(inner)) if inner else None
+
+    def _plain(self, value: Value, module: Module, node: cst.CSTNode) -> Dataset | None:
+        content = self.contents.of_value(value)
+        if content.kind not in IN_MEMORY:
+            return None
+        return Dataset("a list", module, node, None, (Holding("list", content, None, module, read=True),), ())
+
+    # -- classes of the project ----------------------------------------------------------------------------------------
+
+    def is_dataset(self, cls: ClassRef) -> bool:
+        """Whether a class can be read by a loader."""
+        if self.evaluator.derives(cls, *DATASET_BASES):
+            return True
+        return self.evaluator.method(Instance(cls, None), "__getitem__") is not None
+
+    def _of_instance(self, value: Instance, depth: int) -> Dataset | None:
+        if not self.is_dataset(value.cls):
+            return None
+        key = (value.cls, value.call, value.bound)
+        if key in self._memo:
+            return self._memo[key]
+        if key in self._active:
+            self._memo.give_up()
+            return None
+        self._active.add(key)
+        try:
+            found = self._read(value, depth)
+        finally:
+            self._active.discard(key)
+        self._memo[key] = found
+        return found
+
+    def _read(self, value: Instance, depth: int) -> Dataset:
+        cls = value.cls
+        item = self.evaluator.method(value, "__getitem__")
+        iterator = self.evaluator.method(value, "__iter__")
+        iterable = self.evaluator.derives(cls, "torch.utils.data.IterableDataset") or (item is None and iterator is not None)
+        body = _Body(self.evaluator, value, item or iterator)
+        inherits = self._library_base(cls)
+        holdings = tuple(self._holdings(value, body))
+        inner: list[Dataset] = []
+        for holding in holdings:
+            if (
+                holding.read
+                and holding.content.kind is Kind.DATASET
+                and holding.content.dataset is not None
+                and holding.content.dataset.cls.scope is not cls.scope
+            ):
+                one = self.of_value(holding.content.dataset, depth + 1)
+                if one is not None:
+                    inner.append(one)
+        picklable = any(self.evaluator.method(value, name) is not None for name in ("__getstate__", "__reduce__", "__reduce_ex__"))
+        local = cls.scope.parent is not None and cls.scope.parent.is_function
+        reads = body.reads_files or any(h.read and h.content.kind in {Kind.H5, Kind.HANDLE} for h in holdings)
+        return Dataset(
+            f"`{cls.scope.name}`", cls.module, cls.scope.node, value, holdings, tuple(inner), iterable,
+            reads or inherits == "library", body.works or inherits == "library", body.unknown, picklable, local,
+        )  # fmt: skip
+
+    def _library_base(self, cls: ClassRef) -> str:
+        """``"library"`` where samples come from a class of a library that nobody can look into."""
+        for base in self.evaluator.lineage(cls):
+            if isinstance(base, ClassRef):
+                if base.scope.child("__getitem__") is not None or base.scope.child("__iter__") is not None:
+                    return ""
+            elif base.name not in DATASET_BASES and not base.name.startswith(("builtins.", "abc.", "typing.", "collections.abc.")):
+                return "library"
+        return ""
+
+    def _holdings(self, value: Instance, body: _Body) -> list[Holding]:
+        """Attributes that ``__init__``, the methods that it calls and the base classes set."""
+        found: dict[str, Holding] = {}
+        for frame in self.building_frames(value):
+            this = names.self_name(frame.scope)
+            if this is None:
+                continue
+            for effect in frame.scope.effects.get(this, ()):
+                if effect.kind not in {"assign", "with"} or len(effect.path) != 1 or effect.path[0][0] != "attr":
+                    continue
+                name = str(effect.path[0][1])
+                content = self._content(effect, frame)
+                if content is None:
+                    continue
+                content = self._conventional(name, content)
+                if content.kind in IN_MEMORY:
+                    likely = self._likely(effect, frame)
+                    if likely is None:
+                        continue
+                    content = replace(content, doubt=content.doubt + likely)
+                known = found.get(name)
+                # A later assignment replaces what an earlier one held, unless nothing is known of it.
+                if known is not None and (
+                    content.kind in {Kind.UNKNOWN, Kind.SCALAR} or (content.gravity, content.doubt) > (known.content.gravity, known.content.doubt)
+                ):
+                    continue
+                found[name] = Holding(name, content, effect, frame.module, read=name in body.attributes)
+        return list(found.values())
+
+    def _likely(self, effect: Effect, frame: Frame) -> int | None:
+        """Assumptions that it takes to reach a statement: none, two where only an option brings it about, ``None`` where nothing does."""
+        ways = self.evaluator.where(effect.statement, frame)
+        if not ways:
+            return None
+        return 0 if any(is_usual(picks) for picks in ways) else 2
+
+    def _content(self, effect: Effect, frame: Frame) -> Content | None:
+        if effect.value is None:
+            return None
+        if effect.index:
+            found = self.evaluator.access(effect.value, tuple(("item", i) for i in effect.index), frame)
+            return worst([self.contents.of_value(a.value, a) for a in found[:8]])
+        return self.contents.of(effect.value, frame)
+
+    @staticmethod
+    def _conventional(name: str, content: Content) -> Content:
+        if content.size.known or content.count is not None:
+            return content
+        if content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.BLOB, Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.FRAME}:
+            if small_by_name(name):
+                return replace(content, kind=Kind.SMALL)
+            if paths_by_name(name) and content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.BLOB}:
+                return replace(content, kind=Kind.PATHS)
+        return content
+
+    def building_frames(self, value: Instance) -> list[Frame]:
+        """``__init__`` of the class and its bases, and the methods that these call on the object."""
+        frames: list[Frame] = []
+        start = self.evaluator.init_frame(value)
+        queue = [start] if start is not None else []
+        seen: set[Scope] = set()
+        while queue and len(frames) < 16:  # noqa: PLR2004 - more would be another class
+            frame = queue.pop(0)
+            if frame.scope in seen:
+                continue
+            seen.add(frame.scope)
+            frames.append(frame)
+            this = names.self_name(frame.scope)
+            for call in frame.scope.calls:
+                parent = self.evaluator.super_init(call, frame)
+                if parent is not None:
+                    queue.append(parent)
+                    continue
+                func = call.func
+                if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name) and func.value.value == this:
+                    method = self.evaluator.method(value, func.attr.value)
+                    if method is not None:
+                        queue.append(Frame(method.module, method.scope, (Bound(tuple(call.args), frame, call),), value))
+        return frames
+
+
+class _Body:
+    """What ``__getitem__`` does, with the methods and functions of the project that it calls."""
+
+    def __init__(self, evaluator: Evaluator, instance: Instance, start: FunctionRef | None) -> None:
+        self.evaluator = evaluator
+        self.instance = instance
+        self.attributes: set[str] = set()
+        self.reads_files = False
+        self.works = False
+        self.unknown = False  # something is called of which nobody can say what it does
+        self.stores: list[tuple[Effect, Module, Scope]] = []
+        self._seen: set[Scope] = set()
+        if start is not None:
+            self._visit(start, 0)
+
+    @cached_property
+    def scopes(self) -> set[Scope]:
+        """Functions that run for a sample."""
+        return set(self._seen)
+
+    def _visit(self, function: FunctionRef, depth: int) -> None:
+        scope = function.scope
+        if scope in self._seen or depth > 3:  # noqa: PLR2004 - deeper is another story
+            return
+        self._seen.add(scope)
+        this = names.self_name(scope)
+        for node in descend(scope.suite):
+            if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this:
+                self.attributes.add(node.attr.value)
+            elif isinstance(node, cst.Call):
+                self._called(node, function, this, depth)
+
+    def _called(self, node: cst.Call, function: FunctionRef, this: str | None, depth: int) -> None:
+        name = names.last_name(node.func)
+        base = node.func.value if isinstance(node.func, cst.Attribute) else None
+        if isinstance(base, cst.Name) and base.value == this:
+            method = self.evaluator.method(function.this or self.instance, name)  # what a sample is read with has methods of its own
+            if method is not None:
+                self._visit(method, depth + 1)
+                return
+            # A callable that somebody gave the dataset: a transform, a tokenizer, a loader of files.
+            lowered = name.lower()
+            if "load" in lowered or "read" in lowered:
+                self.reads_files = True
+            else:
+                self.works = True
+            return
+        frame = self.evaluator.calls.plain_frame(function.module, function.scope)
+        for alt in self.evaluator.values(node.func, frame)[:2]:
+            if isinstance(alt.value, FunctionRef) and alt.value.scope not in self._seen:
+                self._visit(alt.value, depth + 1)
+                return
+        if name in READS_FILE:
+            self.reads_files = True
+        elif not self._harmless(node, frame):
+            self.unknown = True
+        if name in READS_FILE:
+            pass
+        elif (
+            name in _WORKS
+            or any(word in name.lower() for word in _WORDS_OF_WORK)
+            or (
+                isinstance(base, cst.Attribute)
+                and isinstance(base.value, cst.Name)
+                and base.value.value == this
+                and any(w in base.attr.value.lower() for w in ("token", "transform", "process", "aug"))
+            )
+        ):
+            self.works = True
+
+    def _harmless(self, node: cst.Call, frame: Frame) -> bool:
+        """Whether a call is of a library that reads no files, or a method of a plain value."""
+        for alt in self.evaluator.values(node.func, frame)[:2]:
+            value = alt.value
+            if isinstance(value, External) and value.name.partition(".")[0] not in _QUIET:
+                return False
+            if isinstance(value, Unknown) and isinstance(node.func, cst.Name):
+                return False
+        return True
+
+
+def datasets_of(project: Project) -> Datasets:
+    """The project's datasets."""
+    return project.shared(Datasets)

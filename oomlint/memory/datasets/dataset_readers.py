@@ -1,0 +1,185 @@
+"""Who reads the objects of a class: the loaders of the project, their workers, how these start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.loaders.loader_calls import is_zero, loaders_of
+from oomlint.memory.shared.start_methods import ALL, PORTABLE, StartMethods, methods_of, start_methods
+from oomlint.model.readings import Memory
+from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Place
+    from oomlint.memory.datasets.dataset_classes import Dataset
+    from oomlint.memory.loaders.loader_calls import Loader, Loaders
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Alternative, Frame, Instance
+    from oomlint.syntax.walk import Scope
+
+# Classes of these libraries are called datasets, too, and no loader of torch reads them.
+_OTHER_LIBRARIES: Final = frozenset("h5py netCDF4 tensorflow tf datasets pyarrow xarray ray lance keras pandas".split())
+_OWN_BASES: Final = frozenset({"torch.utils.data.IterDataPipe", "torch.utils.data.MapDataPipe", "torchdata.datapipes.iter.IterDataPipe"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """A loader that reads an object of a class, in one frame."""
+
+    loader: Loader
+    frame: Frame
+    instance: Instance
+    workers: tuple[Alternative, ...]
+    methods: StartMethods
+
+    @property
+    def alone(self) -> bool:
+        """Whether the main process certainly reads by itself."""
+        return bool(self.workers) and all(is_zero(alt.value) for alt in self.workers)
+
+    @property
+    def helped(self) -> Alternative | None:
+        """The worker count of a plain run, where it is known to be above 0."""
+        return next((alt for alt in self.workers if not alt.reach and _many(alt)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """All that is known of the loaders over a class."""
+
+    readings: tuple[Reading, ...]
+    unread: StartMethods  # what counts where no loader is seen
+
+    @property
+    def busy(self) -> list[Reading]:
+        """Those that may have workers."""
+        return [one for one in self.readings if not one.alone]
+
+    @property
+    def alone(self) -> bool:
+        """Whether there are loaders, and none of them ever has a worker."""
+        return bool(self.readings) and not self.busy
+
+    @property
+    def methods(self) -> StartMethods:
+        """The start methods that count: of the loader for which the surest thing can be said."""
+        found = [one.methods for one in self.busy]
+        return min(found, key=lambda one: (not (one.known and one.only_pickles), not one.pickles), default=self.unread)
+
+    @property
+    def helped(self) -> Reading | None:
+        """A loader that certainly has workers."""
+        return next((one for one in self.busy if one.helped is not None), None)
+
+    @property
+    def pickled(self) -> str:
+        """Under which start methods the objects are pickled, in words; empty where they are not."""
+        methods = self.methods
+        if not methods.pickles:
+            return ""
+        if methods.known and methods.only_pickles:
+            return f"{' and '.join(sorted(methods.counted))} ({methods.source})"
+        return PORTABLE
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is known that the objects are pickled."""
+        return self.methods.known and self.methods.only_pickles
+
+    def places(self) -> list[Place]:
+        """The loaders, for the related places."""
+        found: list[Place] = []
+        for one in sorted(self.busy, key=lambda reading: reading.helped is None):
+            count = one.helped.const if one.helped is not None else None
+            words = f"{count} worker{'s' if count != 1 else ''}" if isinstance(count, int) else "workers"
+            place = one.loader.module.place(one.loader.call, f"read with {words} here" if one.helped is not None else "read here")
+            if not any((p.path, p.cell, p.row) == (place.path, place.cell, place.row) for p in found):
+                found.append(place)
+        return found[:3]
+
+
+class ReadersOf:
+    """Finds the loaders over a class. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.loaders: Loaders = loaders_of(project)
+        self.datasets = datasets_of(project)
+        self.evaluator = self.loaders.evaluator
+        self._by_module: Memory[str, list[Reading]] = Memory(project.readings)
+        self._known: Memory[ClassRef, Readers] = Memory(project.readings)
+
+    def of(self, cls: ClassRef) -> Readers:
+        """The loaders over objects of the class, or of one that derives from it."""
+        known = self._known.get(cls)
+        if known is None:
+            found: list[Reading] = []
+            for module in self.project.mentioning([b"Loader"], cls.module.path):
+                found.extend(one for one in self._in(module) if cls in self.evaluator.lineage(one.instance.cls))
+            known = self._known[cls] = Readers(tuple(found), ALL if found else methods_of(self.project, (cls.module,)))
+        return known
+
+    def over(self, loader: Loader) -> Readers:
+        """One loader, whatever it reads."""
+        return Readers(tuple(one for one in self._in(loader.module) if one.loader.call is loader.call), ALL)
+
+    def given(self, module: Module, function: Scope) -> tuple[str, Readers] | None:
+        """The argument under which a loader of the module is given a function that workers run, and what is known of that loader."""
+        for loader in self.loaders.of(module):
+            for name in ("collate_fn", "worker_init_fn"):
+                argument = loader.explicit(name)
+                if argument is None:
+                    continue
+                frame = self.evaluator.calls.plain_frame(module, loader.scope)
+                if any(isinstance(a.value, FunctionRef) and a.value.scope is function for a in self.evaluator.values(argument.value, frame)):
+                    return name, self.over(loader)
+        return None
+
+    def _in(self, module: Module) -> list[Reading]:
+        known = self._by_module.get(module.path)
+        if known is None:
+            known = []
+            self._by_module.assume(module.path, known)
+            for loader in self.loaders.of(module):
+                known.extend(self._through(loader))
+            self._by_module[module.path] = known
+        return known
+
+    def _through(self, loader: Loader) -> Iterator[Reading]:
+        for use in self.loaders.uses(loader):
+            workers = tuple(a for a in self.loaders.workers(loader, use.frame) if a.under(use.picks) is not None)
+            methods: StartMethods | None = None
+            for dataset in self.datasets.of(self.loaders, loader, use.frame):
+                for one in _flat(dataset):
+                    if one.instance is not None:
+                        methods = methods or start_methods(self.loaders, loader, use.frame)
+                        yield Reading(loader, use.frame, one.instance, workers, methods)
+
+    def is_dataset(self, cls: ClassRef) -> bool:
+        """Whether a loader reads objects of the class: by what it derives from, or because one is seen to."""
+        for base in self.evaluator.lineage(cls):
+            if isinstance(base, External):
+                library, _, name = base.name.rpartition(".")
+                if base.name in _OWN_BASES or (name.endswith("Dataset") and library.partition(".")[0] not in _OTHER_LIBRARIES):
+                    return True
+        has = {scope.name for base in self.evaluator.lineage(cls) if isinstance(base, ClassRef) for scope in base.scope.children}
+        return ({"__getitem__", "__len__"} <= has or "__iter__" in has) and bool(self.of(cls).readings)
+
+
+def _flat(dataset: Dataset) -> list[Dataset]:
+    return [dataset, *(deeper for one in dataset.inner for deeper in _flat(one))]
+
+
+def _many(alt: Alternative) -> bool:
+    if isinstance(alt.value, Const):
+        return isinstance(alt.value.value, int) and alt.value.value > 0
+    return isinstance(alt.value, External | ExternalCall) and "cpu_count" in alt.value.name
+
+
+def readers_of(project: Project) -> ReadersOf:
+    """The project's readers."""
+    return project.shared(ReadersOf)

@@ -1,0 +1,149 @@
+"""Whether what a dataset reads from a container names a file or an entry: what a sample is made from, and not what it is made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.datasets.dataset_classes import READS_FILE
+from oomlint.model import names
+from oomlint.model.values import ClassRef, External, FunctionRef
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module
+    from oomlint.model.questions import Questions
+    from oomlint.model.values import Instance
+    from oomlint.syntax.walk import Scope
+
+_OF_PATHS: Final = ("os.", "posixpath.", "pathlib.", "builtins.open", "io.open", "shutil.", "zipfile.", "gzip.open")
+_SAME: Final = frozenset({"int", "str"})  # the name in another form
+_TEXT: Final = frozenset({"format", "strip", "rstrip", "lstrip", "replace", "split", "lower", "upper", "removesuffix", "removeprefix", "zfill", "decode"})
+_DEEPEST: Final = 3
+
+
+def names_files(instance: Instance | None, attribute: str, evaluator: Questions, *, records: bool = False) -> bool:
+    """Whether an element of a dataset's attribute becomes part of a path, or a key, where a sample is read; of ``records``, whether a part of one is a path."""
+    item = evaluator.method(instance, "__getitem__") if instance is not None else None
+    return instance is not None and item is not None and _Reader(evaluator, instance, attribute, records=records).names(item, frozenset(), 0)
+
+
+def loads_itself(record: Instance, evaluator: Questions) -> bool:
+    """Whether an object of a plain class knows where its data is: one of its methods reads a file."""
+    scopes = (scope for cls in evaluator.lineage(record.cls) if isinstance(cls, ClassRef) for scope in cls.scope.children if scope.is_function)
+    calls = (node for scope in scopes for node in descend(scope.suite) if isinstance(node, cst.Call))
+    return any(names.last_name(call.func) in READS_FILE for call in calls)
+
+
+class _Reader:
+    """Follows an element through the functions that make a sample."""
+
+    def __init__(self, evaluator: Questions, instance: Instance, attribute: str, *, records: bool) -> None:
+        self.evaluator = evaluator
+        self.instance = instance
+        self.attribute = attribute
+        self.records = records
+        self.seen: set[tuple[Scope, frozenset[str]]] = set()
+
+    def names(self, function: FunctionRef, given: frozenset[str], depth: int) -> bool:
+        """Whether a function uses an element as a name, its own reads included; ``given`` are the parameters that are one."""
+        scope = function.scope
+        if depth > _DEEPEST or (scope, given) in self.seen:
+            return False
+        self.seen.add((scope, given))
+        this = names.self_name(scope)
+        known = set(given)
+        nodes = list(descend(scope.suite))
+        while True:
+            found = [node for node in nodes if self._is_element(node, this, known)]
+            more = {name for node in found for name in self._bound(node, function.module)} - known
+            if not more:
+                break
+            known |= more
+        if any(self._is_name(node, function, depth) for node in found):
+            return True
+        calls = (node for node in nodes if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Name))
+        methods = [self.evaluator.method(self.instance, call.func.attr.value) for call in calls if call.func.value.value == this]  # type: ignore[attr-defined]
+        return any(method is not None and self.names(method, frozenset(), depth + 1) for method in methods)
+
+    def _is_element(self, node: cst.CSTNode, this: str | None, known: set[str]) -> bool:
+        if isinstance(node, cst.Name):
+            return node.value in known
+        held = node.value if isinstance(node, cst.Subscript) and isinstance(node.slice[0].slice, cst.Index) else None
+        part = node.value if isinstance(node, cst.Attribute) else held
+        if self.records and part is not None and self._is_element(part, this, known):
+            return True
+        return isinstance(held, cst.Attribute) and held.attr.value == self.attribute and isinstance(held.value, cst.Name) and held.value.value == this
+
+    def _bound(self, node: cst.CSTNode, module: Module) -> list[str]:
+        """The names that an element, its parts, or a text made of it, are assigned to."""
+        holder = module.walk.parents.get(node)
+        while holder is not None and self._carries(node, holder, module):
+            node, holder = holder, module.walk.parents.get(holder)
+        place: int | None = None
+        if isinstance(holder, cst.Tuple) and isinstance(node, cst.Element):  # `path, text = row[0], row[1]`
+            place, node, holder = holder.elements.index(node), holder, module.walk.parents.get(holder)
+        if not isinstance(holder, cst.Assign) or holder.value is not node:
+            return []
+        target = holder.targets[0].target
+        if place is not None:
+            parts = target.elements if isinstance(target, cst.Tuple) else ()
+            return [part.value for part in (one.value for one in parts[place : place + 1]) if isinstance(part, cst.Name)]
+        if isinstance(target, cst.Tuple) and self.records:
+            return [one.value.value for one in target.elements if isinstance(one.value, cst.Name)]
+        return [target.value] if isinstance(target, cst.Name) else []
+
+    @staticmethod
+    def _carries(node: cst.CSTNode, holder: cst.CSTNode, module: Module) -> bool:
+        """Whether what is around an expression is a text that is made of it, or the same in another form."""
+        if isinstance(holder, cst.Arg):
+            call = module.walk.parents.get(holder)
+            return isinstance(call, cst.Call) and names.last_name(call.func) in _SAME | {"format"}
+        if isinstance(holder, cst.Call):
+            return isinstance(node, cst.Arg) or names.last_name(holder.func) in _TEXT
+        if isinstance(holder, cst.Attribute):
+            return holder.attr.value in _TEXT
+        if isinstance(holder, cst.BinaryOperation):
+            return isinstance(holder.operator, cst.Add | cst.Modulo)
+        return isinstance(holder, cst.FormattedStringExpression | cst.FormattedString | cst.Tuple | cst.Element) and (
+            not isinstance(holder, cst.Tuple) or isinstance(module.walk.parents.get(holder), cst.BinaryOperation)
+        )
+
+    def _is_name(self, node: cst.CSTNode, function: FunctionRef, depth: int) -> bool:
+        """Whether an element is used as a path or as a key there."""
+        module, parents = function.module, function.module.walk.parents
+        holder = parents.get(node)
+        while holder is not None and self._carries(node, holder, module):
+            node, holder = holder, parents.get(holder)
+        if isinstance(holder, cst.BinaryOperation):
+            return isinstance(holder.operator, cst.Divide)
+        if isinstance(holder, cst.Index):
+            return not self.records
+        call = parents.get(holder) if isinstance(holder, cst.Arg) else None
+        return isinstance(call, cst.Call) and isinstance(holder, cst.Arg) and self._takes_name(call, holder, function, depth)
+
+    def _takes_name(self, call: cst.Call, arg: cst.Arg, function: FunctionRef, depth: int) -> bool:
+        base = call.func.value if isinstance(call.func, cst.Attribute) else None
+        callee = None
+        if isinstance(base, cst.Name) and base.value == names.self_name(function.scope):
+            callee = self.evaluator.method(self.instance, names.last_name(call.func))
+        else:
+            frame = self.evaluator.calls.plain_frame(function.module, function.scope)
+            for alt in self.evaluator.values(call.func, frame)[:2]:
+                if isinstance(alt.value, External) and alt.value.name.startswith(_OF_PATHS):
+                    return True
+                callee = alt.value if isinstance(alt.value, FunctionRef) else callee
+        if callee is None:
+            return names.last_name(call.func) in READS_FILE
+        free = [p.name.value for p in names.parameters(callee.scope)][1 if names.is_method(callee.scope) else 0 :]
+        given = arg.keyword.value if arg.keyword is not None else next((name for name, one in zip(free, call.args, strict=False) if one is arg), None)
+        if given is None:
+            return False
+        return self.names(callee, frozenset({given}), depth + 1) or (_gives_back(callee, given) and self._is_name(call, function, depth))
+
+
+def _gives_back(callee: FunctionRef, given: str) -> bool:
+    """Whether a function returns a text that is made of a parameter."""
+    rows = [statement.value for statement in callee.scope.returns if statement.value is not None]
+    return any(isinstance(part, cst.Name) and part.value == given for row in rows for part in descend(row))

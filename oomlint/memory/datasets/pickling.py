@@ -1,0 +1,165 @@
+"""What cannot be sent to a worker: handles on a dataset, local functions, local classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import Confidence, Place, Severity
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
+from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
+from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.start_methods import PORTABLE, StartMethods, start_methods
+from oomlint.model.values import Alternative, Const, External, ExternalCall, FunctionRef, assumptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Fact
+    from oomlint.memory.datasets.dataset_classes import Dataset, Holding
+    from oomlint.memory.loaders.loader_calls import Loader, Use
+    from oomlint.model.project import Module, Project
+
+_UNPICKLABLE = frozenset({Kind.HANDLE, Kind.H5, Kind.LOCK, Kind.GENERATOR, Kind.FUNCTION})
+
+
+@dataclass(frozen=True, slots=True)
+class Unsendable:
+    """Something of a loader that cannot be pickled."""
+
+    loader: Loader
+    place: Place
+    message: str
+    severity: Severity
+    confidence: Confidence
+    related: tuple[Place, ...]
+    holding: Holding | None = None
+    dataset: Dataset | None = None
+    function: cst.Lambda | None = None
+    others: tuple[Unsendable, ...] = ()  # further causes at the same loader
+    argument: str = ""  # of the loader, where a function that it is given is the cause
+    workers: Alternative | None = None
+    methods: StartMethods | None = None
+
+
+def unsendable(module: Module, project: Project) -> Iterator[Unsendable]:
+    """Loaders of the module with workers that cannot be started by spawn or forkserver; one case a loader."""
+    loaders = loaders_of(project)
+    for loader in loaders.of(module):
+        causes: dict[object, Unsendable] = {}
+        for use in loaders.uses(loader):
+            methods = start_methods(loaders, loader, use.frame)
+            if not methods.pickles:
+                continue
+            known = [a for a in loaders.workers(loader, use.frame) if _some(a) and a.under(use.picks) is not None]
+            workers = min(known, key=lambda alt: alt.reach, default=None)
+            if workers is None:
+                continue
+            # A class of loaders has callers of many kinds: what the data set of one of them holds is not said of the class.
+            outer = use.frame.bound[-1].frame.module if use.frame.bound else module
+            foreign = loader.inherited and outer is not module
+            for key, case in _of_use(project, use, workers, methods, of_dataset=not foreign):
+                causes.setdefault(key, case)
+        if causes:
+            yield _together(list(causes.values()))
+
+
+def facts_of(case: Unsendable) -> tuple[Fact, ...]:
+    """The loader, once for each function that it is given, and the datasets with what they hold."""
+    found: list[Fact] = []
+    for one in (case, *case.others):
+        found.append(loader_fact(one.loader, [one.workers] if one.workers is not None else (), one.argument, one.methods))
+        found += [holding_fact(one.holding, one.dataset, one.methods.counted - {"fork"} if one.methods is not None else ())] if one.holding is not None else []
+        found += dataset_facts(one.dataset)
+    return tuple(dict.fromkeys(found))
+
+
+def _together(cases: list[Unsendable]) -> Unsendable:
+    """One finding for a loader: the gravest cause, the others among the related places."""
+    cases.sort(key=lambda case: (case.severity.rank, case.confidence.rank))
+    first, *others = cases
+    more = [spot for case in others for spot in case.related[:1] if spot not in first.related]
+    return replace(first, related=(*first.related, *more[:4]), others=tuple(others))
+
+
+def _some(alt: Alternative) -> bool:
+    if isinstance(alt.value, Const):
+        return isinstance(alt.value.value, int) and alt.value.value > 0
+    return isinstance(alt.value, External | ExternalCall) and "cpu_count" in alt.value.name
+
+
+def _of_use(project: Project, use: Use, workers: Alternative, methods: StartMethods, *, of_dataset: bool) -> Iterator[tuple[object, Unsendable]]:
+    loader, frame = use.loader, use.frame
+    loaders = loaders_of(project)
+    for argument in ("collate_fn", "worker_init_fn"):
+        for alt in loaders.argument(loader, argument, frame):
+            if isinstance(alt.value, FunctionRef) and _local(alt.value) and not alt.reach:
+                what = "a lambda" if isinstance(alt.value.scope.node, cst.Lambda) else f"the local function `{alt.value.scope.name}`"
+                spot = alt.value.module.place(alt.value.scope.node, f"{what} cannot be pickled")
+                function = alt.value.scope.node if isinstance(alt.value.scope.node, cst.Lambda) and argument == "collate_fn" else None
+                yield (argument, _case(loader, workers, methods, f"`{argument}` is {what}", alt, [spot], function=function, argument=argument))
+                break
+    if not of_dataset:
+        return
+    for dataset in datasets_of(project).of(loaders, loader, frame):
+        for one in _flat(dataset):
+            if one.picklable:
+                continue
+            if one.local:
+                spot = one.module.place(one.node, f"{one.words} is defined inside a function")
+                yield (
+                    (one.node, "local"),
+                    _case(loader, workers, methods, f"the class of its dataset, {one.words}, is local to a function", dataset.alternative, [spot], dataset=one),
+                )
+                continue
+            for holding in one.holdings:
+                if holding.content.kind in _UNPICKLABLE and holding.effect is not None and holding.effect.kind == "assign":
+                    spot = holding.module.place(holding.effect.node, f"`{holding.name}` holds {holding.content.words}")
+                    message = f"its dataset {one.words} keeps {holding.content.words} in `{holding.name}`"
+                    case = _case(loader, workers, methods, message, dataset.alternative, [spot], doubt=holding.content.doubt, holding=holding, dataset=one)
+                    yield ((one.node, holding.name), case)
+                    break
+
+
+def _flat(dataset: Dataset) -> list[Dataset]:
+    found = [dataset]
+    for one in dataset.inner:
+        found.extend(_flat(one))
+    return found
+
+
+def _local(function: FunctionRef) -> bool:
+    return isinstance(function.scope.node, cst.Lambda) or (function.scope.parent is not None and function.scope.parent.is_function)
+
+
+def _case(
+    loader: Loader,
+    workers: Alternative,
+    methods: StartMethods,
+    what: str,
+    alt: Alternative | None,
+    spots: list[Place],
+    *,
+    doubt: int = 0,
+    holding: Holding | None = None,
+    dataset: Dataset | None = None,
+    function: cst.Lambda | None = None,
+    argument: str = "",
+) -> Unsendable:
+    place = loader.module.place(loader.call)
+    sure = methods.known and methods.only_pickles
+    if sure:
+        message = f"This loader cannot start its workers under {' or '.join(sorted(methods.counted))} ({methods.source}): {what}, which cannot be pickled"
+    else:
+        message = f"This loader cannot start its workers under {PORTABLE}: {what}, which cannot be pickled; under fork it works"
+    related = list(spots)
+    for spot in story_places(place, workers, *([alt] if alt is not None else [])):
+        if not any((s.path, s.cell, s.row) == (spot.path, spot.cell, spot.row) for s in related):
+            related.append(spot)
+    related = [s for s in related if (s.path, s.cell, s.row, s.column) != (place.path, place.cell, place.row, place.column)]
+    total = doubt + assumptions(workers, alt) + workers.reach
+    severity = Severity.ERROR if sure else Severity.WARNING
+    return Unsendable(loader, place, message, severity, confidence_of(total), tuple(related[:6]), holding, dataset, function, (), argument, workers, methods)

@@ -1,0 +1,163 @@
+"""How a dataset's ``__getitem__`` reads an attribute: an element for each sample, an element whose parts are arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import libcst as cst
+
+from oomlint.model import names
+from oomlint.model.values import External, FunctionRef
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.memory.datasets.dataset_classes import Dataset
+    from oomlint.model.questions import Questions
+    from oomlint.model.values import Instance
+
+_OF_ARRAYS: Final = frozenset({"shape", "dtype", "astype", "ndim", "transpose", "reshape", "squeeze", "swapaxes", "T"})  # and of no list, tuple or dict
+_TAKE_ARRAYS: Final = ("numpy.", "torch.from_numpy", "torch.as_tensor", "torch.tensor")
+_DEEPEST: Final = 3
+
+
+def one_a_sample(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+    """Whether an attribute has an element for each sample: ``len(dataset)`` is its length, or the index of the sample is that of the element."""
+    instance = dataset.instance
+    if instance is None:
+        return True  # the container itself is what the loader reads
+    length = evaluator.method(instance, "__len__")
+    if length is not None:
+        this = names.self_name(length.scope)
+        for node in descend(length.scope.suite):
+            if isinstance(node, cst.Call) and names.last_name(node.func) == "len" and node.args and _is_attribute(node.args[0].value, this, attribute):
+                return True
+    return any(_takes_index(way, attribute) for way in _ways(instance, evaluator))
+
+
+def has_arrays(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+    """Whether parts of an attribute's elements are used as arrays where a sample is read."""
+    instance = dataset.instance
+    return instance is not None and any(_uses_arrays(way, attribute, evaluator) for way in _ways(instance, evaluator))
+
+
+def is_numpy(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+    """Whether the elements of an attribute go into ``torch.from_numpy`` as they are, which takes nothing but arrays."""
+    if dataset.instance is None:
+        return False
+    for way in _ways(dataset.instance, evaluator):
+        for call in way.function.scope.calls:
+            if names.last_name(call.func) == "from_numpy" and call.args and _is_element(call.args[0].value, way.this, attribute):
+                return True
+    return False
+
+
+class _Way(NamedTuple):
+    """A method that runs for a sample, and what holds the sample's index there."""
+
+    function: FunctionRef
+    given: frozenset[str]
+
+    @property
+    def this(self) -> str | None:
+        """What the object is called."""
+        return names.self_name(self.function.scope)
+
+
+def _ways(instance: Instance, evaluator: Questions) -> Iterator[_Way]:
+    """``__getitem__``, and the methods of the object that it calls."""
+    item = evaluator.method(instance, "__getitem__")
+    queue = [_Way(item, frozenset(_parameters(item)[:1]))] if item is not None else []
+    seen = set()
+    for _ in range(_DEEPEST):
+        further: list[_Way] = []
+        for way in queue:
+            if way.function.scope in seen:
+                continue
+            seen.add(way.function.scope)
+            yield way
+            index = _same_number(way)
+            for call in way.function.scope.calls:
+                if isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Name) and call.func.value.value == way.this:
+                    method = evaluator.method(instance, call.func.attr.value)
+                    if method is not None:
+                        given = zip(_parameters(method), call.args, strict=False)
+                        further.append(_Way(method, frozenset(name for name, arg in given if arg.keyword is None and _is_number(arg.value, index))))
+        queue = further
+
+
+def _parameters(function: FunctionRef) -> list[str]:
+    return [p.name.value for p in names.parameters(function.scope)][1 if names.is_method(function.scope) else 0 :]
+
+
+def _same_number(way: _Way) -> set[str]:
+    """Names of the sample's index, and of what is reckoned from it."""
+    known = set(way.given)
+    for node in descend(way.function.scope.suite):
+        if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Name) and _is_number(node.value, known):
+            known.add(node.targets[0].target.value)
+    return known
+
+
+def _is_number(node: cst.BaseExpression, known: set[str]) -> bool:
+    if isinstance(node, cst.BinaryOperation):
+        return _is_number(node.left, known) or _is_number(node.right, known)
+    if isinstance(node, cst.Call):
+        return names.last_name(node.func) in {"int", "item", "tolist"} and any(_is_number(arg.value, known) for arg in node.args)
+    return isinstance(node, cst.Name) and node.value in known
+
+
+def _is_attribute(node: cst.BaseExpression, this: str | None, attribute: str) -> bool:
+    return isinstance(node, cst.Attribute) and node.attr.value == attribute and isinstance(node.value, cst.Name) and node.value.value == this
+
+
+def _takes_index(way: _Way, attribute: str) -> bool:
+    index = _same_number(way)
+    for node in descend(way.function.scope.suite):
+        if isinstance(node, cst.Subscript) and _is_attribute(node.value, way.this, attribute):
+            part = node.slice[0].slice
+            if isinstance(part, cst.Index) and _is_number(part.value, index):
+                return True
+    return False
+
+
+def _uses_arrays(way: _Way, attribute: str, evaluator: Questions) -> bool:
+    module, scope = way.function.module, way.function.scope
+    parts = {
+        target.value
+        for node in descend(scope.suite)
+        if isinstance(node, cst.Assign) and _is_element(node.value, way.this, attribute)
+        for target in descend(node.targets[0].target)
+        if isinstance(target, cst.Name)
+    }
+    grown = True
+    while grown:  # a part of a part: `image = volume[n]`
+        grown = False
+        for node in descend(scope.suite):
+            if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Name) and _is_part(node.value, parts):
+                grown |= node.targets[0].target.value not in parts
+                parts.add(node.targets[0].target.value)
+    frame = evaluator.calls.plain_frame(module, scope)
+    for node in descend(scope.suite):
+        if isinstance(node, cst.Attribute) and node.attr.value in _OF_ARRAYS and _is_part(node.value, parts):
+            return True
+        if isinstance(node, cst.Call) and any(_is_part(arg.value, parts) for arg in node.args):
+            for alt in evaluator.values(node.func, frame)[:2]:
+                if isinstance(alt.value, External) and names.canonical(alt.value.name).startswith(_TAKE_ARRAYS):
+                    return True
+    return False
+
+
+def _is_element(node: cst.BaseExpression, this: str | None, attribute: str) -> bool:
+    while isinstance(node, cst.Subscript):
+        if _is_attribute(node.value, this, attribute):
+            return True
+        node = node.value
+    return False
+
+
+def _is_part(node: cst.BaseExpression, parts: set[str]) -> bool:
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    return isinstance(node, cst.Name) and node.value in parts

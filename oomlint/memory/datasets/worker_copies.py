@@ -1,0 +1,357 @@
+"""What worker processes copy of a dataset: the one sharpest thing to say of each loader (OOM110, OOM112, OOM113, OOM114)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from oomlint.finding import ByteSize, Confidence, Consequence, Factor, Multiplier, Place, Resource, Severity, Weighs
+from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_of
+from oomlint.memory.datasets.name_uses import loads_itself, names_files
+from oomlint.memory.datasets.sample_uses import has_arrays, is_numpy, one_a_sample
+from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
+from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
+from oomlint.memory.shared.content_kinds import IN_MEMORY, Content, Kind
+from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
+from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Unknown, assumptions
+from oomlint.weighing import weight_of, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.config import Settings
+    from oomlint.finding import Fact
+    from oomlint.memory.loaders.loader_calls import Loader, Use
+    from oomlint.model.project import Module, Project
+
+PRECEDENCE = ("OOM113", "OOM110", "OOM112", "OOM114")
+_MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
+_SHARED = frozenset({Kind.TENSOR})  # by workers, however they start
+_SHARED_BY_FORK = frozenset({Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME})
+_WRITTEN = "reading an object writes its reference count, so each worker ends up with a copy of what it reads"
+_COPIES = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
+_NAMES = Weighs(Consequence.MULTIPLIED, Resource.NAMES, (Multiplier.WORKERS,))
+_PROCESSES = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
+_DESCRIPTORS = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,))
+_OWN_CODE = {"pickle.load", "joblib.load", "dill.load", "pickle.loads"}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What one rule says of one loader."""
+
+    code: str
+    loader: Loader
+    holding: Holding
+    dataset: Dataset
+    workers: Alternative
+    methods: StartMethods
+    place: Place
+    message: str
+    severity: Severity
+    confidence: Confidence
+    related: tuple[Place, ...]
+    weighs: Weighs = _COPIES
+
+
+def cases(module: Module, project: Project, code: str) -> Iterator[Case]:
+    """Loaders of the module of which this rule is the sharpest to speak."""
+    key = ("copies", module.path)
+    known = project.memo.get(key)
+    if known is None:
+        known = project.memo[key] = list(_cases(module, project))
+    for case in known:  # type: ignore[attr-defined]
+        if case.code == code:
+            yield case
+
+
+def facts_of(case: Case) -> tuple[Fact, ...]:
+    """The loader, what it reads, and what of it the workers copy."""
+    content = case.holding.content
+    shared = content.kind in _SHARED if case.methods.pickles else content.kind in _SHARED_BY_FORK
+    copied = () if shared and case.code == "OOM114" else case.methods.counted - {"fork"}
+    return (loader_fact(case.loader, [case.workers], methods=case.methods), holding_fact(case.holding, case.dataset, copied), *dataset_facts(case.dataset))
+
+
+def _cases(module: Module, project: Project) -> Iterator[Case]:
+    loaders, datasets = loaders_of(project), datasets_of(project)
+    for loader in loaders.of(module):
+        best: Case | None = None
+        for use in loaders.uses(loader):
+            if loader.inherited and use.frame.bound and use.frame.bound[-1].frame.module is not module:
+                continue  # a class of loaders has callers of many kinds; what one of them holds is not said of the class
+            counts = _counts(loaders.workers(loader, use.frame))
+            if not counts:
+                continue
+            methods = start_methods(loaders, loader, use.frame)
+            for dataset in datasets.of(loaders, loader, use.frame):
+                for workers in counts:
+                    if not _together(use, workers, dataset):
+                        continue
+                    case = _judge(loader, dataset, workers, methods, project.settings)
+                    if case is not None and (best is None or _rank(case) < _rank(best)):
+                        best = case
+        if best is not None:
+            yield best
+
+
+def _counts(found: list[Alternative]) -> list[Alternative]:
+    """Worker counts that a plain run has; where none is known, the unknown one."""
+    known = [a for a in found if _many(a) != 0]
+    if known:
+        return known
+    if any(isinstance(a.value, Const) for a in found):
+        return []
+    return [a for a in found if isinstance(a.value, Unknown | Element) and not a.reach]
+
+
+def _together(use: Use, workers: Alternative, dataset: Dataset) -> bool:
+    first = workers.under(use.picks)
+    return first is not None and (dataset.alternative is None or first.under(dataset.alternative.picks) is not None)
+
+
+def _rank(case: Case) -> tuple[int, int, int]:
+    return (case.severity.rank, case.confidence.rank, PRECEDENCE.index(case.code))
+
+
+def _many(alt: Alternative) -> int:
+    """The worker count; -1 where it is the number of cores; 0 where it is none or not known."""
+    if isinstance(alt.value, Const) and isinstance(alt.value.value, int):
+        return max(0, int(alt.value.value))
+    if isinstance(alt.value, External | ExternalCall) and "cpu_count" in alt.value.name:
+        return -1
+    return 0
+
+
+def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+    if dataset.iterable:
+        return None
+    held = [as_used(h, dataset, loader) for h in dataset.every() if not is_small(h.content, settings)]
+    for code in PRECEDENCE if _many(workers) else ("OOM110",):
+        case = _JUDGES[code](loader, dataset, held, workers, methods, settings)
+        if case is not None:
+            return case
+    return None
+
+
+def as_used(holding: Holding, dataset: Dataset, loader: Loader) -> Holding:
+    """The same; what a file of torch is thought to hold are arrays where the samples are taken for such."""
+    content = holding.content
+    if content.kind is Kind.TENSORS and is_numpy(owner_of(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator):
+        return replace(holding, content=replace(content, kind=Kind.ARRAYS, words=content.words.replace("tensors", "arrays")))
+    return holding
+
+
+def is_small(content: Content, settings: Settings) -> bool:
+    """Whether it is proven small."""
+    if content.size.exact is not None and content.kind is not Kind.MEMMAP:
+        return content.size.exact < settings.small_bytes
+    if content.count is not None and content.kind not in {Kind.ARRAYS, Kind.TENSORS}:
+        return content.count < settings.small_elements
+    if content.count is not None:
+        # Few elements can still be big, but not where they are what one sample is.
+        return content.count < _MOST_STORAGES
+    return False
+
+
+def _workers_words(workers: Alternative) -> str:
+    count = _many(workers)
+    if count == 0:
+        return "workers (nobody here says how many)"
+    return "a worker for every core" if count < 0 else f"{count} worker{'s' if count != 1 else ''}"
+
+
+def held_words(holding: Holding) -> str:
+    """An attribute and what it holds."""
+    return f"`{holding.name}`, {holding.content.words}"
+
+
+def _much(holding: Holding, workers: Alternative) -> str:
+    """``, about 2.1 GiB in each of 8 workers``; empty where the bytes are not known."""
+    count = _many(workers)
+    times = Factor(Multiplier.WORKERS, count if count > 0 else None)
+    size = words(weight_of(Weighs(Consequence.MULTIPLIED, by=(times,)), [holding_fact(holding)]))
+    return f", {size}" if size else ""
+
+
+def _case(
+    code: str,
+    loader: Loader,
+    dataset: Dataset,
+    holding: Holding,
+    workers: Alternative,
+    methods: StartMethods,
+    message: str,
+    severity: Severity,
+    weighs: Weighs = _COPIES,
+) -> Case:
+    place = loader.module.place(loader.call)
+    related: list[Place] = []
+    content = holding.content
+    spots = []
+    if holding.effect is not None:
+        spots.append(holding.module.place(holding.effect.node, f"`{holding.name}` holds {content.words}"))
+    if content.module is not None and content.node is not None:
+        spots.append(content.module.place(content.node, f"{content.words} is made here"))
+    spots.extend(story_places(place, workers))
+    if dataset.alternative is not None:
+        spots.extend(story_places(place, dataset.alternative))
+    if dataset.instance is not None and dataset.instance.call is not None and dataset.instance.at is not None:
+        spots.append(dataset.instance.at.module.place(dataset.instance.call, f"the loader's {dataset.words} is made here"))
+    for spot in spots:
+        if (spot.path, spot.cell, spot.row) != (place.path, place.cell, place.row) and not any(
+            (s.path, s.cell, s.row) == (spot.path, spot.cell, spot.row) for s in related
+        ):
+            related.append(spot)
+    # Of what has no known size it is only assumed that it is large.
+    sized = content.size.known or content.count is not None
+    total = content.doubt + assumptions(workers, dataset.alternative)
+    confidence = confidence_of(total) if sized else max(Confidence.MEDIUM, confidence_of(max(1, total)), key=lambda c: c.rank)
+    if workers.reach and confidence is Confidence.HIGH:
+        confidence = Confidence.MEDIUM
+    return Case(code, loader, holding, dataset, workers, methods, place, message, severity, confidence, tuple(related[:8]), weighs)
+
+
+# -- one question each -------------------------------------------------------------------------------------------------
+
+
+def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+    del settings
+    if not methods.pickles:
+        return None
+    for holding in held:
+        content = holding.content
+        if content.kind is not Kind.TENSORS or (content.count is not None and content.count <= _MOST_STORAGES) or holding.name == "tensors":
+            continue
+        known = methods.known and "forkserver" in methods.counted
+        many = content.count is not None or one_a_sample(owner_of(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator)
+        how = f"Every tensor takes a file descriptor when {dataset.words} is sent to a worker:"
+        if methods.known and methods.counted == {"spawn"}:
+            message = f"{held_words(holding)}: {how} under spawn ({methods.source}) the limit of open files is soon reached"
+        elif known:
+            message = f"{held_words(holding)}: {how} forkserver ({methods.source}) refuses about 250 of them with `ValueError: too many fds`"
+        else:
+            message = (
+                f"{held_words(holding)}: {how} forkserver, the default on Linux from Python 3.14 on, refuses about 250 of them; under fork nothing is sent"
+            )
+        severity = Severity.NOTE if not many else Severity.ERROR if known else Severity.WARNING
+        return _case("OOM113", loader, dataset, holding, workers, methods, message, severity, _DESCRIPTORS)
+    return None
+
+
+def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+    del settings
+    copied = [
+        h
+        for h in held
+        if h.read and (h.content.kind in {Kind.OBJECTS, Kind.OBJECT_ARRAY} or (h.content.kind is Kind.BLOB and any(n in h.content.words for n in _OWN_CODE)))
+    ]
+    copied = [
+        h for h in copied if not _may_hold_arrays(h.content) or not has_arrays(owner_of(dataset, h), h.name, datasets_of(loader.module.project).evaluator)
+    ]
+    light = [h for h in copied if is_light(h, owner_of(dataset, h), loader)] + [h for h in held if h.read and h.content.kind is Kind.PATHS]
+    heavy = [h for h in copied if h not in light]
+    if heavy:
+        holding = min(heavy, key=lambda h: h.content.doubt)
+        if methods.only_pickles:
+            how = "each gets a pickled copy of it when it starts"
+        elif methods.pickles:
+            how = f"{_WRITTEN}; under spawn and forkserver each gets all from the start"
+        else:
+            how = _WRITTEN
+        message = f"{_workers_words(workers)} over {held_words(holding)}: {how}{_much(holding, workers)}"
+        return _case("OOM110", loader, dataset, holding, workers, methods, message, Severity.WARNING)
+    if light:
+        message = f"{_workers_words(workers)} over {held_words(light[0])}: copied by each worker as it is read; worth a look above some 100,000 of them"
+        return _case("OOM110", loader, dataset, light[0], workers, methods, message, Severity.NOTE, _NAMES)
+    return None
+
+
+def owner_of(dataset: Dataset, holding: Holding) -> Dataset:
+    """The dataset that has the attribute: the loader's own, or one that it wraps."""
+    return next((found for one in dataset.inner if holding in one.every() for found in [owner_of(one, holding)]), dataset)
+
+
+def _may_hold_arrays(content: Content) -> bool:
+    """Whether it is a container of tuples or lists of which nobody says what they hold."""
+    element = content.element
+    return element is not None and element.kind is Kind.OBJECTS and element.element is not None and element.element.kind is Kind.UNKNOWN
+
+
+def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
+    """Whether a container of which nobody says how much it holds has a number, a name, or a record with the path of its file, for each sample."""
+    content = holding.content
+    if content.count is not None or content.size.known:
+        return False
+    items, evaluator = items_of(content), datasets_of(loader.module.project).evaluator
+    if items == "numbers" or names_files(dataset.instance, holding.name, evaluator):
+        return True
+    record = content.element
+    if record is not None and record.dataset is not None:
+        return loads_itself(record.dataset, evaluator) or names_files(dataset.instance, holding.name, evaluator, records=True)
+    return record is not None and items_of(record) in {"strings", "numbers", ""} and names_files(dataset.instance, holding.name, evaluator, records=True)
+
+
+def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+    del settings
+    if not methods.pickles:
+        return None
+    maps = [h for h in held if h.content.kind is Kind.MEMMAP]
+    if maps:
+        under = methods.source and f"under {_methods_words(methods)} ({methods.source})" if methods.known else f"under {PORTABLE}"
+        message = (
+            f"{held_words(maps[0])}, is pickled with its contents for each of {_workers_words(workers)} {under}: the file is read into memory once a worker"
+        )
+        message += _much(maps[0], workers)
+        return _case("OOM112", loader, dataset, maps[0], workers, methods, message, Severity.WARNING)
+    arrays = [h for h in held if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
+    if not arrays:
+        return None
+    holding = min(arrays, key=lambda h: h.content.doubt)
+    # Where fork counts as well, OOM114 speaks of both costs from four workers on.
+    if methods.known and methods.only_pickles:
+        message = f"{held_words(holding)}, is copied into each of {_workers_words(workers)} under {_methods_words(methods)} ({methods.source})"
+        message += _much(holding, workers)
+    else:
+        return None
+    return _case("OOM112", loader, dataset, holding, workers, methods, message, Severity.WARNING)
+
+
+def _methods_words(methods: StartMethods) -> str:
+    return " and ".join(sorted(methods.counted))
+
+
+def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
+    count = _many(workers)
+    whole = wholly_held(dataset, held) if not 0 <= count < settings.workers_over_memory else []
+    if not whole:
+        return None
+    shared = _SHARED if methods.pickles else _SHARED_BY_FORK
+    if dataset.does_work and all(h.content.kind in shared for h in whole):
+        return None
+    holding = min(whole, key=lambda h: (h.content.kind in shared, h.content.doubt))
+    base = f"{_workers_words(workers)} over a dataset that is wholly in memory ({held_words(holding)})"
+    each = f"{FORKED_MIB} MiB a worker and the batches in flight"
+    weighs = _COPIES
+    if holding.content.kind in shared:
+        weighs = _PROCESSES
+        message = f"{base}: the data is shared, so what they cost is {each}, to index what is already there"
+    elif methods.only_pickles:
+        message = f"{base}: each gets a copy of it under {_methods_words(methods)} ({methods.source}){_much(holding, workers)}"
+    elif methods.pickles:
+        message = f"{base}: a copy in each under {PORTABLE}{_much(holding, workers)}; under fork {each}, to index what is already there"
+    else:
+        weighs = _PROCESSES
+        message = f"{base}: under fork they cost {each}, to index what is already there"
+    return _case("OOM114", loader, dataset, holding, workers, methods, message, Severity.WARNING, weighs)
+
+
+def wholly_held(dataset: Dataset, held: list[Holding]) -> list[Holding]:
+    """What a dataset that is wholly in memory reads its samples from; nothing where it reads files, too."""
+    if dataset.iterable or dataset.opens_files:
+        return []
+    whole = [h for h in held if h.read and h.content.kind in IN_MEMORY]
+    return [] if dataset.unknown and all(h.content.kind is Kind.FRAME for h in whole) else whole  # a table of file names is not the data
+
+
+_JUDGES = {"OOM113": _tensors, "OOM110": _objects, "OOM112": _spawned, "OOM114": _in_memory}

@@ -1,0 +1,1 @@
+"""Fixes: the edits that rules offer."""

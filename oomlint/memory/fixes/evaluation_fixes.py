@@ -1,0 +1,151 @@
+"""Fixes for an evaluation in grad mode: a decorator on its function, or a `with` around its loop."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import Edit, Fix, Safety
+from oomlint.memory.fixes.growth_fixes import result_differentiated
+from oomlint.memory.fixes.notebook_imports import is_bound_before
+from oomlint.memory.fixes.rewrites import import_edit, imported_as
+from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
+from oomlint.model import names
+from oomlint.model.held import Mode
+from oomlint.syntax.edits import Text
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.memory.buffers.evaluation import Evaluation
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_CALLBACK = re.compile(r"^on_|^fire|callback|^notify|^emit|^trigger|^hooks?$|^dispatch|^getattr$|^globals$|^eval$|^exec$", re.IGNORECASE)
+_HARMLESS = re.compile(
+    r"update|add|append|extend|log|eval|metric|score|compute|print|write|save|plot|draw|iou|dice|acc|format|set_|isnan|mean|sum|cat|stack|decode|softmax|argmax|numpy|to_|item|len",
+    re.IGNORECASE,
+)
+
+
+def without_gradients(found: Evaluation, module: Module, project: Project) -> Fix | None:
+    """Put the evaluation under ``torch.no_grad()``; ``None`` where that could change more than the memory."""
+    runs = runs_of(project)
+    loop, record = found.loop, found.record
+    scope = loop.scope
+    records = runs.records(module, scope) if record.frame is not None and scope is record.frame.scope else [record]
+    if any(has_backward(other, inner) for other in records for inner in other.loops if inner.node is loop.node):
+        return None  # the same loop trains where it is called another way
+    if _differentiated(found, project) or result_differentiated(scope, module, project) or _reads_mode(loop.scope.node):
+        return None
+    name = imported_as(module, "torch")
+    edits: list[Edit] = []
+    if name is None:
+        if "torch" in module.root.effects:
+            return None
+        edits.append(import_edit(module, "import torch", loop.node))
+        name = "torch"
+    elif any(name in inner.effects for inner in _functions_around(scope)) or not is_bound_before(module, name, loop.node):
+        return None  # another thing of that name, or none yet
+    known = all(event.known and event.plain for event in record.forwards if loop in event.loops)
+    strange = [
+        use
+        for use in record.uses
+        if loop in use.loops and (use.what.startswith("module.") or (use.what.startswith("given to") and not _HARMLESS.search(use.what)))
+    ]
+    safety = Safety.SAFE if known and not strange and not _reaches_out(scope, module) else Safety.UNSAFE
+    node = scope.node
+    whole = (
+        isinstance(node, cst.FunctionDef)
+        and not scope.yields
+        and node.asynchronous is None
+        and all(is_evaluation(other, inner) for other in records for inner in other.loops if inner.scope is scope and inner.batches)
+        and not any(other.backwards or any(use.what in {"gradients", "step"} for use in other.uses) for other in records)
+        and all(event.mode is not Mode.ON or any(inner.scope is scope for inner in event.loops) for other in records for event in other.forwards)
+    )
+    text = Text(module.tree)
+    if whole and isinstance(node, cst.FunctionDef):
+        start = text.span(node)[0]
+        row, _ = text.spot(start)
+        line = text.starts[row - 1]
+        lead = re.compile(r"[ \t]*").match(text.text, line)
+        indent = lead.group() if lead else ""
+        if text.text[line + len(indent) :].startswith("def "):
+            edits.append(text.replaced(line, line, f"{indent}@{name}.no_grad()\n"))
+            return Fix(safety, "record no graph in this function", tuple(edits))
+    if node is not module.tree.module and scope.yields:
+        return None
+    inner = _wrapped(loop.node, module, text, f"with {name}.no_grad():")
+    return Fix(safety, "record no graph in this loop", (*edits, *inner)) if inner else None
+
+
+def _reads_mode(node: cst.CSTNode) -> bool:
+    """Whether code asks whether gradients are recorded."""
+    return any(isinstance(part, cst.Attribute) and part.attr.value in {"requires_grad", "grad_fn", "is_grad_enabled", "is_leaf"} for part in descend(node))
+
+
+def _reaches_out(scope: Scope, module: Module) -> bool:
+    """Whether the function keeps something on objects that outlive it, calls what nobody can name, or hooks look at what its model does."""
+    if scope.parent is not None:
+        outside = {p.name.value for p in names.parameters(scope)} | {"self"}
+        for name, effects in scope.effects.items():
+            if name in outside and any(effect.path and effect.kind in {"assign", "append", "extend", "update", "setdefault"} for effect in effects):
+                return True
+            if name in scope.outer or name in scope.enclosing:
+                return True
+    if any(isinstance(call.func, cst.Call | cst.Subscript) or (_CALLBACK.search(names.last_name(call.func)) and call.args) for call in scope.calls):
+        return True
+    return any("hook" in names.last_name(call.func) for call, _ in module.walk.calls)
+
+
+def _functions_around(scope: Scope) -> list[Scope]:
+    """A scope and those around it, without the module's."""
+    found: list[Scope] = []
+    here: Scope | None = scope
+    while here is not None and here.parent is not None:
+        found.append(here)
+        here = here.parent
+    return found
+
+
+def _differentiated(found: Evaluation, project: Project) -> bool:
+    """Whether a caller computes gradients of what the function returns."""
+    runs = runs_of(project)
+    frame = found.record.frame
+    sources = {id(event.node) for event in found.forwards}
+    if frame is None or frame.scope.parent is None:
+        return any(event.sources & sources for event in found.record.backwards)
+    for site in runs.evaluator.calls.sites(frame.module, frame.scope)[:6]:
+        for other in runs.records(site.module, site.scope):
+            if any(event.sources & sources for event in other.backwards):
+                return True
+    return False
+
+
+def _wrapped(node: cst.CSTNode, module: Module, text: Text, header: str) -> list[Edit]:
+    """The statement one level deeper, under a header. Lines inside of strings stay where they are."""
+    start, end = text.span(node)
+    first, _ = text.spot(start)
+    last, _ = text.spot(max(start, end - 1))
+    unit = module.tree.module.default_indent
+    line = text.starts[first - 1]
+    lead = text.text[line:start]
+    if lead.strip() or (lead and lead.replace(unit, "")):
+        return []
+    inside: set[int] = set()
+    for part in descend(node):
+        if isinstance(part, cst.SimpleString | cst.FormattedString):
+            begin, stop = text.span(part)
+            top, _ = text.spot(begin)
+            bottom, _ = text.spot(max(begin, stop - 1))
+            inside.update(range(top + 1, bottom + 1))
+    edits = [text.replaced(line, line, f"{lead}{header}\n{unit}")]
+    for row in range(first + 1, last + 1):
+        begin = text.starts[row - 1]
+        stop = text.starts[row] if row < len(text.starts) else len(text.text)
+        if row in inside or not text.text[begin:stop].strip():
+            continue
+        edits.append(text.replaced(begin, begin, unit))
+    return edits

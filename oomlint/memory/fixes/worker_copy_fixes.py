@@ -1,0 +1,155 @@
+"""Fixes for what workers copy: each changes what the dataset holds, so that it can be shared, or takes the workers away."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import Fix, Safety
+from oomlint.memory.datasets.worker_copies import cases
+from oomlint.memory.fixes.lazy_property import lazily_opened
+from oomlint.memory.fixes.list_to_array import NUMBERS, STRINGS, TENSORS, at_once, of_one_shape
+from oomlint.memory.fixes.shared_memory import shared
+from oomlint.memory.shared.content_kinds import Kind
+from oomlint.model import names
+from oomlint.model.readings import FOUND, finder
+from oomlint.syntax.edits import is_cheap_path, replace
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from oomlint.memory.datasets.worker_copies import Case
+    from oomlint.model.project import Module
+
+_PACK = Fix(Safety.DISPLAY, "pack the records into one buffer with offsets: see the page of this rule")
+_NO_WORKERS = Fix(Safety.DISPLAY, "take the workers away, and with them the arguments that need them")
+_STACK = Fix(Safety.DISPLAY, "keep one tensor: `torch.stack` where all have one shape, else `torch.cat` with an array of offsets")
+_NEEDS_WORKERS = ("persistent_workers", "prefetch_factor", "timeout", "multiprocessing_context")
+
+
+def _value(case: Case) -> cst.BaseExpression | None:
+    """The expression that is put on the dataset, where it is the whole container and not an empty one that is filled later."""
+    effect = case.holding.effect
+    if effect is None or effect.kind != "assign" or effect.index or not isinstance(effect.value, cst.Call | cst.ListComp):
+        return None
+    return effect.value
+
+
+def as_array(case: Case) -> Fix | None:
+    """OOM110: a list proven to hold numbers or strings becomes one array."""
+    content = case.holding.content
+    if content.kind is Kind.PATHS:
+        return None
+    value = _value(case)
+    if value is None or not (content.strings or content.numbers) or not content.words.startswith("a list"):
+        return _PACK
+    # With many workers over what is then one array in memory, the next thing to say would be OOM114.
+    few = isinstance(case.workers.const, int) and case.workers.const < case.loader.module.project.settings.workers_over_memory
+    if not few and not case.dataset.opens_files:
+        return _PACK
+    return at_once(case.holding, value, NUMBERS if content.numbers else STRINGS) or _PACK
+
+
+def mapped_or_tensor(case: Case) -> Fix | None:
+    """OOM112: a memory map is opened in each process; an array is kept as a tensor, which goes to shared memory once."""
+    if case.holding.content.kind is Kind.MEMMAP:
+        copied = [h for h in case.dataset.every() if h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
+        return lazily_opened(case.holding, case.holding.module) if not copied else None  # with a `__getstate__`, nobody would see what is still copied
+    # With one of them left, the finding would stay.
+    arrays = [h for h in case.dataset.every() if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
+    return shared(arrays) if arrays and all(h.content.kind is Kind.ARRAY for h in arrays) else None
+
+
+def stacked(case: Case) -> Fix | None:
+    """OOM113: the list becomes one tensor, with one file descriptor."""
+    value = _value(case)
+    if value is None or not isinstance(value, cst.ListComp):
+        return None
+    return (at_once(case.holding, value, TENSORS) if of_one_shape(case, value) else None) or _STACK
+
+
+def no_workers(case: Case) -> Fix | None:
+    """OOM114: the literal that the worker count comes from becomes 0."""
+    written = case.loader.explicit("num_workers")
+    last = case.workers.story[-1] if case.workers.story else None
+    if written is not None and not is_cheap_path(written.value):
+        module, node = case.loader.module, written.value  # a literal, or something worked out on the spot
+    elif last is not None and last.module is not None and isinstance(last.node, cst.Integer) and last.node.evaluated_value == case.workers.const:
+        module, node = last.module, last.node
+    else:
+        return None
+    if not _for_it_alone(case, node, module) or case.loader.stars or any(case.loader.explicit(name) is not None for name in _NEEDS_WORKERS):
+        return _NO_WORKERS
+    return Fix(Safety.UNSAFE, "no workers: the samples are in memory already", (replace(module.tree, node, "0"),))
+
+
+def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:
+    """Whether the literal counts the workers of such loaders and nothing else: what has a name may be read by others, and divided by."""
+    holder = home.walk.parents.get(literal)
+    if isinstance(holder, cst.Arg) and home.walk.parents.get(holder) is case.loader.call:
+        return True
+    written = case.loader.explicit("num_workers")
+    if written is None:
+        return False
+    words = {names.last_name(written.value)}
+    scope = case.loader.module.walk.scope_at(case.loader.call)
+    passed = isinstance(holder, cst.Arg) and [step.kind for step in case.workers.story] in (["argument", "constant"], ["constant"])
+    if (passed or (isinstance(holder, cst.Param) and holder in names.parameters(scope))) and words <= {one.name.value for one in names.parameters(scope)}:
+        return _counts_only(case.loader.module, scope.node, words, case, literal)  # a parameter is read in its function alone
+    match holder:
+        case cst.Param(name=cst.Name(value=name)) | cst.Arg(keyword=cst.Name(value=name)) | cst.AnnAssign(target=cst.Name(value=name)):
+            words.add(name)
+        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() | cst.Attribute() as target)]):
+            words.add(names.last_name(target))
+    project = case.loader.module.project
+    for path in project.search(_names, sorted(words - {"default"}), home.path):
+        if _meet(home, case.loader.module, path):
+            module = project.find(path)
+            if module is not None and not _counts_only(module, module.tree.module, words, case, literal):
+                return False
+    return True
+
+
+def _meet(home: Module, user: Module, path: str) -> bool:
+    """Whether a file may have to do with what one file sets and another one reads: it is one of the two, or one of them and it speak of each other."""
+    if path in {home.path, user.path}:
+        return True
+    own, text = _stem(path), home.project.raw(path)
+    return any(_speaks(other.source.text.encode(), own) or _speaks(text, _stem(other.path)) for other in (home, user))
+
+
+def _stem(path: str) -> str:
+    folder, name = os.path.split(path)
+    return os.path.basename(folder) if name == "__init__.py" else os.path.splitext(name)[0]
+
+
+def _speaks(text: bytes, name: str) -> bool:
+    return re.search(rb"(?<!\w)" + re.escape(os.fsencode(name)) + rb"(?!\w)", text) is not None
+
+
+def _counts_only(module: Module, within: cst.CSTNode, words: set[str], case: Case, literal: cst.CSTNode) -> bool:
+    """Whether what goes by these names is read there only to tell such loaders how many workers they have."""
+    alike = [one for one in cases(module, module.project, "OOM114") if one.workers.story and one.workers.story[-1].node is literal]
+    told = {arg for one in (*alike, case) if (arg := one.loader.explicit("num_workers")) is not None}
+    for node in descend(within):
+        if not isinstance(node, cst.Name) or node.value not in words:
+            continue
+        holder = module.walk.parents.get(node)
+        part: cst.CSTNode = node
+        if isinstance(holder, cst.Attribute) and holder.attr is node:
+            part, holder = holder, module.walk.parents.get(holder)
+        if isinstance(holder, cst.Param | cst.AssignTarget | cst.AnnAssign) and getattr(holder, "value", None) is not part:
+            continue
+        if isinstance(holder, cst.Arg) and (holder.keyword is part or holder in told or (holder.keyword is not None and holder.keyword.value in words)):
+            continue
+        return False
+    return True
+
+
+@finder
+def _names(path: str, data: bytes, *words: str) -> str:
+    """Whether a file has one of the words."""
+    del path
+    return FOUND if re.search(rb"\b(?:" + b"|".join(map(re.escape, map(str.encode, words))) + rb")\b", data) else ""

@@ -1,0 +1,1 @@
+"""Handles: files that are opened, who keeps them, whether they are closed."""

@@ -1,0 +1,131 @@
+"""HDF5 files that are opened with a large cache, or whole into memory, where workers each have their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oomlint.amounts import readable
+from oomlint.finding import Confidence, Place
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.dataset_readers import readers_of
+from oomlint.memory.facts import class_fact, handle_facts, loader_fact, opening_fact
+from oomlint.memory.handles.dataset_handle_findings import related_places, workers_words
+from oomlint.memory.handles.dataset_handles import handles_of
+from oomlint.memory.handles.h5_options import chunk_cache, in_core
+from oomlint.memory.handles.openings import Opens, openings_of
+from oomlint.memory.loaders.loader_calls import confidence_of
+from oomlint.model import names
+from oomlint.model.values import ClassRef, Instance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Fact
+    from oomlint.memory.datasets.dataset_readers import Readers
+    from oomlint.memory.handles.dataset_handles import Handle
+    from oomlint.memory.handles.openings import Opening
+    from oomlint.model.project import Module, Project
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One opening that costs memory in each worker."""
+
+    place: Place
+    message: str
+    confidence: Confidence
+    related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
+
+
+def held_in_memory(module: Module, project: Project) -> Iterator[Cache]:
+    """Openings of the module with a large chunk cache or the core driver, in a data set that may have workers."""
+    kept = {handle.opening.call: handle for handle in handles_of(project).of(module)}
+    for opening in openings_of(project).of(module):
+        if opening.kind is not Opens.H5:
+            continue
+        core, size = in_core(opening, project), chunk_cache(opening, project)
+        if not core and size is None:
+            continue
+        handle = kept.get(opening.call)
+        if handle is None:
+            started = _in_worker_init(opening, project)
+            if started is not None and not started[0].alone and (core or started[1]):
+                message = _for_workers(started[0], core=core, size=size or 0)
+                loaders = [loader_fact(one.loader, methods=one.methods) for one in started[0].busy]
+                facts: tuple[Fact, ...] = (opening_fact(opening, size, in_core=core), *dict.fromkeys(loaders))
+                confidence = confidence_of(0 if started[0].helped is not None else 1)
+                yield Cache(module.place(opening.call), message, confidence, tuple(started[0].places()), facts)
+                continue
+            cls = _read_for_samples(opening, project) if core else None
+            if cls is not None:
+                message = f'`driver="core"` reads the whole file into memory, here each time that `{cls.scope.name}` is asked for a sample'
+                facts = (opening_fact(opening, size, in_core=core), class_fact(cls))
+                yield Cache(module.place(opening.call), message, Confidence.HIGH, (), facts)
+            continue
+        if handle.readers.alone or (not core and not handle.objects):
+            continue
+        message = _whole(handle) if core or size is None else _cache(handle, size)
+        place = module.place(opening.call)
+        confidence = confidence_of(handle.doubt + (0 if handle.readers.helped is not None else 1))
+        yield Cache(place, message, confidence, related_places(handle, place), handle_facts(handle, size, in_core=core))
+
+
+def _whole(handle: Handle) -> str:
+    start = '`driver="core"` reads the whole file into memory when it is opened'
+    who = f"`{handle.owner.scope.name}.{handle.attribute}`"
+    if not handle.at_first:
+        return f"{start}, and each of {workers_words(handle.readers)} opens it: `{who[1:-1]}` keeps it there"
+    pickled = handle.readers.pickled
+    if handle.spared or not pickled:
+        return f"{start}, in every process that opens it: {who} keeps it there"
+    return f"{start}, and {who} keeps it there; it cannot be pickled either, so no worker starts under {pickled}"
+
+
+def _cache(handle: Handle, size: int) -> str:
+    reading = handle.readers.helped
+    count = reading.helped.const if reading is not None and reading.helped is not None else None
+    total = f", {readable(size * count)} for one object in all" if isinstance(count, int) and count > 1 else ""
+    return (
+        f"`rdcc_nbytes` is the chunk cache of each object of the file that is kept, and `{handle.owner.scope.name}` keeps one in each of "
+        f"{workers_words(handle.readers)}: up to {readable(size)} for each{total}"
+    )
+
+
+def _for_workers(readers: Readers, *, core: bool, size: int) -> str:
+    who = f"each of {workers_words(readers)}"
+    if core:
+        return f'`driver="core"` reads the whole file into memory when it is opened, and {who} opens it'
+    return f"`rdcc_nbytes` is the chunk cache of each object of the file that is kept, and {who} keeps one: up to {readable(size)} for each"
+
+
+def _in_worker_init(opening: Opening, project: Project) -> tuple[Readers, bool] | None:
+    """The loader whose ``worker_init_fn`` opens the file and gives it to an object, and whether it gives an object of the file."""
+    given = readers_of(project).given(opening.module, opening.scope) if opening.scope.is_function else None
+    if given is None or given[0] != "worker_init_fn":
+        return None
+    handles = handles_of(project)
+    frame = handles.evaluator.calls.plain_frame(opening.module, opening.scope)
+    for effects in opening.scope.effects.values():
+        for effect in effects:
+            if effect.kind == "assign" and effect.path and effect.value is not None:
+                for origin in handles.origins(handles.evaluator.values(effect.value, frame)):
+                    if origin.call is opening.call:
+                        return given[1], origin.part
+    return None
+
+
+def _read_for_samples(opening: Opening, project: Project) -> ClassRef | None:
+    """The data set whose samples the opening is read for, not only when the object is made."""
+    scope = opening.scope
+    if scope.parent is None or not scope.parent.is_class or not names.is_method(scope) or scope.name == "__init__":
+        return None
+    cls = ClassRef(opening.module, scope.parent)
+    readers = readers_of(project)
+    if not readers.is_dataset(cls) or readers.of(cls).alone:
+        return None
+    if scope in {frame.scope for frame in datasets_of(project).building_frames(Instance(cls, None))}:
+        return None
+    called = {names.last_name(call.func) for one in scope.parent.children if one.name in {"__getitem__", "__iter__"} for call in one.calls}
+    return cls if scope.name in {"__getitem__", "__iter__"} or scope.name in called else None

@@ -1,0 +1,137 @@
+"""What is said of a handle that a data set keeps: where, how gravely, how surely."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oomlint.finding import Confidence, Place, Severity
+from oomlint.memory.handles.dataset_handles import handles_of
+from oomlint.memory.handles.first_use import touched
+from oomlint.memory.handles.h5_options import driver_chosen, in_core
+from oomlint.memory.handles.openings import Opens
+from oomlint.memory.loaders.loader_calls import confidence_of
+from oomlint.model.values import is_usual
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oomlint.memory.datasets.dataset_readers import Readers
+    from oomlint.memory.handles.dataset_handles import Handle
+    from oomlint.model.project import Module, Project
+
+_UNPICKLED = {Opens.H5: "h5py objects cannot be pickled", Opens.LMDB: "cannot pickle 'Environment' object"}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One case for a finding."""
+
+    handle: Handle
+    place: Place
+    message: str
+    severity: Severity
+    confidence: Confidence
+    related: tuple[Place, ...]
+
+
+def opened_in_init(module: Module, project: Project, kind: Opens) -> Iterator[Told]:
+    """Handles of a kind that a data set has from the time it is made, and that its workers inherit or cannot be sent."""
+    for handle in handles_of(project).of(module):
+        if handle.opening.kind is not kind or handle.spared or not handle.at_first or handle.readers.alone or in_core(handle.opening, project):
+            continue
+        if driver_chosen(handle.opening, project):
+            continue
+        readers = handle.readers
+        pickled = readers.pickled
+        subject = f"{_who(handle)} keeps {_what(handle)} from `__init__` on"
+        inherited = "forked workers share what LMDB wants opened in each process" if kind is Opens.LMDB else "forked workers all read through this one handle"
+        if readers.certain:
+            message = f"{subject}: it cannot be pickled, so no worker starts under {pickled}"
+        elif pickled:
+            message = f"{subject}: it cannot be pickled, so no worker starts under {pickled}; {inherited}"
+        elif kind is Opens.LMDB:
+            message = f"{subject}: {inherited}"
+        else:
+            continue
+        told = _told(handle, project, message)
+        if told is not None:
+            yield told
+
+
+def lazy_but_touched(module: Module, project: Project) -> Iterator[Told]:
+    """Handles that are opened on first use, where the main process makes that use before the data set is pickled."""
+    for handle in handles_of(project).of(module):
+        readers = handle.readers
+        if handle.at_first or handle.spared or readers.alone or not readers.pickled or not handle.direct:
+            continue
+        touch = touched(handle, project)
+        if touch is None:
+            continue
+        where = readers.pickled
+        message = (
+            f"{_who(handle)} keeps {_what(handle)} from its first use on, and {touch.words} makes that use in the main process: with no `__getstate__` to "
+            f"drop it, workers do not start under {where} (`{_UNPICKLED[handle.opening.kind]}`)"
+        )
+        told = _told(handle, project, message, first=touch.places)
+        if told is not None:
+            yield told
+
+
+def _told(handle: Handle, project: Project, message: str, first: Iterable[Place] = ()) -> Told | None:
+    module = handle.opening.module
+    likely = _likely(handle, project)
+    if likely is None:
+        return None
+    place = module.place(handle.opening.call)
+    doubt = handle.doubt + likely + (0 if handle.readers.helped is not None else 1)
+    severity = Severity.ERROR if handle.readers.certain else Severity.WARNING
+    return Told(handle, place, message, severity, confidence_of(doubt), related_places(handle, place, first))
+
+
+def related_places(handle: Handle, place: Place, first: Iterable[Place] = ()) -> tuple[Place, ...]:
+    """Where the attribute is set, and the loaders."""
+    spots = list(first)
+    if handle.effect is not None:
+        spots.append(handle.module.place(handle.effect.node, f"`{handle.attribute}` keeps it"))
+    if not handle.direct:
+        spots.append(handle.owner.module.place(handle.owner.scope.node, f"`{handle.owner.scope.name}` is kept by `{handle.dataset.scope.name}`"))
+    found: list[Place] = []
+    for spot in (*spots, *handle.readers.places()):
+        near = spot.path == place.path and spot.cell == place.cell and spot.row == place.row
+        if not near and not any((s.path, s.cell, s.row) == (spot.path, spot.cell, spot.row) for s in found):
+            found.append(spot)
+    return tuple(found[:6])
+
+
+def _likely(handle: Handle, project: Project) -> int | None:
+    """Assumptions that it takes to get to the opening: none, one where only an option brings it about, ``None`` where nothing does."""
+    opening = handle.opening
+    evaluator = handles_of(project).evaluator
+    frame = evaluator.calls.plain_frame(opening.module, opening.scope)
+    ways = evaluator.where(opening.call, frame)
+    if not ways:
+        return None
+    return 0 if any(is_usual(picks) for picks in ways) else 1
+
+
+def _who(handle: Handle) -> str:
+    name = handle.dataset.scope.name
+    if handle.direct:
+        return f"`{name}.{handle.attribute}`"
+    return f"`{handle.owner.scope.name}.{handle.attribute}`, part of `{name}`,"
+
+
+def _what(handle: Handle) -> str:
+    if handle.opening.kind is Opens.LMDB:
+        return "a part of an LMDB environment" if handle.part else "an LMDB environment"
+    return "an object of an open HDF5 file" if handle.part else "an open HDF5 file"
+
+
+def workers_words(readers: Readers) -> str:
+    """How many workers read, as far as it is known."""
+    reading = readers.helped
+    count = reading.helped.const if reading is not None and reading.helped is not None else None
+    if isinstance(count, int):
+        return f"{count} worker{'s' if count != 1 else ''}"
+    return "its workers"

@@ -1,0 +1,60 @@
+"""Options of ``h5py.File`` that decide how much of the file is kept in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from oomlint.memory.handles.openings import Opens
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.model.values import is_usual
+
+if TYPE_CHECKING:
+    from oomlint.memory.handles.openings import Opening
+    from oomlint.model.project import Project
+    from oomlint.model.values import Alternative
+
+LARGE_CACHE: Final = 64_000_000  # bytes; the default of HDF5 2.0 is 8 MiB, of earlier versions 1 MiB
+
+
+def _option(opening: Opening, project: Project, name: str) -> object:
+    """A keyword of the opening call, where it is one constant."""
+    evaluator = evaluator_of(project)
+    frame = evaluator.calls.plain_frame(opening.module, opening.scope)
+    found: list[Alternative] = []
+    for arg in opening.call.args:
+        if arg.keyword is not None and arg.keyword.value == name:
+            found = evaluator.values(arg.value, frame)
+            break
+        if arg.star == "**":
+            found = evaluator.access(arg.value, (("item", name),), frame)
+    known = {alt.const for alt in found if isinstance(alt.const, str | int)}
+    return known.pop() if len(known) == 1 else None
+
+
+def in_core(opening: Opening, project: Project) -> bool:
+    """Whether the whole file is read into memory when it is opened: always, or where options have their defaults."""
+    if opening.kind is not Opens.H5 or not opening.reads_only:
+        return False
+    return _option(opening, project, "driver") == "core" or any(alt.const == "core" and is_usual(alt.picks) for alt in _drivers(opening, project))
+
+
+def _drivers(opening: Opening, project: Project) -> list[Alternative]:
+    """What the driver may be, by all who call the code that opens the file."""
+    evaluator = evaluator_of(project)
+    given = next((arg.value for arg in opening.call.args if arg.keyword is not None and arg.keyword.value == "driver"), None)
+    if opening.kind is not Opens.H5 or given is None:
+        return []
+    return [alt for frame in evaluator.calls.frames(opening.module, opening.scope) for alt in evaluator.values(given, frame)]
+
+
+def driver_chosen(opening: Opening, project: Project) -> bool:
+    """Whether the driver comes from elsewhere and may be the one that reads the whole file: who chooses that has thought of workers."""
+    return any(alt.const == "core" for alt in _drivers(opening, project))
+
+
+def chunk_cache(opening: Opening, project: Project) -> int | None:
+    """Bytes of the chunk cache of each object of the file, where they are given and large."""
+    if opening.kind is not Opens.H5:
+        return None
+    given = _option(opening, project, "rdcc_nbytes")
+    return given if isinstance(given, int) and given >= LARGE_CACHE else None

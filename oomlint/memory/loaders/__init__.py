@@ -1,0 +1,1 @@
+"""Loaders: their arguments, their workers, what is in flight."""

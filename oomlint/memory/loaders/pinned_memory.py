@@ -1,0 +1,154 @@
+"""Pinned memory: blocks come in powers of two, and what is pinned stays with the process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import AllocationFact, ByteSize
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.facts import allocation_fact, dataset_facts, loader_fact
+from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
+from oomlint.memory.shared.content_kinds import Kind
+from oomlint.model.values import Absent, Alternative, Const, ExternalCall, Frame, assumptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Confidence, Fact, Place
+    from oomlint.memory.datasets.dataset_classes import Dataset
+    from oomlint.memory.loaders.loader_calls import Loader
+    from oomlint.model.project import Module, Project
+
+_LEAST_WASTE = 16 << 20  # bytes of one batch
+_PREFETCHED = 2  # torch's default with workers
+_THRESHOLD = "pinned_max_round_threshold_mb"  # an option of PyTorch's allocator that ends the rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """Memory that rounding takes: bytes of one batch or array, what is pinned for it, how often."""
+
+    place: Place
+    wanted: int
+    pinned: int
+    times: int
+    confidence: Confidence
+    related: tuple[Place, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+
+def block(count: int) -> int:
+    """Bytes that are pinned for so many bytes."""
+    return 1 << max(count - 1, 0).bit_length() if count else 0
+
+
+def is_wasteful(wanted: int, pinned: int) -> bool:
+    """Whether a quarter of what is pinned, and no less than 16 MiB, holds nothing."""
+    return pinned - wanted >= _LEAST_WASTE and (pinned - wanted) * 4 >= pinned
+
+
+def rounded_batches(module: Module, project: Project) -> Iterator[Rounded]:
+    """Loaders with pinned memory whose batches, as far as their bytes are known, are rounded up by much."""
+    loaders = loaders_of(project)
+    if _THRESHOLD in module.source.text:
+        return
+    for loader in loaders.of(module):
+        for use in loaders.uses(loader):
+            case = _batch(project, loader, use.frame)
+            if case is not None:
+                yield case
+                break
+
+
+def _batch(project: Project, loader: Loader, frame: Frame) -> Rounded | None:
+    loaders = loaders_of(project)
+    pinned = _pins(loaders.argument(loader, "pin_memory", frame))
+    batch = _number(loaders.argument(loader, "batch_size", frame), 1)
+    workers = _number(loaders.workers(loader, frame), 0)
+    ahead = _number(loaders.argument(loader, "prefetch_factor", frame), _PREFETCHED)
+    others = [a.value for name in ("collate_fn", "batch_sampler") for a in loaders.argument(loader, name, frame)]
+    if pinned is None or batch is None or not isinstance(batch.const, int) or any(not _is_nothing(value) for value in others):
+        return None
+    for dataset in datasets_of(project).of(loaders, loader, frame):
+        parts = _parts(project, dataset)
+        if not parts:
+            continue
+        wanted = sum(batch.const * part for part in parts)
+        taken = sum(block(batch.const * part) for part in parts)
+        if not is_wasteful(wanted, taken):
+            return None
+        times = 1
+        if workers is not None and ahead is not None and isinstance(workers.const, int) and isinstance(ahead.const, int) and workers.const > 0:
+            times = ahead.const * workers.const + 1
+        place = loader.module.place(loader.call)
+        facts: tuple[Fact, ...] = (loader_fact(loader, option="pin_memory"), AllocationFact(place, ByteSize(wanted)), *dataset_facts(dataset))
+        return Rounded(place, wanted, taken, times, confidence_of(assumptions(pinned, batch)), tuple(story_places(place, pinned, batch)), facts)
+    return None
+
+
+def _is_nothing(value: object) -> bool:
+    return isinstance(value, Absent) or (isinstance(value, Const) and value.value is None)
+
+
+def _pins(found: list[Alternative]) -> Alternative | None:
+    """Where the memory is pinned: by the word, or wherever there is CUDA."""
+    for alt in found:
+        value = alt.value
+        if not alt.reach and (
+            (isinstance(value, Const) and value.value is True) or (isinstance(value, ExternalCall) and value.name == "torch.cuda.is_available")
+        ):
+            return alt
+    return None
+
+
+def _number(found: list[Alternative], default: int) -> Alternative | None:
+    for alt in found:
+        if alt.reach:
+            continue
+        if _is_nothing(alt.value):
+            return Alternative(Const(default))
+        if isinstance(alt.value, Const) and isinstance(alt.value.value, int):
+            return alt
+    return None
+
+
+def _parts(project: Project, dataset: Dataset) -> list[int]:
+    """Bytes of each array or tensor of one sample; the smallest sample where several are returned, none where one is not known."""
+    if dataset.instance is None:
+        return []
+    evaluator = loaders_of(project).evaluator
+    item = evaluator.method(dataset.instance, "__getitem__")
+    if item is None or not item.scope.returns:
+        return []
+    frame = Frame(item.module, item.scope, None, dataset.instance)
+    contents = datasets_of(project).contents
+    samples: list[list[int]] = []
+    for statement in item.scope.returns:
+        value = statement.value
+        parts = [e.value for e in value.elements] if isinstance(value, cst.Tuple | cst.List | cst.Dict) else [value]
+        known = [contents.of(part, frame) for part in parts if part is not None]
+        samples.append([c.size.exact for c in known if c.kind in {Kind.TENSOR, Kind.ARRAY} and c.size.exact is not None])
+    return min(samples, key=sum)
+
+
+def rounded_arrays(module: Module, project: Project) -> Iterator[Rounded]:
+    """Tensors of known bytes that are pinned by hand."""
+    evaluator = loaders_of(project).evaluator
+    contents = datasets_of(project).contents
+    if _THRESHOLD in module.source.text:
+        return
+    for call, scope in module.walk.calls:
+        frame = evaluator.calls.plain_frame(module, scope)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "pin_memory" and not call.args:
+            content = contents.of(call.func.value, frame)
+        elif any(a.keyword is not None and a.keyword.value == "pin_memory" and isinstance(a.value, cst.Name) and a.value.value == "True" for a in call.args):
+            content = contents.of(call, frame)
+        else:
+            continue
+        exact = content.size.exact
+        if content.kind is Kind.TENSOR and exact is not None and is_wasteful(exact, block(exact)):
+            fact = allocation_fact(module, call, ByteSize(exact))
+            yield Rounded(module.place(call), exact, block(exact), 1, confidence_of(content.doubt), facts=(fact,))

@@ -1,0 +1,293 @@
+"""What a loader without workers cannot have: the findings of OOM101 to OOM104 and their guard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.memory.facts import loader_fact
+from oomlint.memory.loaders.loader_calls import Conflict, Loader, loaders_of, story_places
+from oomlint.model import names
+from oomlint.model.values import Const, assumptions
+from oomlint.syntax.edits import delete_argument, is_cheap_path, replace, wrapped
+from oomlint.syntax.walk import UNKNOWN_KEY, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from oomlint.finding import Edit, Fact, Place
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Value
+    from oomlint.syntax.walk import Effect
+
+
+_MOST_RELATED = 12  # more places tell no story
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """All conflicts of one argument that are told at one place."""
+
+    place: Place
+    severity: Severity
+    confidence: Confidence
+    related: tuple[Place, ...]
+    fix: Fix | None
+    given: str  # the argument as it reads where it comes from
+    origin: str  # where the 0 comes from, in words
+    written: str  # the class that is called
+    facts: tuple[Fact, ...]  # the loaders
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """How an argument is made to depend on the worker count.
+
+    ``make`` gets the argument's code and the worker count's, both ready to be operands, and whether the argument is literally ``True``.
+    """
+
+    argument: str
+    make: Callable[[str, str, bool], str]
+
+
+def told(module: Module, project: Project, guard: Guard, harmful: Callable[[Value], bool]) -> Iterator[Told]:
+    """Every place of ``module`` at which a loader without workers gets an argument that needs them."""
+    loaders = loaders_of(project)
+    groups: dict[cst.Call, list[Conflict]] = {}
+    for loader in (*loaders.of(module), *loaders.reached_from(module)):
+        if is_expected(loader.module, loader.call):
+            continue
+        for conflict in loaders.conflicts(loader, guard.argument, harmful):
+            where, call = conflict.primary()
+            if where is module and not is_expected(module, call):
+                groups.setdefault(call, []).append(conflict)
+    for call, conflicts in groups.items():
+        yield _tell(module, call, conflicts, guard)
+
+
+_CAUGHT = frozenset({"ValueError", "AssertionError"})
+_CAUGHT_WITH_ALL = frozenset({"Exception", "BaseException"})
+
+
+def is_expected(module: Module, call: cst.Call) -> bool:
+    """Whether the code around a call counts on its failing: a handler for the exception, ``pytest.raises``."""
+    child: cst.CSTNode = call
+    for here in module.walk.ancestors(call):
+        if isinstance(here, cst.FunctionDef | cst.ClassDef):
+            return False
+        if isinstance(here, cst.Try) and child is here.body:
+            for handler in here.handlers:
+                kinds = [handler.type] if handler.type is not None else []
+                if isinstance(handler.type, cst.Tuple):
+                    kinds = [element.value for element in handler.type.elements]
+                if any(names.last_name(kind) in _CAUGHT for kind in kinds):
+                    return True
+                # Who catches everything counts on this failure only where the handler makes another loader.
+                everything = not kinds or any(names.last_name(kind) in _CAUGHT_WITH_ALL for kind in kinds)
+                if everything and names.last_name(call.func) in module.code(handler.body):
+                    return True
+        if isinstance(here, cst.With):
+            for item in here.items:
+                if isinstance(item.item, cst.Call) and names.last_name(item.item.func) in {"raises", "assertRaises", "suppress", "assertRaisesRegex"}:
+                    return True
+        child = here
+    return False
+
+
+def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Guard) -> Told:
+    place = module.place(call)
+    conflicts.sort(key=lambda c: (c.reachable, assumptions(c.workers, c.given)))
+    best = conflicts[0]
+    related: list[Place] = []
+    for conflict in conflicts[:6]:
+        if conflict.loader.call is not call:
+            spot = conflict.loader.module.place(conflict.loader.call, f"`{conflict.loader.written}` gets `{guard.argument}` and no workers here")
+            _add(related, spot)
+        for spot in story_places(place, conflict.workers, conflict.given, *conflict.ways):
+            _add(related, spot)
+    # Definite on this way is definite; where other ways to the loader are fine, it is still certain that this one fails.
+    severity = Severity.WARNING if best.reachable else Severity.ERROR
+    edits: list[Edit] = []
+    message = ""
+    whole = True
+    for loader in dict.fromkeys(c.loader for c in conflicts):
+        mine = [c for c in conflicts if c.loader is loader]
+        made = _guarded(mine, guard)
+        if made is None:
+            whole = False
+            break
+        edit, message = made
+        if edit not in edits:
+            edits.append(edit)
+    fix = Fix(Safety.SAFE, message, tuple(edits)) if whole and edits else _advice(guard)
+    return Told(place, severity, best.confidence, tuple(related[:_MOST_RELATED]), fix, _given(best), _origin(best), best.loader.written, _facts(conflicts))
+
+
+def _facts(conflicts: list[Conflict]) -> tuple[Fact, ...]:
+    """Each loader once, with the ways in which it has no workers."""
+    found: dict[Loader, list[Conflict]] = {}
+    for conflict in conflicts:
+        found.setdefault(conflict.loader, []).append(conflict)
+    return tuple(loader_fact(loader, [one.workers for one in ways], ways[0].argument) for loader, ways in found.items())
+
+
+def _add(places: list[Place], spot: Place) -> None:
+    if not any((p.path, p.cell, p.row, p.column) == (spot.path, spot.cell, spot.row, spot.column) for p in places):
+        places.append(spot)
+
+
+def _advice(guard: Guard) -> Fix:
+    literal = False
+    made = guard.make("<value>", "<workers>", literal)
+    return Fix(Safety.DISPLAY, f"put the worker count into a name and guard the argument: `{guard.argument}={made}`")
+
+
+def _given(conflict: Conflict) -> str:
+    value = conflict.given.value
+    return f"`{conflict.argument}={value.value!r}`" if isinstance(value, Const) else f"`{conflict.argument}`"
+
+
+def _origin(conflict: Conflict) -> str:
+    """Where the 0 comes from, shortly; the related places tell the rest."""
+    story = conflict.workers.story
+    if not story or story[-1].kind == "missing":
+        return "`num_workers` is not given, which means 0"
+    telling = next((s for kind in ("shell", "branch", "settings", "default", "option") for s in story if s.kind == kind), None)
+    site = conflict.brought_by()
+    if site is not None and telling is None:
+        return "this call passes 0 workers"
+    if telling is None:
+        return "`num_workers` is 0"
+    return f"`num_workers` is 0: {telling.text}" if not conflict.reachable else f"`num_workers` can be 0: {telling.text}"
+
+
+# -- the guard ----------------------------------------------------------------------------------------------------------
+
+
+def _guarded(conflicts: list[Conflict], guard: Guard) -> tuple[Edit, str] | None:
+    """The edit that makes the argument of one loader depend on its workers, with a word about it."""
+    loader = conflicts[0].loader
+    arg = loader.explicit(guard.argument)
+    if arg is not None:
+        return _guard_in_call(loader, arg, guard)
+    return _guard_in_mapping(conflicts[0], guard)
+
+
+def _guard_in_call(loader: Loader, arg: cst.Arg, guard: Guard) -> tuple[Edit, str] | None:
+    tree = loader.module.tree
+    workers = loader.explicit("num_workers")
+    if loader.layers:
+        return None
+    if workers is None and not loader.stars:
+        edit = delete_argument(tree, loader.call, arg)
+        return (edit, f"delete `{guard.argument}`: there are no workers") if edit is not None else None
+    if workers is not None:
+        node: cst.BaseExpression = workers.value
+        if isinstance(node, cst.Integer) and node.evaluated_value == 0:
+            edit = delete_argument(tree, loader.call, arg)
+            return (edit, f"delete `{guard.argument}`: there are no workers") if edit is not None else None
+        if not is_cheap_path(node):
+            return None
+        count = wrapped(tree.code(node), node)
+    else:
+        star = loader.stars[-1].value
+        if len(loader.stars) != 1 or not is_cheap_path(star):
+            return None
+        count = f'{tree.code(star)}.get("num_workers", 0)'
+    return _replaced(loader, arg.value, count, guard)
+
+
+def _replaced(loader: Loader, node: cst.BaseExpression, count: str, guard: Guard) -> tuple[Edit, str]:
+    tree = loader.module.tree
+    literal = isinstance(node, cst.Name) and node.value == "True"
+    content = guard.make(wrapped(tree.code(node), node), count, literal)
+    return replace(tree, node, content), f"only with workers: `{guard.argument}={content}`"
+
+
+def _guard_in_mapping(conflict: Conflict, guard: Guard) -> tuple[Edit, str] | None:
+    """Guard the argument where a keyword dictionary gives it: in the literal, in ``dict(...)``, in an item's assignment."""
+    loader = conflict.loader
+    last = conflict.given.story[-1] if conflict.given.story else None
+    if last is None or last.module is not loader.module or not isinstance(last.node, cst.BaseExpression):
+        return None
+    walk = loader.module.walk
+    if walk.scope_at(last.node) is not loader.scope:
+        return None
+    node = last.node
+    holder = walk.parents.get(node)
+    if holder is None or not _settled(loader, holder):
+        return None
+    count = _workers_of_mapping(loader, holder)
+    if count is None:
+        return None
+    return _replaced(loader, node, count, guard)
+
+
+def _settled(loader: Loader, holder: cst.CSTNode) -> bool:
+    """Whether the mapping holds, where the argument is put into it, the worker count that this loader and no other gets."""
+    walk = loader.module.walk
+    if len(loader.stars) != 1:
+        return False
+    star = loader.stars[0].value
+    if isinstance(star, cst.Dict):
+        return not any(isinstance(element, cst.StarredDictElement) for element in star.elements)
+    path = path_of(star)
+    if path is None or loader.module.code(loader.scope.node).count(f"**{loader.module.code(star)}") != 1:
+        return False
+    statement = walk.statement_of(holder)
+    effects = loader.scope.effects.get(path[0], [])
+    place = max((n for n, effect in enumerate(effects) if effect.statement is statement), default=None)
+    if place is None:
+        return False
+    return not any(_changes_workers(effect, len(path[1])) for effect in effects[place + 1 :])
+
+
+def _changes_workers(effect: Effect, depth: int) -> bool:
+    if effect.kind in {"append", "extend", "option"}:
+        return False
+    deeper = effect.path[depth:]
+    return effect.kind != "assign" or not deeper or deeper[0][1] in {"num_workers", UNKNOWN_KEY}
+
+
+def _workers_of_mapping(loader: Loader, holder: cst.CSTNode | None) -> str | None:
+    """The code of the worker count as it can be written beside the argument."""
+    tree, walk = loader.module.tree, loader.module.walk
+    explicit = loader.explicit("num_workers")
+    if explicit is not None:
+        return _stable(loader, explicit.value)
+    if isinstance(holder, cst.DictElement):
+        mapping = walk.parents.get(holder)
+        if isinstance(mapping, cst.Dict):
+            for element in mapping.elements:
+                if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString) and element.key.evaluated_value == "num_workers":
+                    return wrapped(tree.code(element.value), element.value) if is_cheap_path(element.value) else None
+    if isinstance(holder, cst.Arg):
+        call = walk.parents.get(holder)
+        if isinstance(call, cst.Call):
+            for arg in call.args:
+                if arg.keyword is not None and arg.keyword.value == "num_workers":
+                    return wrapped(tree.code(arg.value), arg.value) if is_cheap_path(arg.value) else None
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value == "update" and is_cheap_path(call.func.value):
+                return f'{tree.code(call.func.value)}.get("num_workers", 0)'
+    if isinstance(holder, cst.Assign):
+        target = holder.targets[0].target
+        if isinstance(target, cst.Subscript) and is_cheap_path(target.value):
+            return f'{tree.code(target.value)}.get("num_workers", 0)'
+    return None
+
+
+def _stable(loader: Loader, node: cst.BaseExpression) -> str | None:
+    """The worker expression of the call, where it means the same at an earlier statement: a parameter or an attribute of one."""
+    if not is_cheap_path(node):
+        return None
+    root: cst.CSTNode = node
+    while isinstance(root, cst.Attribute | cst.Subscript):
+        root = root.value
+    if not isinstance(root, cst.Name):
+        return None
+    rebound = [e for e in loader.scope.effects.get(root.value, ()) if e.kind not in {"import", "from"}]
+    is_parameter = any(p.name.value == root.value for p in names.parameters(loader.scope))
+    return loader.module.tree.code(node) if is_parameter and not rebound else None

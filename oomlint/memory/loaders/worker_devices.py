@@ -1,0 +1,160 @@
+"""What worker processes do with an accelerator: samples that are moved there, or taken from there, by a dataset or a collate function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.facts import dataset_facts, loader_fact
+from oomlint.memory.loaders.loader_calls import evaluator_of, loaders_of, story_places
+from oomlint.memory.shared.start_methods import start_methods
+from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model import names
+from oomlint.model.reach import path_conditions
+from oomlint.model.values import Const, ExternalCall, Frame, FunctionRef
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Fact, Place
+    from oomlint.memory.datasets.dataset_classes import Dataset
+    from oomlint.memory.loaders.loader_calls import Loader, Use
+    from oomlint.memory.shared.start_methods import StartMethods
+    from oomlint.model.project import Module, Project
+    from oomlint.model.questions import Questions
+    from oomlint.model.values import Alternative, Instance
+    from oomlint.syntax.walk import Scope
+
+_PER_SAMPLE: Final = ("__getitem__", "__getitems__", "__iter__")
+_DEEPEST: Final = 3  # calls from a method that reads a sample to one that moves it
+_MOST_RELATED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A loader whose workers use an accelerator."""
+
+    loader: Loader
+    by: str  # what does, for a message
+    workers: Alternative
+    methods: StartMethods
+    related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
+
+
+def touches(module: Module, project: Project) -> Iterator[Touch]:
+    """Loaders of the module with workers whose dataset or collate function uses CUDA; one case a loader."""
+    loaders = loaders_of(project)
+    for loader in loaders.of(module) if not holds_tests(module) else ():
+        found = next((touch for use in loaders.uses(loader) for touch in _of_use(use, project)), None)
+        if found is not None:
+            yield found
+
+
+def _of_use(use: Use, project: Project) -> Iterator[Touch]:
+    loaders, evaluator, loader, frame = loaders_of(project), evaluator_of(project), use.loader, use.frame
+    numbers = [alt for alt in loaders.workers(loader, frame) if isinstance(alt.value, Const) and _positive(alt.value.value)]
+    workers = min((alt for alt in numbers if alt.under(use.picks) is not None), key=lambda alt: alt.reach, default=None)
+    if workers is None:
+        return
+    place, methods = loader.module.place(loader.call), start_methods(loaders, loader, frame)
+    for alt in loaders.argument(loader, "collate_fn", frame):
+        spot = _in_function(alt.value, None, evaluator) if isinstance(alt.value, FunctionRef) else None
+        if spot is not None and isinstance(alt.value, FunctionRef):
+            related = (spot, *story_places(place, workers, alt))[:_MOST_RELATED]
+            yield Touch(loader, f"`{alt.value.scope.name}`", workers, methods, related, (loader_fact(loader, [workers], "collate_fn", methods),))
+    for dataset in datasets_of(project).of(loaders, loader, frame):
+        by, spot = _in_dataset(dataset, evaluator)
+        if spot is not None:
+            related = (spot, *story_places(place, workers))[:_MOST_RELATED]
+            facts: list[Fact] = [loader_fact(loader, [workers], "", methods), *dataset_facts(dataset)]
+            yield Touch(loader, by, workers, methods, related, tuple(facts))
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _in_dataset(dataset: Dataset, evaluator: Questions) -> tuple[str, Place | None]:
+    """Who uses CUDA for a sample, and where; what a wrapper reads counts, too."""
+    for inner in dataset.inner:
+        by, spot = _in_dataset(inner, evaluator)
+        if spot is not None:
+            return by, spot
+    instance = dataset.instance
+    for name in _PER_SAMPLE if instance is not None else ():
+        method = evaluator.method(instance, name) if instance is not None else None
+        spot = _in_function(method, instance, evaluator) if method is not None else None
+        if spot is not None and instance is not None:
+            return f"`{instance.cls.scope.name}.{name}`", spot
+    return "", None
+
+
+def _in_function(function: FunctionRef, this: Instance | None, evaluator: Questions, seen: frozenset[Scope] = frozenset()) -> Place | None:
+    """Where a function, or a method of the same object that it calls, uses CUDA whatever it is given."""
+    scope, module = function.scope, function.module
+    if scope in seen or len(seen) >= _DEEPEST:
+        return None
+    frame = Frame(module, scope, None, this)
+    own = names.self_name(scope)
+    for call in scope.calls:
+        if any(True for _ in path_conditions(module.walk, scope, call)):
+            continue  # a test may say that there are no workers, or no accelerator
+        if _uses_cuda(call, frame, evaluator):
+            return module.place(call, "CUDA is used here, in a worker")
+        base = call.func.value if isinstance(call.func, cst.Attribute) else None
+        if this is not None and isinstance(base, cst.Name) and base.value == own:
+            method = evaluator.method(this, names.last_name(call.func))
+            spot = _in_function(method, this, evaluator, seen | {scope}) if method is not None else None
+            if spot is not None:
+                return spot
+    moved = _moved(this, evaluator) if this is not None else {}
+    for node in descend(scope.suite) if moved else ():
+        held = node.value if isinstance(node, cst.Subscript) else None
+        if isinstance(held, cst.Attribute) and isinstance(held.value, cst.Name) and held.value.value == own and held.attr.value in moved:
+            return moved[held.attr.value]
+    return None
+
+
+def _moved(this: Instance, evaluator: Questions) -> dict[str, Place]:
+    """Attributes that the constructor puts on an accelerator."""
+    built = evaluator.method(this, "__init__")
+    own = names.self_name(built.scope) if built is not None else None
+    if built is None or own is None:
+        return {}
+    frame = evaluator.init_frame(this) or Frame(built.module, built.scope, None, this)
+    found: dict[str, Place] = {}
+    for effect in built.scope.effects.get(own, ()):
+        if effect.kind == "assign" and len(effect.path) == 1 and effect.path[0][0] == "attr" and isinstance(effect.value, cst.Call):
+            always = not any(True for _ in path_conditions(built.module.walk, built.scope, effect.value))
+            if always and _uses_cuda(effect.value, frame, evaluator):
+                found[str(effect.path[0][1])] = built.module.place(effect.value, "this lies on the accelerator, and workers take samples from it")
+    return found
+
+
+def _uses_cuda(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
+    """Whether a call puts a tensor on a CUDA device: `.cuda()`, `.to(device)`, `torch.zeros(..., device=device)`."""
+    if isinstance(call.func, cst.Attribute):
+        word = call.func.attr.value
+        if word == "cuda":
+            return True
+        if word == "to":
+            return any(_is_cuda(arg.value, frame, evaluator) for arg in call.args if arg.keyword is None or arg.keyword.value == "device")
+    if names.dotted(call.func).startswith("torch."):
+        return any(_is_cuda(arg.value, frame, evaluator) for arg in call.args if arg.keyword is not None and arg.keyword.value in {"device", "map_location"})
+    return False
+
+
+def _is_cuda(node: cst.BaseExpression, frame: Frame, evaluator: Questions, depth: int = 0) -> bool:
+    """Whether an expression may be a CUDA device."""
+    for alt in evaluator.values(node, frame)[:4]:
+        value = alt.value
+        if isinstance(value, Const) and isinstance(value.value, str) and value.value.startswith("cuda"):
+            return True
+        if isinstance(value, ExternalCall) and value.name == "torch.device" and value.call.args and depth < _DEEPEST:
+            return _is_cuda(value.call.args[0].value, value.frame, evaluator, depth + 1)
+    return False

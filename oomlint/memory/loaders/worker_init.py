@@ -1,0 +1,135 @@
+"""Datasets that only their ``worker_init_fn`` makes ready."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.finding import AttributeFact, Confidence, Place, Severity
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.facts import dataset_facts, loader_fact
+from oomlint.memory.loaders.loader_calls import confidence_of, is_zero, loaders_of, story_places
+from oomlint.model import names
+from oomlint.model.values import FunctionRef, assumptions
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Fact
+    from oomlint.memory.datasets.dataset_classes import Dataset
+    from oomlint.memory.loaders.loader_calls import Loader
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsInit:
+    """A loader without workers whose dataset waits for its worker function."""
+
+    place: Place
+    attribute: str
+    dataset: str
+    origin: str
+    severity: Severity
+    confidence: Confidence
+    related: tuple[Place, ...]
+    facts: tuple[Fact, ...]
+
+
+def needs_worker_init(module: Module, project: Project) -> Iterator[NeedsInit]:
+    """Loaders of the module that have, or can have, no workers, and a dataset that only a worker opens."""
+    loaders = loaders_of(project)
+    for loader in loaders.of(module):
+        for use in loaders.uses(loader):
+            case = _case(project, loader, use.frame)
+            if case is not None:
+                yield case
+                break
+
+
+def _case(project: Project, loader: Loader, frame: Frame) -> NeedsInit | None:
+    loaders = loaders_of(project)
+    workers = list(loaders.workers(loader, frame))
+    zero = next((a for a in sorted(workers, key=lambda a: (a.reach, a.doubt)) if is_zero(a.value)), None)
+    if zero is None:
+        return None
+    function = next((a.value for a in loaders.argument(loader, "worker_init_fn", frame) if isinstance(a.value, FunctionRef)), None)
+    if function is None:
+        return None
+    sets = _set_on_dataset(function)
+    if not sets:
+        return None
+    for dataset in datasets_of(project).of(loaders, loader, frame):
+        for name, node in sets.items():
+            use = _unguarded_use(project, dataset, name)
+            if use is None:
+                continue
+            place = loader.module.place(loader.call)
+            related = [function.module.place(node, f"sets `{name}`"), use, *story_places(place, zero)]
+            definite = all(is_zero(a.value) for a in workers if not a.reach)
+            severity = Severity.ERROR if definite and not zero.reach else Severity.WARNING
+            origin = "there are no workers" if severity is Severity.ERROR else "the worker count can be 0"
+            confidence = confidence_of(assumptions(zero) + (1 if zero.reach else 0))
+            attribute = AttributeFact(name, place=function.module.place(node))
+            facts: tuple[Fact, ...] = (loader_fact(loader, [zero], "worker_init_fn"), *dataset_facts(dataset), attribute)
+            return NeedsInit(place, name, dataset.words, origin, severity, confidence, tuple(related), facts)
+    return None
+
+
+def _set_on_dataset(function: FunctionRef) -> dict[str, cst.CSTNode]:
+    """Attributes of a dataset that a worker function sets."""
+    found: dict[str, cst.CSTNode] = {}
+    for node in descend(function.scope.suite):
+        if isinstance(node, cst.Assign):
+            for target in node.targets:
+                if isinstance(target.target, cst.Attribute) and _is_dataset(function, target.target.value):
+                    found[target.target.attr.value] = node
+    return found
+
+
+def _is_dataset(function: FunctionRef, node: cst.BaseExpression) -> bool:
+    if "dataset" in function.module.code(node):
+        return True
+    if not isinstance(node, cst.Name):
+        return False
+    bound = [e.value for e in function.scope.effects.get(node.value, ()) if e.kind == "assign" and e.value is not None]
+    return any("dataset" in function.module.code(value) for value in bound)
+
+
+def _unguarded_use(project: Project, dataset: Dataset, name: str) -> Place | None:
+    """Where ``__getitem__`` uses the attribute as if it were always set; ``None`` where it asks first, or something else sets it."""
+    if dataset.instance is None:
+        return None
+    evaluator = loaders_of(project).evaluator
+    item = evaluator.method(dataset.instance, "__getitem__")
+    init = evaluator.init_frame(dataset.instance)
+    if item is None or not _left_none(init, name):
+        return None
+    this = names.self_name(item.scope)
+    for scope in [item.scope]:
+        if any(e.path[:1] == (("attr", name),) and e.kind == "assign" for e in scope.effects.get(this or "", ())):
+            return None
+    uses: list[cst.CSTNode] = []
+    for node in descend(item.scope.suite):
+        if not (isinstance(node, cst.Attribute) and node.attr.value == name and isinstance(node.value, cst.Name) and node.value.value == this):
+            continue
+        holder = item.module.walk.parents.get(node)
+        if isinstance(holder, cst.Comparison | cst.UnaryOperation | cst.If | cst.IfExp | cst.BooleanOperation):
+            return None
+        uses.append(node)
+    # Methods of the object may open it: `self._open()` before the use.
+    for call in item.scope.calls:
+        if isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Name) and call.func.value.value == this:
+            return None
+    return item.module.place(uses[0], "used as if it were set") if uses else None
+
+
+def _left_none(init: Frame | None, name: str) -> bool:
+    if init is None:
+        return True
+    this = names.self_name(init.scope)
+    effects = [e for e in init.scope.effects.get(this or "", ()) if e.path == (("attr", name),) and e.kind == "assign"]
+    return all(isinstance(e.value, cst.Name) and e.value.value == "None" for e in effects)

@@ -1,0 +1,1 @@
+"""Ranks: what each of several processes holds for itself."""

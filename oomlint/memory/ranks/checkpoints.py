@@ -1,0 +1,261 @@
+"""Checkpoints that every rank reads into its own host memory, and what keeps them there while the training runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.finding import Fix, Safety
+from oomlint.memory.arrays.torch_load import is_section, loaded
+from oomlint.memory.datasets.serving import serving_of
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.ranks.ranks import ranks_of
+from oomlint.memory.shared.step_contexts import library_name
+from oomlint.model import names
+from oomlint.model.reach import terminates
+from oomlint.model.values import Const, ExternalCall
+from oomlint.syntax.edits import Text
+from oomlint.syntax.walk import constant_key, descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.memory.ranks.ranks import Ranks
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+LOADS: Final = frozenset({"torch.load", "torch.serialization.load"})
+_TAKES: Final = frozenset({"get", "pop"})
+_BINDS: Final = frozenset({"assign", "augment", "for", "with"})
+_SAME: Final = frozenset({"items", "values", "copy"})
+_WHOLES: Final = frozenset({"dict", "OrderedDict", "list"})
+_DEVICE: Final = 1  # the place of `map_location` among the arguments
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """A checkpoint that every rank reads."""
+
+    module: Module
+    scope: Scope
+    call: cst.Call
+    ranks: Ranks
+    keepers: tuple[str, ...] = ()  # names that keep it, or parts of it, while the training runs
+    training: cst.CSTNode | None = None  # what trains meanwhile
+
+
+def weights(module: Module, project: Project) -> Iterator[Weights]:
+    """The checkpoints that a module has every rank read into host memory."""
+    for call, scope in module.walk.calls:
+        if names.last_name(call.func) != "load" and "load" not in names.dotted(call.func):
+            continue
+        if any(a.star or (a.keyword is not None and a.keyword.value == "mmap") for a in call.args) or not _on_host(module, scope, call, project):
+            continue
+        if library_name(project, call.func, module, scope) not in LOADS or not loaded(module, scope, call).checkpoint:
+            continue
+        ranks = ranks_of(project).at(module, scope, call)
+        if ranks is not None and not ranks_of(project).names_rank(module, scope, call.args[0].value):
+            life = _Life(module, scope, call, project)
+            keepers, training = life.kept()
+            if training is None and not ranks.shards and life.is_deleted():
+                continue  # somebody has thought of it
+            yield Weights(module, scope, call, ranks, keepers, training)
+
+
+def _on_host(module: Module, scope: Scope, call: cst.Call, project: Project) -> bool:
+    """Whether the tensors are sent to host memory. Those that go to a device are read one after the other, and let go (torch 2.13)."""
+    plain = [a.value for a in call.args if a.keyword is None]
+    given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "map_location"), None)
+    where = given or (plain[_DEVICE] if len(plain) > _DEVICE else None)
+    if where is None:
+        return False  # to the device that it was saved from: OOM502
+    if isinstance(where, cst.Lambda):
+        first = where.params.params[0].name.value if where.params.params else ""
+        return (isinstance(where.body, cst.Name) and where.body.value == first) or "cpu" in module.code(where.body)
+    evaluator = evaluator_of(project)
+    for alt in evaluator.values(where, evaluator.calls.plain_frame(module, scope)):
+        value = alt.value
+        if isinstance(value, ExternalCall) and names.canonical(value.name) == "torch.device" and value.call.args:
+            value = next((a.value for a in evaluator.values(value.call.args[0].value, value.frame)), value)
+        if isinstance(value, Const) and value.value == "cpu":
+            return True
+    return False
+
+
+class _Life:
+    """How long a function keeps what it has read."""
+
+    def __init__(self, module: Module, scope: Scope, call: cst.Call, project: Project) -> None:
+        self.module = module
+        self.scope = scope
+        self.call = call
+        self.project = project
+        self.statement = module.walk.statement_of(call)
+
+    def kept(self) -> tuple[tuple[str, ...], cst.CSTNode | None]:
+        """The names that keep it while something trains, and what trains."""
+        held = self.holders()
+        training = self._training() if held else None
+        kept = [name for name in held if training is not None and not self._let_go(name, held, training)]
+        return (tuple(kept), training) if kept and training is not None and not self._is_needed(kept, training) else ((), None)
+
+    def _is_needed(self, kept: list[str], training: cst.CSTNode) -> bool:
+        """Whether something reads it once the training has begun, or may: a function inside."""
+        begun = self._row(training)
+        for node in descend(self.scope.suite):
+            if isinstance(node, cst.Name) and node.value in kept and not _is_keyword(node, self.module) and not self._is_before(node):
+                if self.module.walk.scope_at(node) is not self.scope:
+                    return True
+                if self._row(node) > begun and not any(isinstance(a, cst.AssignTarget | cst.Del) for a in self.module.walk.ancestors(node)):
+                    return True
+        return False
+
+    def is_deleted(self) -> bool:
+        """Whether a name that it is bound to is deleted further down."""
+        return any(effect.kind == "delete" and not effect.path for name in self.holders() for effect in self.scope.effects.get(name, ()))
+
+    def holders(self) -> dict[str, int]:
+        """Names that the checkpoint, or a section of it, is bound to, each with how deep inside it that is."""
+        found: dict[str, int] = {}
+        if isinstance(self.statement, cst.Assign) and (depth := self._depth(self.statement.value, found)) is not None:
+            found = {t.target.value: depth for t in self.statement.targets if isinstance(t.target, cst.Name)}
+        known = 0
+        while found and known != len(found):
+            known = len(found)
+            for name, effects in self.scope.effects.items():
+                bound = (e.value for e in effects if e.kind == "assign" and not e.path and e.value is not None and not self._is_before(e.node))
+                depths = [depth for value in bound if (depth := self._depth(value, found)) is not None]
+                if name not in found and depths:
+                    found[name] = min(depths)
+        return found
+
+    def _depth(self, node: cst.BaseExpression, held: dict[str, int]) -> int | None:
+        """How deep inside the checkpoint an expression is; ``None`` where it is nothing of it, or one tensor or number of it."""
+        if node is self.call:
+            return 0
+        if isinstance(node, cst.Name):
+            return held.get(node.value)
+        if isinstance(node, cst.IfExp | cst.BooleanOperation):
+            sides = (node.body, node.orelse) if isinstance(node, cst.IfExp) else (node.left, node.right)
+            return min((depth for side in sides if (depth := self._depth(side, held)) is not None), default=None)
+        if isinstance(node, cst.Subscript):
+            key = node.slice[0].slice.value if len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index) else None
+            return self._section(node.value, key, held)
+        if isinstance(node, cst.DictComp):
+            given = {n.value for n in descend(node.for_in.target) if isinstance(n, cst.Name)}
+            keeps = any(isinstance(n, cst.Name) and n.value in given for n in descend(node.value))
+            return self._depth(node.for_in.iter, held) if keeps else None
+        if not isinstance(node, cst.Call):
+            return None
+        if isinstance(node.func, cst.Attribute):
+            method = node.func.attr.value
+            if method in _SAME:
+                return self._depth(node.func.value, held)
+            if method in _TAKES and node.args:
+                return self._section(node.func.value, node.args[0].value, held)
+        return self._depth(node.args[0].value, held) if names.last_name(node.func) in _WHOLES and len(node.args) == 1 else None
+
+    def _section(self, whole: cst.BaseExpression, key: cst.BaseExpression | None, held: dict[str, int]) -> int | None:
+        depth = self._depth(whole, held)
+        if depth is None or key is None:
+            return None
+        known = constant_key(key)
+        return depth + 1 if is_section(known) or (depth == 0 and not isinstance(known, str)) else None
+
+    def _below(self, node: cst.CSTNode, training: cst.CSTNode | None) -> list[cst.CSTNode]:
+        """What stands around a statement; of one that the training itself makes, what stands around that."""
+        found = list(self.module.walk.ancestors(node))
+        return list(self.module.walk.ancestors(training)) if training is not None and training in found else found
+
+    def _let_go(self, name: str, held: dict[str, int], training: cst.CSTNode | None) -> bool:
+        """Whether the name goes, or gets something else, further down, and not only where something asks for it."""
+        later = [e for e in self.scope.effects.get(name, ()) if not e.path and e.statement is not self.statement and not self._is_before(e.node)]
+        if any(e.kind in {"delete", "clear"} for e in later):
+            return True
+        later = [e for e in later if e.kind in _BINDS]
+        around = {*self.module.walk.ancestors(self.statement), *(self.module.walk.ancestors(training) if training is not None else ())}
+        certain = [e for e in later if not any(isinstance(a, cst.If) and a not in around for a in self._below(e.statement, training))]
+        last = max(certain, key=lambda e: self._row(e.node), default=None)
+        if last is None:
+            return False
+        if last.kind != "assign" or last.value is None:
+            return True
+        rest = isinstance(last.value, cst.Call) and any(self._depth(a.value, held) is not None for a in last.value.args)
+        return not rest and self._depth(last.value, held) is None
+
+    def _is_before(self, node: cst.CSTNode) -> bool:
+        return self._row(node) < self._row(self.statement)
+
+    def _row(self, node: cst.CSTNode) -> tuple[int, int]:
+        place = self.module.place(node)
+        return place.row, place.column
+
+    def _training(self) -> cst.CSTNode | None:
+        """What trains after the file was read, in the function that read it."""
+        serving = serving_of(self.project)
+        for loop in self.scope.loops:
+            if self._comes_to(loop) and serving.trains(self.module, loop):
+                return loop
+        for call in self.scope.calls:
+            if self._comes_to(call) and serving.call_trains(self.module, self.scope, call):
+                return call
+        return None
+
+    def _comes_to(self, node: cst.CSTNode) -> bool:
+        """Whether the code at ``node`` may run after the file was read."""
+        if self._is_before(node) or self.statement in (around := set(self.module.walk.ancestors(node))):
+            return False
+        for here in self.module.walk.ancestors(self.statement):
+            if here in around:
+                return not isinstance(here, cst.If | cst.Try)
+            if isinstance(here, cst.IndentedBlock) and terminates(here):
+                return False
+        return True
+
+
+def held_on(module: Module, scope: Scope, call: cst.Call, ranks: Ranks, project: Project) -> Weights | None:
+    """A checkpoint that names keep while something trains, wherever its tensors are sent to."""
+    keepers, training = _Life(module, scope, call, project).kept()
+    return Weights(module, scope, call, ranks, keepers, training) if training is not None else None
+
+
+def released(found: Weights, project: Project) -> Fix | None:
+    """The fix that lets go of a checkpoint once it was used last: ``del checkpoint``."""
+    life = _Life(found.module, found.scope, found.call, project)
+    walk = found.module.walk
+    line = walk.parents.get(life.statement)
+    block = walk.parents.get(line) if line is not None else None
+    if not isinstance(block, cst.IndentedBlock | cst.Module) or found.module.source.cells:
+        return None
+    if any(isinstance(call.func, cst.Name) and call.func.value in {"locals", "vars", "eval", "exec"} for call in found.scope.calls):
+        return None  # what reads every name there is
+    lines = list(block.body)
+    inside = set(descend(block))
+    own = {node for item in lines if isinstance(item, cst.SimpleStatementLine) for node in item.body}
+    for name in found.keepers:
+        bound = [e.statement for e in found.scope.effects.get(name, ()) if e.kind == "assign" and not e.path]
+        if not any(statement in own for statement in bound) or name in walk.shared:
+            return None  # it may have no value there
+    uses = [n for n in descend(found.scope.suite) if isinstance(n, cst.Name) and n.value in found.keepers and not _is_keyword(n, found.module)]
+    if any(isinstance(a, cst.For | cst.While) for a in walk.ancestors(life.statement)):
+        return None  # the next round may read it first
+    if any(use not in inside and not life._is_before(use) for use in uses):  # noqa: SLF001 - of this module
+        return None
+    last = max((n for n, item in enumerate(lines) if any(use in set(descend(item)) for use in uses)), default=None)
+    if last is None or (found.training is not None and any(node is found.training for node in descend(lines[last]))):
+        return None
+    text = Text(found.module.tree)
+    end = text.span(lines[last])[1]
+    stop = end + len(re.match(r"[^\r\n]*", text.text[end:]).group())  # type: ignore[union-attr] # it matches nothing, too
+    row = text.starts[text.spot(text.span(lines[0])[0])[0] - 1]
+    indent = re.match(r"[ \t]*", text.text[row:]).group()  # type: ignore[union-attr] # it matches nothing, too
+    safety = Safety.UNSAFE if isinstance(block, cst.Module) else Safety.SAFE
+    return Fix(safety, "let go of it once it was used", (text.replaced(stop, stop, f"\n{indent}del {', '.join(found.keepers)}"),))
+
+
+def _is_keyword(node: cst.Name, module: Module) -> bool:
+    above = module.walk.parents.get(node)
+    return (isinstance(above, cst.Arg) and above.keyword is node) or (isinstance(above, cst.Attribute) and above.attr is node)

@@ -1,0 +1,136 @@
+"""States of models that every rank gathers or copies into its host memory, where one of them saves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.finding import Fix, Safety
+from oomlint.memory.fixes.add_argument import added_argument
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.ranks.gathers import gathers_of
+from oomlint.memory.ranks.ranks import Ranks, ranks_of
+from oomlint.model import names
+from oomlint.model.values import Const, ExternalCall
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_CONFIG: Final = "FullStateDictConfig"
+_TO_HOST: Final = frozenset({"cpu", "numpy"})
+_BEHIND: Final = 2  # the place of the configuration among the arguments
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FullState:
+    """A state of a whole model that every rank holds, and one reads."""
+
+    module: Module
+    node: cst.Call | cst.DictComp  # what gathers or copies it
+    name: str
+    read: cst.CSTNode
+    ranks: Ranks | None
+    config: tuple[Module, cst.Call] | None = None  # that has every rank gather it
+
+
+def full_states(module: Module, project: Project) -> Iterator[FullState]:
+    """The states of a module's functions that every rank holds in host memory."""
+    for scope in module.walk.scopes:
+        if scope.is_function or scope.parent is None:
+            yield from _of_scope(module, scope, project)
+
+
+def _of_scope(module: Module, scope: Scope, project: Project) -> Iterator[FullState]:
+    for call in scope.calls:
+        if names.last_name(call.func) != "state_dict" or not isinstance(call.func, cst.Attribute) or call.args:
+            continue
+        config = _config(module, scope, call, project)
+        copied = _copied(module, call)
+        node: cst.Call | cst.DictComp | None = call if config is not None else copied
+        if node is None:
+            continue
+        statement = module.walk.statement_of(node)
+        target = statement.targets[0].target if isinstance(statement, cst.Assign) else None
+        ranks = ranks_of(project).at(module, scope, node)
+        if not isinstance(target, cst.Name) or (ranks is None and config is None) or ranks_of(project).on_one(module, scope, node):
+            continue
+        reads = gathers_of(project).reads(module, scope, statement, target.value)
+        if reads is not None:
+            yield FullState(module, node, target.value, reads.first, ranks, config)
+
+
+def _copied(module: Module, call: cst.Call) -> cst.DictComp | None:
+    """The dictionary of copies in host memory that is made of a state: ``{k: v.cpu() for k, v in model.state_dict().items()}``."""
+    around = next((a for a in module.walk.ancestors(call) if isinstance(a, cst.DictComp | cst.BaseSmallStatement)), None)
+    if not isinstance(around, cst.DictComp) or not any(node is call for node in descend(around.for_in.iter)):
+        return None
+    for node in descend(around.value):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            moved = node.func.attr.value == "to" and any(isinstance(a.value, cst.SimpleString) and a.value.evaluated_value == "cpu" for a in node.args)
+            if node.func.attr.value in _TO_HOST or moved:
+                return around
+    return None
+
+
+def _config(module: Module, scope: Scope, call: cst.Call, project: Project) -> tuple[Module, cst.Call] | None:
+    """The configuration by which FSDP gathers the whole state on every rank, and moves it to the host."""
+    for around in module.walk.ancestors(call):
+        if not isinstance(around, cst.With):
+            continue
+        for item in around.items:
+            made = item.item
+            if not isinstance(made, cst.Call) or names.last_name(made.func) != "state_dict_type":
+                continue
+            if any(isinstance(n, cst.Call) and names.last_name(n.func) == "load_state_dict" for n in descend(around.body)):
+                return None  # which takes it on every rank
+            return _on_every_rank(module, scope, made, project)
+    return None
+
+
+def _on_every_rank(module: Module, scope: Scope, made: cst.Call, project: Project) -> tuple[Module, cst.Call] | None:
+    plain = [a.value for a in made.args if a.keyword is None and not a.star]
+    given = next((a.value for a in made.args if a.keyword is not None and a.keyword.value == "state_dict_config"), None)
+    given = given or (plain[_BEHIND] if len(plain) > _BEHIND else None)
+    if given is None:
+        return None  # it stays on the devices
+    evaluator = evaluator_of(project)
+    for alt in evaluator.values(given, evaluator.calls.plain_frame(module, scope)):
+        value = alt.value
+        if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] == _CONFIG and not any(a.star for a in value.call.args):
+            known: dict[str, object] = {}
+            for place, arg in enumerate(value.call.args):
+                name = arg.keyword.value if arg.keyword is not None else ("offload_to_cpu", "rank0_only")[place] if place < _BEHIND else ""
+                known[name] = next((a.value.value for a in evaluator.values(arg.value, value.frame) if isinstance(a.value, Const)), None)
+            if known.get("offload_to_cpu") is True and known.get("rank0_only", False) is False:
+                return value.frame.module, value.call
+    return None
+
+
+def on_one_rank(found: FullState) -> Fix:
+    """The fix that has one rank get the state: ``rank0_only=True``."""
+    if found.config is None:
+        return Fix(Safety.DISPLAY, "copy it on the rank that saves it")
+    module, call = found.config
+    message = "let the first rank alone get the state"
+    if any(a.keyword is not None and a.keyword.value == "rank0_only" for a in call.args) or any(a.keyword is None for a in call.args):
+        return Fix(Safety.DISPLAY, f"{message}: `rank0_only=True`")
+    if _has_other_users(module, call):
+        return Fix(Safety.DISPLAY, f"{message}: `rank0_only=True`, in settings that nothing else goes by")
+    return Fix(Safety.UNSAFE, message, (added_argument(module, call, "rank0_only=True"),))
+
+
+def _has_other_users(module: Module, call: cst.Call) -> bool:
+    """Whether more than one place reads the name that settings are given: a state that is loaded needs all ranks."""
+    statement = module.walk.statement_of(call)
+    if not isinstance(statement, cst.Assign) or statement.value is not call:
+        return False
+    given = [one.target for one in statement.targets]
+    named = {target.value for target in given if isinstance(target, cst.Name)}
+    read = [node for node in descend(module.tree.module) if isinstance(node, cst.Name) and node.value in named and node not in given]
+    return len(read) > 1

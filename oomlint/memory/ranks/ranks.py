@@ -1,0 +1,314 @@
+"""Ranks: whether code runs once in each of several processes of a training, in how many, and how that is known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.finding import RanksFact
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.step_contexts import library_name, project_function
+from oomlint.model import names
+from oomlint.model.reach import path_conditions
+from oomlint.model.readings import Memory, finder
+from oomlint.model.values import Const, ExternalCall, Unknown, Written
+from oomlint.syntax.walk import descend
+from oomlint.weighing import in_each
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Finding, Place
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Value
+    from oomlint.syntax.walk import Scope
+
+_SHARDS: Final = frozenset(
+    {
+        "torch.distributed.fsdp.FullyShardedDataParallel",
+        "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
+        "torch.distributed.fsdp.fully_shard",
+        "torch.distributed._composable.fsdp.fully_shard",
+        "deepspeed.initialize",
+    },
+)
+_PROCESSES: Final = _SHARDS | {
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+    "torch.distributed.init_process_group",
+    "apex.parallel.DistributedDataParallel",
+    "torch.utils.data.DistributedSampler",
+    "torch.utils.data.distributed.DistributedSampler",
+}
+_STARTERS: Final = frozenset(name.rpartition(".")[2] for name in _PROCESSES) | {"DDP", "FSDP"}
+_GROUP: Final = "init_process_group"
+SPAWN: Final = "multiprocessing.spawn"  # under whose names torch.multiprocessing goes
+_ENVIRONMENT: Final = re.compile(r"[\"'](?:\w*_)?(?:RANK|PROCID)[\"']")
+_RANK: Final = re.compile(r"(^|_)rank(_?id)?$", re.IGNORECASE)
+_FIRST: Final = re.compile(r"main_process|is_main|is_master|is_chief|is_primary|is_first|primary|global_zero|rank_?(0|zero)", re.IGNORECASE)
+_COMMENT: Final = re.compile(r"#.*")
+_DEEPEST: Final = 3  # calls between the file that is run and the code
+_MOST_SITES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The processes that run a piece of code, each for itself."""
+
+    module: Module  # the file that makes it so
+    count: int | None = None  # on one machine; None where nobody says how many
+    place: Place | None = None  # where that is known from, else what makes the processes work together
+    shards: bool = False  # the model is spread over them
+
+    @property
+    def words(self) -> str:
+        """``each of 8 ranks``, or ``each rank``."""
+        return f"each of {self.count} ranks" if self.count is not None else "each rank"
+
+
+class RanksOf:
+    """Answers for a project. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator = evaluator_of(project)
+        self._files: Memory[str, Ranks | None] = Memory(project.readings)
+
+    def at(self, module: Module, scope: Scope, node: cst.CSTNode | None = None) -> Ranks | None:
+        """The ranks that run a function, or the code at ``node`` in it; ``None`` where one process alone does, or nobody knows of several."""
+        return self._at(module, scope, node, 0)
+
+    def _at(self, module: Module, scope: Scope, node: cst.CSTNode | None, depth: int) -> Ranks | None:
+        if node is not None and self.on_one(module, scope, node):
+            return None
+        sites = self.evaluator.calls.sites(module, scope)[:_MOST_SITES] if scope.is_function and depth < _DEEPEST else []
+        found = self.of_file(module)
+        if found is not None:
+            return None if sites and all(self.on_one(site.module, site.scope, site.call) for site in sites) else found
+        ways = (self._at(site.module, site.scope, site.call, depth + 1) for site in sites if site.scope is not scope)
+        return next((one for one in ways if one is not None), None)
+
+    # -- files -------------------------------------------------------------------------------------------------------------
+
+    def of_file(self, module: Module) -> Ranks | None:
+        """What a file says itself, and those who launch it."""
+        if module.path not in self._files:
+            self._files.assume(module.path, None)
+            self._files[module.path] = self._of_file(module)
+        return self._files[module.path]
+
+    def _of_file(self, module: Module) -> Ranks | None:
+        made = next(self._makes(module), None)
+        launched = [one for one in self.evaluator.options.launches.processes(module) if one[0] != 1]
+        if made is None and not launched:
+            return None
+        shards = any(self._called(call, module, scope) in _SHARDS for call, scope in module.walk.calls if names.last_name(call.func) in _STARTERS)
+        counted = next((one for one in launched if one[0] is not None), None)
+        if counted is not None:
+            return Ranks(module, counted[0], counted[1].saying("launched here"), shards)
+        spawned = self._spawned(module)
+        if spawned is not None:
+            return Ranks(module, spawned[0], module.place(spawned[1], "processes are started here"), shards)
+        if made is None:
+            return Ranks(module, None, launched[0][1].saying("launched here"), shards)
+        count = next((n for _, n in self._makes(module) if n is not None), None)
+        return Ranks(module, count, module.place(made[0], "one of several processes"), shards)
+
+    def _makes(self, module: Module) -> Iterator[tuple[cst.CSTNode, int | None]]:
+        """What makes a process one of several, and how many where it says so."""
+        text = module.source.text
+        starting = self._starting(module)
+        for call, scope in module.walk.calls:
+            last = names.last_name(call.func)
+            if last in _STARTERS and self._called(call, module, scope) in _PROCESSES:
+                yield call, None
+            elif last == "Trainer" and "Trainer" in text and _is_spread(call):
+                yield call, self._devices(call, module, scope)
+            elif last in starting:
+                function = project_function(self.project, call.func, module, scope)
+                if function is not None and any(names.last_name(inner.func) == _GROUP for inner in function.scope.calls):
+                    yield call, None
+        if re.search(r"\blocal_rank\b|\bLOCAL_RANK\b", _COMMENT.sub("", text)):
+            named = (node for node in descend(module.tree.module) if _says_local_rank(node))
+            yield from ((node, None) for node in named)
+
+    def _called(self, call: cst.Call, module: Module, scope: Scope) -> str:
+        return library_name(self.project, call.func, module, scope)
+
+    def _starting(self, module: Module) -> frozenset[str]:
+        """Names of functions of the project that make a process group."""
+        found = self.project.search(_starting_in, (), module.path)
+        return frozenset(word for words in found.values() for word in words.split())
+
+    def _spawned(self, module: Module) -> tuple[int | None, cst.Call] | None:
+        """How many processes ``torch.multiprocessing.spawn`` starts."""
+        for call, scope in module.walk.calls:
+            if names.last_name(call.func) == "spawn" and "nprocs" in module.code(call):
+                given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "nprocs"), None)
+                if given is None and len(call.args) > 2 and call.args[2].keyword is None:  # noqa: PLR2004 - fn, args, nprocs
+                    given = call.args[2].value
+                if self._called(call, module, scope) == SPAWN and given is not None:
+                    return self._number(given, module, scope), call
+        return None
+
+    def _devices(self, call: cst.Call, module: Module, scope: Scope) -> int | None:
+        given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value in {"devices", "gpus"}), None)
+        if isinstance(given, cst.List):
+            return len(given.elements) if len(given.elements) > 1 else None
+        return self._number(given, module, scope) if given is not None else None
+
+    def _number(self, node: cst.BaseExpression, module: Module, scope: Scope) -> int | None:
+        """A number of processes above one that a plain run has."""
+        found = self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope))
+        known = [a.value.value for a in found if isinstance(a.value, Const) and not a.reach]
+        return next((n for n in known if isinstance(n, int) and n > 1), None)
+
+    # -- one rank ----------------------------------------------------------------------------------------------------------
+
+    def on_one(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
+        """Whether tests for the rank let one process alone come to ``node``."""
+        return any(self.tells(module, scope, test, wanted=wanted) for test, wanted in path_conditions(module.walk, scope, node))
+
+    def on_first(self, module: Module, scope: Scope, node: cst.CSTNode) -> bool:
+        """Whether that process is proven to be the first of all machines: a test whether the global rank is 0."""
+        return any(self.tells(module, scope, test, wanted=wanted, first=True) for test, wanted in path_conditions(module.walk, scope, node))
+
+    def _is_global(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+        """Whether an expression is the number of the process among all, on whichever machine."""
+        values = [a.value for a in self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope))]
+        asked = any(isinstance(v, ExternalCall) and v.name.rpartition(".")[2] in {"get_rank", "get_global_rank", "process_index"} for v in values)
+        return asked or any(re.search(r"(environ|getenv)\W.*[\"']RANK[\"']", text) for text in (module.code(node), *map(_written, values)))
+
+    def names_rank(self, module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> bool:
+        """Whether the rank goes into an expression: each has its own file, or its own part."""
+        for part in descend(node):
+            if isinstance(part, cst.Name | cst.Attribute | cst.Call) and self.is_rank(module, scope, part):
+                return True
+            if isinstance(part, cst.Name) and depth < _DEEPEST:
+                bound = [e.value for e in scope.effects.get(part.value, ()) if e.kind == "assign" and not e.path and e.value is not None]
+                if any(value is not node and self.names_rank(module, scope, value, depth + 1) for value in bound):
+                    return True
+        return False
+
+    def tells(self, module: Module, scope: Scope, test: cst.BaseExpression, *, wanted: bool, first: bool = False, depth: int = 0) -> bool:
+        """Whether a test that came out as ``wanted`` says that this is one certain rank; with ``first``, that it is proven to be the first of all machines."""
+        if depth > _DEEPEST:
+            return False
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            return self.tells(module, scope, test.expression, wanted=not wanted, first=first, depth=depth)
+        if isinstance(test, cst.BooleanOperation):
+            # One side of it may ask whether there are several processes at all.
+            return any(self.tells(module, scope, side, wanted=wanted, first=first, depth=depth) for side in (test.left, test.right))
+        if isinstance(test, cst.Comparison):
+            return self._compares(module, scope, test, wanted=wanted) and (not first or self._with_zero(module, scope, test))
+        if not wanted:
+            return self._is_global(module, scope, test) if first else self.is_rank(module, scope, test)
+        if isinstance(test, cst.Call):
+            function = project_function(self.project, test.func, module, scope)
+            if function is not None:
+                given = (item.value for item in function.scope.returns if item.value is not None)
+                return any(self.tells(function.module, function.scope, value, wanted=True, first=first, depth=depth + 1) for value in given)
+            return not first and _FIRST.search(names.last_name(test.func)) is not None
+        if not isinstance(test, cst.Name | cst.Attribute):
+            return False
+        for alt in self.evaluator.values(test, self.evaluator.calls.plain_frame(module, scope)):
+            value = alt.value
+            if isinstance(value, Written) and value.node is not None and value.frame is not None and value.node is not test:
+                frame = value.frame
+                if self.tells(frame.module, frame.scope, value.node, wanted=True, first=first, depth=depth + 1):
+                    return True
+        return not first and _FIRST.search(names.last_name(test)) is not None
+
+    def _with_zero(self, module: Module, scope: Scope, test: cst.Comparison) -> bool:
+        """Whether the global rank is compared with 0."""
+        sides = (test.left, test.comparisons[0].comparator)
+        zero = any(isinstance(side, cst.Integer) and side.value == "0" for side in sides)
+        return zero and any(self._is_global(module, scope, side) for side in sides)
+
+    def _compares(self, module: Module, scope: Scope, test: cst.Comparison, *, wanted: bool) -> bool:
+        if len(test.comparisons) != 1:
+            return False
+        operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
+        if isinstance(operator, cst.Equal | cst.Is):
+            one = wanted
+        elif isinstance(operator, cst.NotEqual | cst.IsNot | cst.NotIn | cst.GreaterThan | cst.GreaterThanEqual):
+            one = not wanted
+        else:
+            one = wanted and isinstance(operator, cst.In | cst.LessThan | cst.LessThanEqual)
+        return one and any(self.is_rank(module, scope, side) for side in (test.left, other))
+
+    def is_rank(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
+        """Whether an expression is the number of the process, or that within its machine."""
+        if isinstance(node, cst.BinaryOperation):
+            return isinstance(node.operator, cst.Modulo) and self.is_rank(module, scope, node.left)
+        if isinstance(node, cst.BaseNumber | cst.BaseString | cst.List | cst.Tuple | cst.UnaryOperation):
+            return False
+        found = self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope))
+        if any(isinstance(a.value, ExternalCall) and a.value.name.rpartition(".")[2] in {"get_rank", "get_global_rank", "process_index"} for a in found):
+            return True
+        written = [module.code(node), *(text for a in found if (text := _written(a.value)))]
+        if any(_ENVIRONMENT.search(text) and re.search(r"environ|getenv", text) for text in written):
+            return True
+        unknown = all(isinstance(a.value, Unknown | Const | ExternalCall) for a in found)
+        return unknown and _RANK.search(names.last_name(node.func if isinstance(node, cst.Call) else node)) is not None
+
+
+def _written(value: Value) -> str:
+    """How a value is written where it is made."""
+    if isinstance(value, ExternalCall):
+        return value.frame.module.code(value.call)
+    return value.frame.module.code(value.node) if isinstance(value, Written) and value.node is not None and value.frame is not None else ""
+
+
+def _says_local_rank(node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.SimpleString):
+        value = node.evaluated_value
+        return isinstance(value, str) and value.lstrip("-").replace("-", "_").lower() == "local_rank"
+    return isinstance(node, cst.Name) and node.value == "local_rank"
+
+
+def _is_spread(call: cst.Call) -> bool:
+    """Whether a call makes a trainer of Lightning that is told how to spread over processes."""
+    given = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
+    if not {"strategy", "num_nodes"} & given.keys():
+        return False
+    devices = given.get("devices")
+    return not isinstance(devices, cst.Integer) or devices.evaluated_value != 1
+
+
+def by_ranks(finding: Finding, module: Module, project: Project) -> Finding:
+    """A finding on what a process holds, and that each rank holds it, where several run the code."""
+    called = next((pair for pair in module.walk.calls if module.place(pair[0]) == finding.place), None)
+    ranks = ranks_of(project).at(module, called[1], called[0]) if called is not None else None
+    if ranks is None:
+        return finding
+    related = (*finding.related, ranks.place) if ranks.place is not None else finding.related
+    fact = RanksFact(ranks.count, replace(ranks.place, message="") if ranks.place is not None else None)
+    weight = in_each(finding.weight, fact) if finding.weight is not None else None
+    message = f"{finding.message}; {ranks.words} holds its own"
+    return replace(finding, message=message, related=related, facts=(*finding.facts, fact), weight=weight)
+
+
+def ranks_of(project: Project) -> RanksOf:
+    """The answers of a project."""
+    return project.shared(RanksOf)
+
+
+_DEFINED: Final = re.compile(rb"^[ \t]*def[ \t]+(\w+)", re.MULTILINE)
+
+
+@finder
+def _starting_in(path: str, data: bytes) -> str:
+    """Functions of a file in whose text a process group is made: the last definition before each such call."""
+    del path
+    found: set[str] = set()
+    at = data.find(b"init_process_group")
+    while at >= 0:
+        before = _DEFINED.findall(data[:at])
+        if before:
+            found.add(before[-1].decode())
+        at = data.find(b"init_process_group", at + 1)
+    return " ".join(sorted(found))

@@ -1,0 +1,190 @@
+"""Bytes of what is read or made, where constants, names or the author's comment reach: exact, at least so many, or a formula."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.amounts import readable
+from oomlint.memory.shared.byte_size import ITEM_BYTES, item_bytes
+from oomlint.model import names
+from oomlint.model.values import Const, Display
+from oomlint.syntax.quick import MOST_DIGITS
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module
+    from oomlint.model.questions import Questions
+    from oomlint.model.values import Frame
+
+_SHAPE: Final = re.compile(r"[\(\[]\s*(\w+(?:\s*(?:,|\bx\b|\u00d7|\*)\s*\w+)+)\s*,?\s*[\)\]]")
+_FEW: Final = re.compile(r"\(\s*[A-Za-z]\w*\s*,\s*(\d*)\s*\)")
+_MOST_NUMBERS: Final = 16
+_DTYPE: Final = re.compile(r"\b(u?int(?:8|16|32|64)|b?float(?:16|32|64)|bool)\b")
+_LONGEST: Final = 40  # characters of one dimension in a formula
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """How many bytes something has.
+
+    ``dimensions`` are numbers, or the words of a dimension that nobody knows; ``item`` is bytes of one element, ``None`` where the type is unknown.
+    """
+
+    dimensions: tuple[int | str, ...]
+    item: int | None
+    by_comment: bool = False
+
+    @property
+    def exact(self) -> int | None:
+        """The number, where all of it is known."""
+        known = [d for d in self.dimensions if isinstance(d, int)]
+        return prod(known) * self.item if self.item is not None and len(known) == len(self.dimensions) else None
+
+    @property
+    def least(self) -> int:
+        """A number of bytes that it has at least: what is unknown counts as one."""
+        return prod(max(1, d) for d in self.dimensions if isinstance(d, int)) * (self.item or 1)
+
+    @property
+    def elements(self) -> int | None:
+        """The number of elements, where it is known."""
+        known = [d for d in self.dimensions if isinstance(d, int)]
+        return prod(known) if len(known) == len(self.dimensions) else None
+
+    @property
+    def formula(self) -> str:
+        """``N * 3 * 480 * 640 * 4``; numbers alone are multiplied."""
+        if self.exact is not None:
+            return readable(self.exact)
+        return " * ".join([*(str(d) for d in self.dimensions), *([str(self.item)] if self.item is not None else [])])
+
+    def words(self) -> str:
+        """For a message, with its unit."""
+        said = "by the comment " if self.by_comment else ""
+        return f"{said}{self.formula}" + ("" if self.exact is not None else " bytes" if self.item is not None else " elements")
+
+
+def few_a_sample(module: Module, node: cst.CSTNode) -> bool:
+    """Whether the comment behind a statement says that each sample has a few numbers: ``# (N,)``, ``# (N, 4)``."""
+    for here in (node, *module.walk.ancestors(node)):
+        if isinstance(here, cst.SimpleStatementLine):
+            comment = here.trailing_whitespace.comment
+            found = _FEW.search(comment.value) if comment is not None else None
+            return found is not None and int(found.group(1) or 1) <= _MOST_NUMBERS
+        if isinstance(here, cst.BaseCompoundStatement):
+            return False
+    return False
+
+
+def commented(module: Module, node: cst.CSTNode) -> Bytes | None:
+    """The shape that the comment at the end of a statement's line gives: ``# (N, 3, 640, 480) uint8``."""
+    for here in module.walk.ancestors(node):
+        if isinstance(here, cst.SimpleStatementLine):
+            comment = here.trailing_whitespace.comment
+            found = _SHAPE.search(comment.value) if comment is not None else None
+            if comment is None or found is None:
+                return None
+            parts = re.split(r"\s*(?:,|\bx\b|\u00d7|\*)\s*", found.group(1))
+            if not any(part.isdigit() for part in parts) or any(len(part) > MOST_DIGITS for part in parts):
+                return None
+            dtype = _DTYPE.search(comment.value)
+            dimensions = tuple(int(part) if part.isdigit() else part for part in parts if part)
+            return Bytes(dimensions, ITEM_BYTES.get(dtype.group(1)) if dtype is not None else None, by_comment=True)
+        if isinstance(here, cst.BaseCompoundStatement):
+            return None
+    return None
+
+
+def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> Bytes | None:
+    """Bytes of ``np.zeros((n, 3))``, ``torch.randn(n, 3)`` and their like, by the qualified name of what is called; ``None`` for other calls."""
+    library, _, maker = name.rpartition(".")
+    numpy = library.startswith("numpy")
+    if maker not in _MAKERS or not (numpy or library in {"torch", "cupy"}):
+        return None
+    plain = [a.value for a in call.args if a.keyword is None and not a.star]
+    keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+    dtype = keywords.get("dtype")
+    if maker in {"randint", "integers"}:
+        size = keywords.get("size", plain[2] if len(plain) > 2 else plain[1] if len(plain) > 1 and not numpy else None)  # noqa: PLR2004 - low, high, size
+        shape = [size] if size is not None else []
+    elif maker in _SIZED and "size" in keywords:
+        shape = [keywords["size"]]
+    elif maker in _SIZED:
+        shape = plain[2:3] if maker in {"normal", "uniform"} else []
+    elif maker in _ONE_SHAPE and numpy:
+        shape = plain[:1] or [keywords[k] for k in ("shape", "size") if k in keywords]
+        place = 2 if maker == "full" else 1
+        if dtype is None and len(plain) > place and maker != "random":
+            dtype = plain[place]
+    elif maker == "full":
+        shape = plain[:1] or [keywords[k] for k in ("size",) if k in keywords]
+    else:
+        shape = plain or [keywords[k] for k in ("size",) if k in keywords]
+    if not shape:
+        return None
+    default = 8 if numpy or maker in {"randint", "integers"} else 4
+    dimensions = _dimensions(shape, evaluator, frame)
+    return Bytes(dimensions, item_bytes(dtype, default)) if dimensions is not None else None
+
+
+_MAKERS: Final = frozenset(
+    "zeros ones empty full rand randn random random_sample standard_normal normal uniform randint integers".split(),
+)
+_SIZED: Final = frozenset({"normal", "uniform"})
+_ONE_SHAPE: Final = frozenset({"zeros", "ones", "empty", "full", "random", "random_sample", "standard_normal"})
+
+
+def _dimensions(nodes: list[cst.BaseExpression], evaluator: Questions, frame: Frame) -> tuple[int | str, ...] | None:
+    if len(nodes) == 1:
+        only = nodes[0]
+        if isinstance(only, cst.BinaryOperation) and isinstance(only.operator, cst.Add):  # `(capacity,) + shape`
+            left, right = (_written(part, evaluator, frame) for part in (only.left, only.right))
+            if left is not None and right is not None:
+                return (*left, *right)
+        known = _written(only, evaluator, frame)
+        if known is not None:
+            return known
+        if any(isinstance(alt.value, Display) and isinstance(alt.value.node, cst.Tuple | cst.List) for alt in evaluator.values(only, frame)):
+            return None
+    return tuple(_dimension(node, evaluator, frame) for node in nodes)
+
+
+def _written(node: cst.BaseExpression, evaluator: Questions, frame: Frame) -> tuple[int | str, ...] | None:
+    """The dimensions of a tuple that is written out, those of tuples inside it included; ``None`` where that is not known."""
+    for alt in evaluator.values(node, frame):
+        if isinstance(alt.value, Display) and isinstance(alt.value.node, cst.Tuple | cst.List):
+            found: list[int | str] = []
+            for element in alt.value.node.elements:
+                inner = _written(element.value, evaluator, alt.value.frame) if isinstance(element, cst.StarredElement) else None
+                if isinstance(element, cst.StarredElement) and inner is None:
+                    return None
+                found.extend(inner if inner is not None else (_dimension(element.value, evaluator, alt.value.frame),))
+            return tuple(found)
+    return None
+
+
+def _dimension(node: cst.BaseExpression, evaluator: Questions, frame: Frame) -> int | str:
+    found = evaluator.values(node, frame)
+    constants = {a.value.value for a in found if isinstance(a.value, Const) and isinstance(a.value.value, int) and not isinstance(a.value.value, bool)}
+    if len(constants) == 1:
+        return int(next(iter(constants)))
+    code = " ".join(frame.module.code(node).split())
+    return code if len(code) <= _LONGEST else names.last_name(node) or "..."
+
+
+def counts_samples(dimension: int | str) -> bool:
+    """Whether a dimension is, by its words, the number of samples."""
+    return isinstance(dimension, str) and _COUNT.search(dimension) is not None and _WORDS.search(dimension) is None
+
+
+# The rows of a table of words or classes, not samples: `len(self.wtoi) + 1`.
+_WORDS: Final = re.compile(r"vocab|word|token|class|label|categ|dict|embed|2(idx|id|ind)|(^|[._(])[a-z]to[a-z]\b|_to_", re.IGNORECASE)
+_COUNT: Final = re.compile(
+    r"^len\(|\.shape\[0\]|\.size\(0\)|(^|[._])(n|num|nb|number_of|total)_?(samples?|items?|imgs?|images?|data|examples?|files?|frames?|videos?|clips?|instances|points|seqs?|"
+    r"sequences|graphs|windows|trials|epochs|total|entries|rows|slices|scans|patches|docs|records)$|(^|[._])(N|N_samples|n_total|num|data_len|dataset_size|data_size|"
+    r"n_data|n_train|nsamples|ntotal|ntrain|num_train|size|dataset_len|num_total)$|^\w*(shape|dims|idx_cfd)\[0\]",
+)

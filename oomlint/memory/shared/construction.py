@@ -1,0 +1,183 @@
+"""Which code builds a dataset, and which code runs for every sample."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.model import names
+from oomlint.model.readings import Memory
+from oomlint.model.values import ClassRef, External, Instance
+from oomlint.scout.telling import is_data_class, makes_data
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+# Methods that run once a sample or once a batch.
+_PER_ITEM: Final = frozenset(
+    "__getitem__ __getitems__ __iter__ __next__ forward training_step validation_step test_step predict_step collate_fn collate __call__".split(),
+)
+_SMALL_LOOP: Final = 64  # a loop of so many rounds goes over splits or parts of a sample, not over samples
+
+
+class Constructions:
+    """Answers for classes and functions. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self.evaluator = evaluator_of(project)
+        self.contents = datasets_of(project).contents
+        self._is: Memory[Scope, bool] = Memory(project.readings)
+        self._datasets: Memory[Scope, list[ClassRef]] = Memory(project.readings)
+        self._built: Memory[Scope, frozenset[Scope]] = Memory(project.readings)
+        self._items: dict[Scope, frozenset[Scope]] = {}  # filled beside the one before
+
+    def is_dataset(self, cls: ClassRef) -> bool:
+        """Whether a loader reads objects of the class, by what it derives from or by what it defines."""
+        known = self._is.get(cls.scope)
+        if known is None:
+            known = self._is[cls.scope] = self._judge(cls)
+        return known
+
+    def _judge(self, cls: ClassRef) -> bool:
+        for base in self.evaluator.lineage(cls):
+            if isinstance(base, External):
+                if base.name in DATASET_BASES or (base.name.startswith("torchvision.datasets.") and not base.name.startswith("torchvision.datasets.utils")):
+                    return True
+                if base.name.startswith(("torch.nn.", "lightning", "pytorch_lightning", "torch.utils.data.Sampler", "torch.utils.data.sampler")):
+                    return False
+        if b"torch" not in cls.module.project.raw(cls.module.path):
+            return False
+        this = Instance(cls, None)
+        if collating(cls.scope):
+            return True
+        return self.evaluator.method(this, "__getitem__") is not None and self.evaluator.method(this, "__len__") is not None
+
+    def datasets(self, cls: ClassRef) -> list[ClassRef]:
+        """The class, where it is a dataset; else the datasets that derive from it."""
+        known = self._datasets.get(cls.scope)
+        if known is None:
+            known = self._datasets[cls.scope] = [cls] if self.is_dataset(cls) else [one for one in self.evaluator.calls.subclasses(cls) if self.is_dataset(one)]
+        return known
+
+    def builds(self, cls: ClassRef, method: Scope) -> bool:
+        """Whether a method of the class runs while an object is built, or once before its samples are read."""
+        if method.name in {"__init__", "__post_init__", "__new__", "setup", "prepare_data"}:
+            return True
+        if method.name in _PER_ITEM:
+            return False
+        built, items = self._reached(cls)
+        return method in built or method not in items
+
+    def per_item(self, module: Module, scope: Scope) -> bool:
+        """Whether a function is, or is part of, what runs for every sample."""
+        here: Scope | None = scope
+        while here is not None and not here.is_class:
+            if here.name in _PER_ITEM:
+                return True
+            if here.parent is not None and here.parent.is_class:
+                built, items = self._reached(ClassRef(module, here.parent))
+                return here in items and here not in built
+            here = here.parent
+        return False
+
+    def _reached(self, cls: ClassRef) -> tuple[frozenset[Scope], frozenset[Scope]]:
+        """Methods that ``__init__`` calls, and methods that run for a sample; both directly or not."""
+        known = self._built.get(cls.scope)
+        if known is None:
+            every = {one.name: one for base in reversed([b for b in self.evaluator.lineage(cls) if isinstance(b, ClassRef)]) for one in base.scope.children}
+            every.update({one.name: one for one in cls.scope.children})
+            known = self._built[cls.scope] = _closure(every, ("__init__", "__post_init__", "setup", "prepare_data"))
+            self._items[cls.scope] = _closure(every, tuple(_PER_ITEM | {"__len__"} | collating(cls.scope)))
+        return known, self._items[cls.scope]
+
+    def count(self, module: Module, iterable: cst.BaseExpression) -> int | None:
+        """Rounds of a loop, where they are few and known; ``None`` where it may go over samples."""
+        frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(iterable))
+        number = self.contents.count(iterable, frame)
+        if number is None:
+            number = self._by_default(module, iterable)
+        return number if number is not None and number <= _SMALL_LOOP else None
+
+    def few(self, module: Module, node: cst.CSTNode) -> bool:
+        """Whether the innermost loop around a node takes the first few of many: ``for path in paths[:20]``."""
+        for here in module.walk.ancestors(node):
+            iterable = (
+                here.iter if isinstance(here, cst.For) else here.for_in.iter if isinstance(here, cst.ListComp | cst.DictComp | cst.GeneratorExp) else None
+            )
+            if iterable is not None:
+                return bool(_slices(module.walk.scope_at(iterable), iterable)) and self.count(module, iterable) is not None
+            if isinstance(here, cst.FunctionDef):
+                return False
+        return False
+
+    def _by_default(self, module: Module, iterable: cst.BaseExpression) -> int | None:
+        """Elements of ``paths[:most]`` where nobody calls the function, and ``most`` has a default."""
+        scope = module.walk.scope_at(iterable)
+        given = {p.name.value: p.default for p in names.parameters(scope)}
+        for one in _slices(scope, iterable):
+            part = one.slice[0].slice if len(one.slice) == 1 else None
+            upper = part.upper if isinstance(part, cst.Slice) else None
+            default = given.get(upper.value) if isinstance(upper, cst.Name) else None
+            if isinstance(default, cst.Integer) and not any(frame.bound is not None for frame in self.evaluator.calls.frames(module, scope)):
+                return int(default.evaluated_value)
+        return None
+
+
+def _slices(scope: Scope, node: cst.BaseExpression) -> list[cst.Subscript]:
+    """The slices that an iterable is, or that its name is set to."""
+    if isinstance(node, cst.Subscript):
+        return [node]
+    if isinstance(node, cst.Call) and node.args:
+        return _slices(scope, node.args[0].value)
+    if isinstance(node, cst.Name):
+        return [e.value for e in scope.effects.get(node.value, ()) if isinstance(e.value, cst.Subscript)]
+    return []
+
+
+def collating(cls: Scope) -> frozenset[str]:
+    """Methods that put samples together in workers, with all that their object holds: ``DataLoader(numbers, collate_fn=self.merge)``."""
+    found: set[str] = set()
+    for method in cls.children:
+        this = names.self_name(method)
+        for call in method.calls if this is not None else ():
+            for arg in call.args:
+                if arg.keyword is not None and arg.keyword.value == "collate_fn" and isinstance(arg.value, cst.Attribute):
+                    found.update({arg.value.attr.value} if names.dotted(arg.value.value) == this else ())
+    return frozenset(found)
+
+
+def _closure(every: dict[str, Scope], roots: tuple[str, ...]) -> frozenset[Scope]:
+    """Methods that the roots call on ``self``, the roots included."""
+    found: set[Scope] = set()
+    todo = [every[name] for name in roots if name in every]
+    while todo:
+        scope = todo.pop()
+        if scope in found:
+            continue
+        found.add(scope)
+        this = names.self_name(scope)
+        for call in scope.calls:
+            # `self.load()`, and functions that are handed on: `map(self.load, paths)`.
+            told = (node for node in (call.func, *(arg.value for arg in call.args)) if isinstance(node, cst.Attribute) and node.attr.value in every)
+            todo.extend(every[node.attr.value] for node in told if isinstance(node.value, cst.Name) and node.value.value == this)
+    return frozenset(found)
+
+
+def speaks_of_data(module: Module) -> bool:
+    """Whether a module defines a dataset, or makes one or a loader, by the names alone: the same question that the scout asks of its text."""
+    for scope in module.walk.scopes:
+        if isinstance(scope.node, cst.ClassDef):
+            bases = [names.last_name(b.value.value if isinstance(b.value, cst.Subscript) else b.value) for b in scope.node.bases]
+            if is_data_class(bases, {child.name for child in scope.children}):
+                return True
+    called = {names.last_name(call.func) for call, _ in module.walk.calls}
+    return any(makes_data(name) or name.endswith("Loader") for name in called)
+
+
+def constructions_of(project: Project) -> Constructions:
+    """The constructions of a project."""
+    return project.shared(Constructions)

@@ -1,0 +1,281 @@
+"""Containers: what their elements are, how they grow, how many elements they have at most."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, Classifier, Content, Kind, worst
+from oomlint.model import names
+from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, Value, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module
+    from oomlint.model.values import Instance
+    from oomlint.syntax.walk import Accessor, Effect
+
+
+_GROWING = frozenset({"append", "extend", "augment"})
+_SETTING = frozenset({"assign", "setdefault", "update"})
+_MANY_AT_ONCE = frozenset({"extend", "augment", "update"})
+
+
+_WORDS: dict[type, str] = {
+    cst.List: "list", cst.Tuple: "tuple", cst.Set: "set", cst.Dict: "dict",
+    cst.ListComp: "list", cst.SetComp: "set", cst.DictComp: "dict",
+}  # fmt: skip
+# What a container of the key holds, and how it is called.
+_OF: dict[Kind, tuple[Kind, str]] = {
+    Kind.ARRAY: (Kind.ARRAYS, "NumPy arrays"),
+    Kind.ARRAYS: (Kind.ARRAYS, "NumPy arrays"),
+    Kind.MEMMAP: (Kind.ARRAYS, "NumPy arrays"),
+    Kind.OBJECT_ARRAY: (Kind.ARRAYS, "NumPy arrays"),
+    Kind.TENSOR: (Kind.TENSORS, "tensors"),
+    Kind.TENSORS: (Kind.TENSORS, "tensors"),
+    Kind.PATHS: (Kind.PATHS, "file names"),
+    Kind.TEXT: (Kind.OBJECTS, "strings"),
+    Kind.SCALAR: (Kind.OBJECTS, "numbers"),
+}
+_RECORDS = frozenset({Kind.ARRAYS, Kind.TENSORS, Kind.OBJECTS, Kind.UNKNOWN})
+_NAMED_BY_ELEMENT = frozenset({Kind.OBJECTS, Kind.SMALL, Kind.FRAME, Kind.BLOB})
+_LIKE_ELEMENT = frozenset({Kind.HANDLE, Kind.H5, Kind.GENERATOR, Kind.FUNCTION, Kind.DATASET, Kind.LOCK})
+_COUNTABLE = frozenset({"list", "dict", "tuple", "set", "tensor", "string", "generator", "lambda"})
+_PLAIN_BASES = frozenset({"builtins.object", "typing.NamedTuple", "abc.ABC", "pydantic.BaseModel"})
+_SAME_COUNT = frozenset({"enumerate", "tqdm", "sorted", "list", "tuple", "reversed", "track"})
+
+
+class Containers(Classifier):
+    """Classifies containers."""
+
+    def display(self, value: Display) -> Content:
+        """What a list, dictionary or comprehension holds."""
+        node, frame = value.node, value.frame
+        module = frame.module
+        if isinstance(node, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
+            inner = node.value if isinstance(node, cst.DictComp) else node.elt
+            element = self.of(inner, frame)
+            count = self.count(node.for_in.iter, frame)
+            if isinstance(node, cst.GeneratorExp):
+                return Content(Kind.GENERATOR, "a generator", module, node, element, count)
+            word = _WORDS[type(node)]
+            if isinstance(inner, cst.Integer | cst.SimpleString) or (isinstance(inner, cst.Name) and inner.value in {"None", "True", "False"}):
+                return Content(Kind.SMALL, f"a {word} of one value", module, node, element, count)
+            return self.container(word, element, count, module, node)
+        if isinstance(node, cst.Call):
+            return Content(Kind.OBJECTS, "a dict", module, node, count=len(node.args))
+        literal = self._literal(node, frame)
+        grown = self.grown(node, frame)
+        return grown if grown is not None else literal
+
+    def _literal(self, node: cst.BaseExpression, frame: Frame) -> Content:
+        elements = node.elements if isinstance(node, cst.List | cst.Tuple | cst.Set | cst.Dict) else ()
+        inner = [self.of(e.value, frame) for e in elements[:6] if isinstance(e, cst.Element | cst.DictElement)]
+        word = _WORDS.get(type(node), "container")
+        starred = any(isinstance(e, cst.StarredElement | cst.StarredDictElement) for e in elements)
+        content = self.container(word, worst(inner), None if starred else len(elements), frame.module, node)
+        if not inner:
+            return replace(content, kind=Kind.SMALL, words=f"an empty {word}", count=0)
+        if content.kind is Kind.UNKNOWN:
+            return replace(content, kind=Kind.OBJECTS, words=f"a {word}")
+        return content
+
+    def container(self, word: str, element: Content, count: int | None, module: Module, node: cst.CSTNode) -> Content:
+        """A container of such elements."""
+        inner = element.kind
+        kind, words = Kind.UNKNOWN, f"a {word}"
+        if isinstance(element.node, cst.Dict) and inner in _RECORDS:
+            # A record a sample: its header and its values are Python objects, whatever they hold.
+            kind, words = Kind.OBJECTS, f"a {word} of dicts"
+        elif inner is Kind.BLOB and "torch.load" in element.words:
+            kind, words = Kind.TENSORS, f"a {word} of tensors"
+        elif inner in _OF:
+            kind, elements = _OF[inner]
+            words = f"a {word} of {elements}"
+        elif inner in _NAMED_BY_ELEMENT:
+            kind, words = Kind.OBJECTS, f"a {word} of {_plural(element.words).removeprefix('empty ')}"
+        elif inner is Kind.DATASET and element.dataset is not None and self._is_record(element.dataset):
+            kind, words = Kind.OBJECTS, f"a {word} of {element.words} objects"
+        elif inner in _LIKE_ELEMENT:
+            kind, words = inner, f"a {word} of {_plural(element.words)}"
+        strings = kind is Kind.OBJECTS and inner is Kind.TEXT
+        numbers = inner is Kind.SCALAR and element.numbers
+        return Content(kind, words, module, node, element, count, doubt=element.doubt, strings=strings, numbers=numbers, dataset=element.dataset)
+
+    def _is_record(self, value: Instance) -> bool:
+        """Whether an object is one of a plain class: nothing that gives samples itself, no module, no transform."""
+        outside = (base for base in self.evaluator.lineage(value.cls) if not isinstance(base, ClassRef))
+        plain = all(base.name in _PLAIN_BASES for base in outside)
+        return plain and not any(self.evaluator.method(value, name) is not None for name in ("__getitem__", "__call__", "__iter__"))
+
+    def grown(self, node: cst.BaseExpression, frame: Frame) -> Content | None:
+        """A container that is bound to a name and filled afterwards."""
+        module = frame.module
+        for path in module.walk.bound_to(node):
+            growth = self._growth(path[0], path[1], frame)
+            if not growth:
+                continue
+            elements: list[Content] = []
+            count: int | None = 0
+            for effect, where in growth[:6]:
+                content = self._added(effect, where)
+                elements.append(content)
+                bound = self._rounds(effect, where)
+                count = None if bound is None or count is None else count + bound
+            word = "dict" if isinstance(node, cst.Dict) or any(e.kind in _SETTING for e, _ in growth) else "list"
+            return self.container(word, worst(elements), count, module, growth[0][0].node if growth[0][1].module is module else node)
+        return None
+
+    def _growth(self, root: str, path: tuple[Accessor, ...], frame: Frame) -> list[tuple[Effect, Frame]]:
+        """Effects that add to the container: in the same scope, or in any method where it hangs on the object."""
+        found: list[tuple[Effect, Frame]] = []
+        for where, name in self._holders(root, path, frame):
+            if where.scope.name in {"__getitem__", "__len__", "__iter__"}:
+                continue
+            for effect in where.scope.effects.get(name, ()):
+                deeper = effect.path[len(path) :]
+                if effect.path[: len(path)] != path or any(kind != "item" for kind, _ in deeper):
+                    continue
+                keyed = effect.kind in _SETTING and (deeper or effect.kind != "assign") and _looped(effect, where)
+                if effect.kind in _GROWING or keyed:
+                    found.append((effect, where))
+        return found
+
+    def _holders(self, root: str, path: tuple[Accessor, ...], frame: Frame) -> Iterator[tuple[Frame, str]]:
+        """Frames that see the container, with the name that leads to it there."""
+        yield frame, root
+        if not path or frame.this is None or root != names.self_name(frame.scope):
+            return
+        for cls in self.evaluator.lineage(frame.this.cls):
+            if isinstance(cls, ClassRef):
+                for scope in cls.scope.children:
+                    this = names.self_name(scope)
+                    if this is not None and scope is not frame.scope:
+                        yield Frame(cls.module, scope, None, frame.this), this
+
+    def _added(self, effect: Effect, frame: Frame) -> Content:
+        if effect.value is None:
+            return NOTHING
+        content = self.of(effect.value, frame)
+        if effect.kind in _MANY_AT_ONCE:
+            if isinstance(effect.value, cst.List | cst.Tuple) and effect.value.elements:
+                return worst([self.of(e.value, frame) for e in effect.value.elements[:3]])
+            return content.element if content.element is not None else content
+        return content
+
+    def _rounds(self, effect: Effect, frame: Frame) -> int | None:
+        """How often an effect happens at most; ``None`` where nobody knows."""
+        total = 1
+        for node in _until(frame, effect.statement):
+            if isinstance(node, cst.While):
+                return None
+            if isinstance(node, cst.For):
+                rounds = self.count(node.iter, frame)
+                if rounds is None:
+                    return None
+                total *= rounds
+        if effect.kind in _MANY_AT_ONCE and effect.value is not None:
+            inner = self.count(effect.value, frame)
+            return None if inner is None else total * inner
+        if frame.scope.name != "__init__" and frame.scope.is_function and total == 1:
+            return None
+        return total
+
+    def count(self, node: cst.BaseExpression, frame: Frame) -> int | None:
+        """How many elements an iterable has at most; ``None`` where nobody knows."""
+        if isinstance(node, cst.Call):
+            name = names.last_name(node.func)
+            if name in _SAME_COUNT and node.args:
+                return self.count(node.args[0].value, frame)
+            if name == "zip" and node.args:
+                counts = [c for a in node.args if (c := self.count(a.value, frame)) is not None]
+                return min(counts) if counts else None
+            if name == "range" and node.args:
+                return self._range(node, frame)
+        if isinstance(node, cst.Subscript):
+            return self.sliced(node, frame)
+        key = ("count", node, frame)
+        if key in self.active or self.depth > DEEPEST:
+            return None
+        self.active.add(key)
+        self.depth += 1
+        try:
+            most = 0
+            for alt in self.evaluator.values(node, frame)[:6]:
+                one = self._count_value(alt.value)
+                if one is None:
+                    return None
+                most = max(most, one)
+            return most
+        finally:
+            self.depth -= 1
+            self.active.discard(key)
+
+    def _count_value(self, value: Value) -> int | None:
+        if isinstance(value, Display):
+            if isinstance(value.node, cst.List | cst.Tuple | cst.Set | cst.Dict):
+                grown = self.grown(value.node, value.frame)
+                if grown is not None:
+                    return grown.count
+                return len(value.node.elements)
+            if isinstance(value.node, cst.ListComp | cst.GeneratorExp | cst.SetComp | cst.DictComp):
+                return self.count(value.node.for_in.iter, value.frame)
+        if isinstance(value, ExternalCall) and value.name == "builtins.range":
+            return self._range(value.call, value.frame)
+        if isinstance(value, Written) and value.frame is not None:
+            if isinstance(value.node, cst.Subscript):
+                return self.sliced(value.node, value.frame)
+            if isinstance(value.node, cst.Call) and names.last_name(value.node.func) in _SAME_COUNT and value.node.args:
+                return self.count(value.node.args[0].value, value.frame)
+        return None
+
+    def _range(self, call: cst.Call, frame: Frame) -> int | None:
+        bounds: list[int] = []
+        for arg in call.args[:2]:
+            found = self.evaluator.values(arg.value, frame)
+            constants = [a.const for a in found if isinstance(a.const, int)]
+            if not constants or len(constants) != len(found):
+                return None
+            bounds.append(max(constants))
+        return max(0, bounds[-1] - (bounds[0] if len(bounds) > 1 else 0)) if bounds else None
+
+    def sliced(self, node: cst.Subscript, frame: Frame) -> int | None:
+        """How many elements a slice has at most; ``None`` where nobody knows."""
+        if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Slice):
+            return None
+        upper = node.slice[0].slice.upper
+        if upper is None:
+            return self.count(node.value, frame)
+        found = self.evaluator.values(upper, frame)
+        constants = [a.const for a in found if isinstance(a.const, int) and not isinstance(a.const, bool)]
+        if constants and len(constants) == len(found) and min(constants) >= 0:
+            return max(constants)
+        return None
+
+
+def _plural(words: str) -> str:
+    words = words.replace("an empty ", "a ")
+    for article in ("a ", "an "):
+        if words.startswith(article):
+            head, _, tail = words.removeprefix(article).partition(" ")
+            if head not in _COUNTABLE:
+                return words.removeprefix(article)
+            return f"{head if head.endswith('s') else head + 's'} {tail}".strip()
+    return words
+
+
+def _until(frame: Frame, node: cst.CSTNode) -> list[cst.CSTNode]:
+    """Enclosing nodes inside the frame's scope."""
+    found: list[cst.CSTNode] = []
+    for here in frame.module.walk.ancestors(node):
+        if here is frame.scope.node:
+            break
+        found.append(here)
+    return found
+
+
+def _looped(effect: Effect, frame: Frame) -> bool:
+    return any(isinstance(node, cst.For | cst.While) for node in _until(frame, effect.statement))

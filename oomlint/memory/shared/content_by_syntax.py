@@ -1,0 +1,146 @@
+"""What an expression holds by the way it is written: operators, subscripts, methods."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import libcst as cst
+
+from oomlint.memory.shared.byte_size import Size, allocated
+from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind, worst
+from oomlint.memory.shared.library_facts import GENERATORS
+from oomlint.model.values import ExternalCall, Frame
+
+_ARRAY_METHODS = frozenset(
+    "astype reshape copy transpose squeeze flatten ravel swapaxes view T repeat clip round mean sum to_numpy values numpy cumsum take".split(),
+)
+_TENSOR_METHODS = frozenset(
+    "float long int double half bool byte to cpu cuda clone detach contiguous permute reshape view transpose squeeze unsqueeze type t share_memory_ expand "
+    "pin_memory type_as repeat flatten narrow index_select".split(),
+)
+_VIEWS = frozenset("detach permute reshape view transpose squeeze unsqueeze t share_memory_ expand flatten narrow".split())  # no copy
+_STRING_METHODS = frozenset("strip rstrip lstrip lower upper replace format decode join encode title".split())
+_CONTAINERS = frozenset({"sorted", "list", "tuple", "set", "frozenset"})
+_DRAWS = frozenset("random standard_normal normal uniform integers rand randn randint random_sample choice permutation".split())
+
+
+# Methods whose name says what they return, whatever they are called on.
+_TELLING: dict[str, tuple[Kind, str]] = {
+    **dict.fromkeys(("readlines", "splitlines"), (Kind.OBJECTS, "a list of lines")),
+    **dict.fromkeys(("glob", "rglob", "iterdir"), (Kind.PATHS, "file names")),
+    **dict.fromkeys(("loadAnns", "loadImgs", "loadCats"), (Kind.OBJECTS, "a list of dicts")),
+}
+
+
+class WrittenForms(Classifier):
+    """Classifies what nothing reduces further."""
+
+    def written(self, node: cst.BaseExpression, frame: Frame) -> Content:
+        """What can be said of an expression by the way it is written."""
+        module = frame.module
+        if isinstance(node, cst.FormattedString):
+            return Content(Kind.TEXT, "a string", module, node, strings=True)
+        if isinstance(node, cst.BinaryOperation):
+            return self._operation(node, frame)
+        if isinstance(node, cst.Subscript):
+            return self._subscript(node, frame)
+        if isinstance(node, cst.Call):
+            return self._method(node, frame)
+        return NOTHING
+
+    def _operation(self, node: cst.BinaryOperation, frame: Frame) -> Content:
+        sides = [self.of(node.left, frame), self.of(node.right, frame)]
+        if isinstance(node.operator, cst.Modulo) and sides[0].kind is Kind.TEXT:
+            return Content(Kind.TEXT, "a string", frame.module, node, strings=True)
+        best = worst(sides)
+        if isinstance(node.operator, cst.Multiply) and any(isinstance(x, cst.List) and len(x.elements) == 1 for x in (node.left, node.right)):
+            return Content(Kind.SMALL, "a list of one value", frame.module, node)  # one object, however long the list
+        if best.kind in {Kind.ARRAY, Kind.TENSOR, Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS, Kind.FRAME}:
+            counts = [s.count for s in sides]
+            known = counts[0] + counts[1] if isinstance(node.operator, cst.Add) and counts[0] is not None and counts[1] is not None else None
+            return replace(best, module=frame.module, node=node, count=known)
+        return best
+
+    def _subscript(self, node: cst.Subscript, frame: Frame) -> Content:
+        base = self.of(node.value, frame)
+        if base.kind is Kind.H5:
+            return Content(Kind.ARRAY, "an array read whole from HDF5", frame.module, node)
+        if base.kind in {Kind.MEMMAP, Kind.SHARED}:
+            return base
+        if base.kind in {Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS}:
+            return replace(base, count=self.sliced(node, frame))
+        if base.kind in {Kind.ARRAY, Kind.TENSOR, Kind.FRAME, Kind.BLOB}:
+            return replace(base, size=Size())
+        return base if base.kind is Kind.TEXT else NOTHING
+
+    def _method(self, node: cst.Call, frame: Frame) -> Content:
+        func = node.func
+        module = frame.module
+        if not isinstance(func, cst.Attribute):
+            if isinstance(func, cst.Name) and func.value in _CONTAINERS and node.args:
+                inner = node.args[0].value
+                word = "list" if func.value == "sorted" else func.value
+                if isinstance(inner, cst.GeneratorExp):
+                    return self.container(word, self.of(inner.elt, frame), self.count(inner.for_in.iter, frame), module, node)
+                if self.of(inner, frame).words == "a range":
+                    return self.container(word, Content(Kind.SCALAR, "a number", numbers=True), self.count(inner, frame), module, node)
+            made = [alt.value.name for alt in self.evaluator.values(func, frame) if isinstance(alt.value, ExternalCall)]
+            if any(name.endswith((".ToTensor", ".PILToTensor")) for name in made):
+                return Content(Kind.TENSOR, "a tensor", module, node)
+            return Content(Kind.OBJECTS, "a tuple", module, node, count=len(node.args)) if "collections.namedtuple" in made else NOTHING
+        name = func.attr.value
+        if name in _DRAWS and any(isinstance(a.value, ExternalCall) and a.value.name in GENERATORS for a in self.evaluator.values(func.value, frame)):
+            shaped = "numpy.zeros" if name in {"random", "standard_normal", "random_sample"} else f"numpy.random.{name}"
+            return Content(Kind.ARRAY, "a NumPy array", module, node, size=allocated(shaped, node, self.evaluator, frame))
+        if name in _TELLING:
+            kind, words = _TELLING[name]
+            return Content(kind, words, module, node, strings=words == "a list of lines")
+        base = self.of(func.value, frame)
+        if name == "split":
+            return Content(Kind.OBJECTS, "a list of strings", module, node, strings=True)
+        if name in _STRING_METHODS and (base.kind in {Kind.TEXT, Kind.UNKNOWN} or isinstance(func.value, cst.SimpleString)):
+            return Content(Kind.TEXT, "a string", module, node, strings=True)
+        if name == "read" and base.kind is Kind.HANDLE:
+            return Content(Kind.TEXT, "the text of a file", module, node)
+        if base.kind is Kind.H5:
+            if name == "get":
+                return Content(Kind.H5, "a dataset of an open HDF5 file", module, node)
+            if name in {"keys", "attrs", "items"}:
+                return Content(Kind.PATHS, "the keys of a file", module, node)
+            return Content(Kind.ARRAY, "an array read whole from HDF5", module, node)
+        if name in {"fit_transform", "transform", "inverse_transform"} and self._is_of("sklearn.", func.value, frame):
+            return Content(Kind.ARRAY, "a NumPy array", module, node)
+        if name == "unique" or (name in {"tolist", "copy", "astype"} and base.kind is Kind.SMALL):
+            return Content(Kind.SMALL, "the distinct values", module, node)
+        if name == "tolist":
+            label = base.kind in {Kind.ARRAY, Kind.TENSOR, Kind.FRAME, Kind.UNKNOWN}
+            return Content(Kind.OBJECTS, "a list of `tolist()`", module, node, doubt=0 if label else 1, size=base.size)
+        if name in {"to_dict", "iterrows", "itertuples", "to_records"}:
+            return Content(Kind.OBJECTS, f"what `{name}` makes of a DataFrame", module, node)
+        if base.kind is Kind.FRAME:
+            if name == "to_numpy":
+                return Content(Kind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
+            return replace(base, module=module, node=node)
+        if base.kind in {Kind.ARRAY, Kind.ARRAYS} and name in _ARRAY_METHODS:
+            return replace(base, size=Size()) if name in {"mean", "sum"} else base
+        if base.kind is Kind.SHARED and name in _VIEWS:
+            return base
+        if base.kind is Kind.TENSOR:
+            if name == "numpy":
+                return Content(Kind.ARRAY, "a NumPy array", module, node, size=base.size)
+            if name == "item":
+                return Content(Kind.SCALAR, "a number", numbers=True)
+            return base if name in _TENSOR_METHODS else NOTHING
+        if name == "item":
+            return Content(Kind.SCALAR, "a number", numbers=True)
+        if name == "read" or name.startswith("read_") or name == "get":
+            return base.element if base.element is not None else NOTHING
+        if name in {"values", "keys", "items", "copy", "union", "difference"} and base.kind in {Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS, Kind.BLOB}:
+            return base
+        if name in {"convert", "resize", "crop"}:
+            return Content(Kind.ARRAY, "a decoded image", module, node, doubt=1)
+        return NOTHING
+
+    def _is_of(self, library: str, node: cst.BaseExpression, frame: Frame) -> bool:
+        """Whether an expression is an object that a library made."""
+        return any(isinstance(a.value, ExternalCall) and a.value.name.startswith(library) for a in self.evaluator.values(node, frame)[:3])

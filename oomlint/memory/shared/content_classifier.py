@@ -1,0 +1,106 @@
+"""What an expression holds in memory: in which kind of container, how much of it, and made where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.shared.containers import Containers
+from oomlint.memory.shared.content_by_syntax import WrittenForms
+from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, Content, Kind, worst
+from oomlint.memory.shared.library_facts import Libraries
+from oomlint.model.readings import Memory
+from oomlint.model.values import Alternative, Const, Display, Each, Element, ExternalCall, Frame, FunctionRef, Instance, Merged, Settings, Value, Written
+
+if TYPE_CHECKING:
+    from oomlint.model.questions import Questions
+
+
+class Contents(Containers, Libraries, WrittenForms):
+    """Classifies expressions. One for a run; it remembers."""
+
+    def __init__(self, evaluator: Questions) -> None:
+        super().__init__(evaluator)
+        self._memo: Memory[tuple[cst.CSTNode, Frame], Content] = Memory(evaluator.project.readings)
+
+    def of(self, node: cst.BaseExpression, frame: Frame) -> Content:
+        """What ``node`` holds: the gravest of its alternatives."""
+        key = (node, frame)
+        known = self._memo.get(key)
+        if known is not None:
+            return known
+        if key in self.active or self.depth > DEEPEST:
+            self._memo.give_up()
+            return NOTHING
+        self.active.add(key)
+        self.depth += 1
+        try:
+            found = worst([self.of_value(alt.value, alt) for alt in self.evaluator.values(node, frame)[:12]])
+        finally:
+            self.depth -= 1
+            self.active.discard(key)
+        self._memo[key] = found
+        return found
+
+    def of_value(self, value: Value, alt: Alternative | None = None) -> Content:
+        """What a value holds."""
+        doubt = alt.doubt if alt is not None else 0
+        found = self._of_value(value)
+        return replace(found, doubt=found.doubt + doubt) if doubt and found is not NOTHING else found
+
+    def _of_value(self, value: Value) -> Content:
+        if isinstance(value, Const):
+            literal = value.value
+            if literal is None:
+                return NOTHING  # what is put in its place later counts
+            kind = Kind.TEXT if isinstance(literal, str | bytes) else Kind.SCALAR
+            return Content(kind, "a constant", strings=isinstance(literal, str), numbers=isinstance(literal, int | float))
+        if isinstance(value, Display):
+            return self.display(value)
+        if isinstance(value, ExternalCall):
+            return self.external(value)
+        if isinstance(value, Element):
+            return self.element(value)
+        if isinstance(value, Instance):
+            return Content(Kind.DATASET, f"`{value.cls.scope.name}`", dataset=value, module=value.cls.module, node=value.call)
+        if isinstance(value, FunctionRef):
+            return self._function(value)
+        if isinstance(value, Settings | Merged):
+            return Content(Kind.SMALL, "settings")
+        if isinstance(value, Each) and value.iterable is not None and value.frame is not None:
+            return self._one_of(self.of(value.iterable, value.frame), value.index)
+        if isinstance(value, Written) and value.node is not None and value.frame is not None:
+            return self.written(value.node, value.frame)
+        return NOTHING
+
+    @staticmethod
+    def _one_of(whole: Content, index: tuple[int, ...]) -> Content:
+        """An element of what a loop goes through."""
+        if index:
+            return NOTHING
+        if whole.kind is Kind.PATHS:
+            return replace(whole, count=None)
+        if whole.words == "a range":
+            return Content(Kind.SCALAR, "a number", numbers=True)
+        if whole.kind is Kind.HANDLE and "open" in whole.words:
+            return Content(Kind.TEXT, "a line of a file", whole.module, whole.node, strings=True)
+        if whole.kind is Kind.OBJECTS:
+            if whole.strings:
+                return Content(Kind.TEXT, "a string", whole.module, whole.node, strings=True)
+            if whole.numbers:
+                return Content(Kind.SCALAR, "a number", numbers=True)
+            return whole.element if whole.element is not None else replace(whole, count=None, doubt=whole.doubt + 1)
+        if whole.kind in {Kind.ARRAYS, Kind.TENSORS} and whole.element is not None:
+            return whole.element
+        return NOTHING
+
+    @staticmethod
+    def _function(value: FunctionRef) -> Content:
+        scope = value.scope
+        if isinstance(scope.node, cst.Lambda):
+            return Content(Kind.FUNCTION, "a lambda", value.module, scope.node)
+        if scope.parent is not None and scope.parent.is_function:
+            return Content(Kind.FUNCTION, "a local function", value.module, scope.node)
+        return Content(Kind.SCALAR, "a function")

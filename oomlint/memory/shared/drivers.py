@@ -1,0 +1,244 @@
+"""Code that does not train: a test suite, what a library's module shows when it is started by itself, and scripts that only show something.
+
+What is paid there is paid by whoever looks at it, so a finding is one step less grave. What a piece of code does decides, and who imports its file.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from dataclasses import replace
+from enum import Flag, auto
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.finding import Severity
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.flow_runs import runs_of
+from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model import names
+from oomlint.model.readings import Memory, finder
+from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oomlint.finding import Finding
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+    Called = tuple[cst.Call, Scope]
+
+_LOWER: Final = {Severity.ERROR: Severity.WARNING, Severity.WARNING: Severity.NOTE, Severity.NOTE: Severity.NOTE}
+_DEEPEST: Final = 3  # functions of other files that are followed
+_MOST_SITES: Final = 8
+# What opens a window, or draws a figure.
+_SHOWS: Final = re.compile(
+    r"^(matplotlib\.pyplot|matplotlib\.pylab|pylab)\.(show|savefig)$|^cv2\.imshow$|^open3d\.visualization\.|^mayavi\.mlab\.(show|savefig)$|^pyvista\.|^plotly\."
+)
+_MAY_SHOW: Final = re.compile(r"pyplot|pylab|imshow|open3d|mayavi|pyvista|plotly")
+_BACKWARDS: Final = frozenset({"backward", "manual_backward"})
+_TRAINERS: Final = re.compile(r"^(lightning|pytorch_lightning|transformers|accelerate|ignite|fastai|skorch|catalyst|mmengine|mmcv|deepspeed)\.")
+_RUNS: Final = frozenset("fit fit_one_cycle train run validate test predict evaluate train_batch".split())
+# What leaves results behind, by the names that libraries give it.
+_WRITES: Final = frozenset(
+    "save savez savez_compressed savetxt dump tofile to_csv to_json to_pickle to_parquet to_hdf create_dataset writerow writerows writelines write write_text "
+    "write_bytes save_pretrained imwrite imsave mimsave save_image savemat export".split()
+)
+_ASKS: Final = frozenset("parse_args parse_known_args parse_args_into_dataclasses Fire".split())
+_COMMANDS: Final = frozenset({"command", "main"})  # click, typer, hydra
+
+
+class Does(Flag):
+    """What code does, besides."""
+
+    NOTHING = 0
+    TRAINS = auto()
+    WRITES = auto()  # results
+    ASKS = auto()  # for options: it is a program
+    SHOWS = auto()
+
+
+def weighed(finding: Finding, module: Module) -> Finding:
+    """A finding with its severity, one step lower where it stands in code that does not train."""
+    if finding.severity is Severity.NOTE:
+        return finding
+    drivers = module.project.shared(Drivers)
+    if holds_tests(module) or drivers.demonstrates(finding, module) or drivers.visualises(module):
+        return replace(finding, severity=_LOWER[finding.severity])
+    return finding
+
+
+class Drivers:
+    """Says what the files of a project are there for. One for a run; it remembers."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.evaluator = evaluator_of(project)
+        self._shown: Memory[str, bool] = Memory(project.readings)
+        self._demos: Memory[str, frozenset[cst.CSTNode]] = Memory(project.readings)
+        self._imported: Memory[str, bool] = Memory(project.readings)
+
+    # -- a demo in a file of a library -----------------------------------------------------------------------------------
+
+    def demonstrates(self, finding: Finding, module: Module) -> bool:
+        """Whether it stands in what a file that others import shows when it is started: in its ``if __name__ == "__main__"``, or in what that alone calls."""
+        if "__main__" not in module.source.text:
+            return False
+        known = self._demos.get(module.path)
+        if known is None:
+            known = self._demos[module.path] = self._demos_of(module)
+        spots = (module.place(node) for node in known)
+        return any(spot.cell == finding.place.cell and spot.row <= finding.place.row <= spot.end_row for spot in spots)
+
+    def _demos_of(self, module: Module) -> frozenset[cst.CSTNode]:
+        blocks = [statement for statement in module.tree.module.body if isinstance(statement, cst.If) and names.is_main(statement.test)]
+        if not blocks or not self._is_imported(module):
+            return frozenset()
+        parts: list[cst.CSTNode] = list(blocks)
+        for scope in module.root.children:
+            if scope.is_function and self._only_from(module, scope, parts):
+                parts.append(scope.node)
+        inside = [(call, scope) for call, scope in module.walk.calls if any(here in parts for here in module.walk.ancestors(call))]
+        program = Does.TRAINS | Does.WRITES | Does.ASKS
+        return frozenset() if self._done(module, inside, 0, set()) & program or _reads_arguments(blocks) else frozenset(parts)
+
+    def _only_from(self, module: Module, scope: Scope, parts: list[cst.CSTNode]) -> bool:
+        """Whether nothing but these parts of its file calls a function, and nobody else has a hold of it."""
+        used = [node for node in descend(module.tree.module) if isinstance(node, cst.Name) and node.value == scope.name and node is not _name_of(scope.node)]
+        if not used or not all(any(here in parts for here in module.walk.ancestors(node)) for node in used):
+            return False
+        sites = self.evaluator.calls.sites(module, scope, _MOST_SITES)
+        return bool(sites) and all(site.module is module for site in sites)
+
+    def _is_imported(self, module: Module) -> bool:
+        """Whether another file of the project imports this one."""
+        known = self._imported.get(module.path)
+        if known is None:
+            stem = module.path.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
+            found = self.project.search(_imports, (stem,), module.path, stem)
+            known = self._imported[module.path] = any(
+                self.project.locate(path, dotted, int(level)) == module.path
+                for path, said in found.items()
+                if path != module.path
+                for level, _, dotted in (line.partition(" ") for line in said.splitlines())
+            )
+        return known
+
+    # -- a script that only shows something ------------------------------------------------------------------------------
+
+    def visualises(self, module: Module) -> bool:
+        """Whether a file is a script that draws or shows what it reads, and neither trains nor leaves results behind."""
+        text = module.source.text
+        if module.source.cells or "backward(" in text or not _MAY_SHOW.search(text):
+            return False
+        known = self._shown.get(module.path)
+        if known is None:
+            known = self._shown[module.path] = self._visualises(module)
+        return known
+
+    def _visualises(self, module: Module) -> bool:
+        done = self._done(module, module.walk.calls, 0, set())
+        if Does.SHOWS not in done or done & (Does.TRAINS | Does.WRITES) or self._is_imported(module):
+            return False
+        # What runs a model on all batches and draws at the end evaluates it.
+        passes = {event.node: event.loops for record in runs_of(self.project).of(module) for event in record.forwards if event.loops}
+        return all(any(self._shows_in(loop.node, loop.module) for loop in loops) for loops in passes.values())
+
+    def _shows_in(self, node: cst.CSTNode, module: Module) -> bool:
+        inside = [(call, scope) for call, scope in module.walk.calls if node in module.walk.ancestors(call)]
+        return Does.SHOWS in self._done(module, inside, 0, set())
+
+    # -- what code does ----------------------------------------------------------------------------------------------------
+
+    def _done(self, module: Module, calls: Iterable[Called], depth: int, seen: set[Scope]) -> Does:
+        """What calls do, and the functions of the project that they lead to."""
+        done = Does.NOTHING
+        for call, scope in calls:
+            done |= self._does(module, scope, call)
+            if depth >= _DEEPEST:
+                continue
+            for where, target in self._targets(module, scope, call):
+                if target not in seen:
+                    seen.add(target)
+                    done |= self._done(where, [(inner, target) for inner in target.calls], depth + 1, seen)
+        return done
+
+    def _does(self, module: Module, scope: Scope, call: cst.Call) -> Does:
+        last = names.last_name(call.func)
+        method = isinstance(call.func, cst.Attribute)
+        if last in _BACKWARDS and method:
+            return Does.TRAINS
+        if last in _ASKS:
+            return Does.ASKS
+        if last == "open":
+            return Does.WRITES if _opens_to_write(call) else Does.NOTHING
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        if any(isinstance(alt.value, External) and _SHOWS.match(alt.value.name) for alt in self.evaluator.values(call.func, frame)[:2]):
+            return Does.SHOWS
+        if isinstance(call.func, cst.Attribute) and last in _RUNS:
+            made = (alt.value for alt in self.evaluator.values(call.func.value, frame)[:2])
+            if any(isinstance(value, ExternalCall) and _TRAINERS.match(value.name) for value in made):
+                return Does.TRAINS
+        return Does.WRITES if last in _WRITES and not any(True for _ in self._targets(module, scope, call)) else Does.NOTHING
+
+    def _targets(self, module: Module, scope: Scope, call: cst.Call) -> Iterator[tuple[Module, Scope]]:
+        """The functions of the project that a call may run."""
+        for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:2]:
+            value = alt.value
+            if isinstance(value, ClassRef):
+                made = self.evaluator.method(Instance(value, None), "__init__")
+                if made is not None:
+                    yield made.module, made.scope
+            elif isinstance(value, FunctionRef):
+                if any(names.last_name(one.decorator) in _COMMANDS for one in getattr(value.scope.node, "decorators", ())):
+                    continue
+                yield value.module, value.scope
+
+
+def _reads_arguments(blocks: Iterable[cst.CSTNode]) -> bool:
+    return any(isinstance(node, cst.Attribute) and names.dotted(node) == "sys.argv" for block in blocks for node in descend(block))
+
+
+def _opens_to_write(call: cst.Call) -> bool:
+    mode = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "mode"), call.args[1].value if len(call.args) > 1 else None)
+    return isinstance(mode, cst.SimpleString) and any(letter in str(mode.evaluated_value) for letter in "wax")
+
+
+def _name_of(node: cst.CSTNode) -> cst.CSTNode | None:
+    return node.name if isinstance(node, cst.FunctionDef) else None
+
+
+@finder
+def _imports(path: str, data: bytes, stem: str) -> str:
+    """What a file imports that may be a module of that name: for each, on a line, the dots before it and its dotted name."""
+    del path
+    word = stem.encode(errors="surrogateescape")
+    if word not in data or not re.search(rb"^\s*(?:import\s|from\s)", data, re.MULTILINE):
+        return ""
+    return "\n".join(told for told in _imported(data) if told.replace(".", " ").rpartition(" ")[2] == stem)
+
+
+@lru_cache(maxsize=4096)  # asked of the same file for each that it may import
+def _imported(data: bytes) -> tuple[str, ...]:
+    """What a file imports that may be a module: for each the dots before it and its dotted name."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(data)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    found: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(dict.fromkeys(f"0 {alias.name}" for alias in node.names))
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if base:
+                found[f"{node.level} {base}"] = None
+            found.update(dict.fromkeys(f"{node.level} {base}.{alias.name}".replace(" .", " ") for alias in node.names))
+    return tuple(found)

@@ -1,0 +1,237 @@
+"""What the functions and classes of libraries return: data tables, and the few that need a closer look."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.shared.byte_size import Size, allocated
+from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind
+from oomlint.model import names
+from oomlint.model.values import Const, External
+
+if TYPE_CHECKING:
+    from oomlint.model.values import Element, ExternalCall, Frame
+
+
+GENERATORS = frozenset({"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"})
+_FRAME_LOADERS = re.compile(r"^pandas\.(read_\w+|DataFrame|concat|merge)$|^(polars|dask\.dataframe)\.")
+_NUMPY_MAKERS = frozenset(
+    "array asarray zeros ones empty full arange linspace stack concatenate vstack hstack column_stack dstack fromfile loadtxt genfromtxt ascontiguousarray "
+    "transpose reshape repeat tile random rand randn randint normal uniform choice permutation zeros_like ones_like empty_like full_like swapaxes moveaxis "
+    "expand_dims squeeze pad where take clip abs log exp sqrt flip roll meshgrid load memmap frombuffer fromstring float32 float64 int64 uint8 nan_to_num "
+    "standard_normal split array_split".split(),
+)
+_TORCH_MAKERS = frozenset(
+    "tensor as_tensor from_numpy zeros ones empty full rand randn randint randperm arange linspace stack cat concat concatenate hstack vstack FloatTensor "
+    "LongTensor IntTensor DoubleTensor BoolTensor ByteTensor Tensor zeros_like ones_like randn_like normal eye cartesian_prod meshgrid logspace".split(),
+)
+
+
+# The kind, how it is called in a message, and whose result it is.
+_RESULTS: dict[str, tuple[Kind, str]] = {
+    name: (kind, words)
+    for kind, words, known in (
+        (
+            Kind.OBJECTS,
+            "what `{last}` of {library} returns",
+            (
+                "json.load json.loads orjson.loads ujson.load ujson.loads simplejson.load jsonlines.open xmltodict.parse srsly.read_json toml.load "
+                "builtins.eval ast.literal_eval"
+            ),
+        ),
+        (
+            Kind.BLOB,
+            "what `{name}` returns",
+            "pickle.load cPickle.load _pickle.load dill.load joblib.load torch.load pickle.loads cloudpickle.load mmengine.load mmcv.load scipy.io.loadmat",
+        ),
+        (Kind.OBJECTS, "a COCO index of dicts", "pycocotools.coco.COCO"),
+        (
+            Kind.PATHS,
+            "file names of `{name}`",
+            "glob.glob glob.iglob os.listdir os.scandir os.walk os.path.join os.path.abspath os.path.basename pathlib.Path natsort.natsorted",
+        ),
+        (Kind.H5, "an open `{name}`", "h5py.File h5pickle.File tables.open_file netCDF4.Dataset z5py.File"),
+        (
+            Kind.HANDLE,
+            "what `{plain}` opened",
+            (
+                "builtins.open io.open lmdb.open lmdb.Environment sqlite3.connect zipfile.ZipFile tarfile.open gzip.open cv2.VideoCapture boto3.client "
+                "boto3.resource codecs.open decord.VideoReader bz2.open tarfile.TarFile mmap.mmap"
+            ),
+        ),
+        (
+            Kind.LOCK,
+            "a `{name}`",
+            "threading.Lock threading.RLock threading.Thread threading.local threading.Event queue.Queue threading.Condition threading.Semaphore",
+        ),
+        (
+            Kind.ARRAY,
+            "a decoded image",
+            (
+                "PIL.Image.open cv2.imread imageio.imread imageio.v2.imread imageio.v3.imread skimage.io.imread matplotlib.pyplot.imread tifffile.imread "
+                "nibabel.load"
+            ),
+        ),
+        (Kind.MEMMAP, "a memory-mapped array", "numpy.memmap numpy.lib.format.open_memmap"),
+        (Kind.TENSOR, "a tensor", "torchvision.transforms.functional.to_tensor torchvision.transforms.functional.pil_to_tensor"),
+        (Kind.TENSORS, "tensors", "torch.split torch.unbind torch.chunk"),
+        (Kind.SMALL, "a range", "builtins.range"),
+        (
+            Kind.SCALAR,
+            "a number",
+            "builtins.len builtins.sum builtins.abs builtins.round builtins.hash builtins.id random.random random.randint",
+        ),
+        (Kind.OBJECTS, "the rows of a CSV file", "csv.reader csv.DictReader"),
+    )
+    for name in known.split()
+}
+# The same by the beginning of the name.
+_FAMILIES = (
+    ("datasets.", Kind.SHARED, "an Arrow table"),
+    ("pyarrow.", Kind.SHARED, "an Arrow table"),
+    ("torchvision.io.", Kind.TENSOR, "a decoded image"),
+    ("scipy.sparse.", Kind.ARRAY, "a sparse matrix"),
+)
+_EMPTY = frozenset(
+    "collections.defaultdict collections.OrderedDict collections.Counter collections.deque builtins.list builtins.dict builtins.set".split(),
+)
+_ITERATED = frozenset("builtins.zip builtins.map builtins.enumerate itertools.product itertools.chain itertools.combinations".split())
+
+
+class Libraries(Classifier):
+    """Classifies what comes out of libraries."""
+
+    def external(self, value: ExternalCall) -> Content:
+        """What a library's function or class returns."""
+        name, call, frame = value.name, value.call, value.frame
+        module = frame.module
+        last = name.rpartition(".")[2]
+        known = _RESULTS.get(name)
+        if name == "torch.load" and self._maps(call, frame):
+            return Content(Kind.SHARED, "tensors of a mapped file", module, call)
+        if known is not None:
+            words = known[1].format(name=name, last=last, library=name.partition(".")[0], plain=name.removeprefix("builtins."))
+            return Content(known[0], words, module, call, numbers=known[0] is Kind.SCALAR)
+        if _FRAME_LOADERS.match(name):
+            return Content(Kind.FRAME, "a DataFrame", module, call)
+        if name == "numpy.load":
+            return self._numpy_load(call, frame)
+        if name in {"numpy.unique", "pandas.unique"}:
+            return Content(Kind.SMALL, "the distinct values", module, call)
+        if name.startswith(("numpy.", "cupy.")) and name not in GENERATORS and (last in _NUMPY_MAKERS or name.startswith("numpy.random.")):
+            return self._array(name, last, call, frame)
+        if name in {"torch.from_numpy", "torch.as_tensor"} and call.args and self.of(call.args[0].value, frame).kind is Kind.MEMMAP:
+            return Content(Kind.SHARED, "a tensor of a mapped file", module, call)
+        if name.startswith("torch.") and last in _TORCH_MAKERS:
+            return Content(Kind.TENSOR, "a tensor", module, call, size=self._tensor_size(name, last, call, frame))
+        if name in _ITERATED:
+            return self._iterated(name, call, frame)
+        if name in _EMPTY:
+            return self.grown(call, frame) or Content(Kind.SMALL, f"an empty {last}", module, call)
+        for beginning, kind, words in _FAMILIES:
+            if name.startswith(beginning):
+                return Content(kind, words, module, call)
+        return NOTHING
+
+    def _maps(self, call: cst.Call, frame: Frame) -> bool:
+        """Whether `torch.load` maps the file, for all that is known."""
+        given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "mmap"), None)
+        return given is not None and any(not isinstance(a.value, Const) or a.const for a in self.evaluator.values(given, frame))
+
+    def _numpy_load(self, call: cst.Call, frame: Frame) -> Content:
+        for arg in call.args:
+            if arg.keyword is not None and arg.keyword.value == "mmap_mode":
+                found = self.evaluator.values(arg.value, frame)
+                if any(isinstance(a.const, str) for a in found):
+                    return Content(Kind.MEMMAP, "a memory-mapped array", frame.module, call)
+        if call.args and ".npz" in frame.module.code(call.args[0].value):
+            return Content(Kind.HANDLE, "an open `.npz` file", frame.module, call)
+        return Content(Kind.ARRAY, "an array that `numpy.load` reads", frame.module, call)
+
+    def _array(self, name: str, last: str, call: cst.Call, frame: Frame) -> Content:
+        module = frame.module
+        dtype = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "dtype"), None)
+        if dtype is not None and names.last_name(dtype) in {"object", "object_", "O"}:
+            return Content(Kind.OBJECT_ARRAY, "a NumPy array of objects", module, call)
+        if last in {"array", "asarray", "ascontiguousarray"} and call.args:
+            inner = self.of(call.args[0].value, frame)
+            if inner.kind is Kind.H5:
+                return Content(Kind.ARRAY, "an array read whole from HDF5", module, call)
+            return Content(Kind.ARRAY, "a NumPy array", module, call, count=inner.count)
+        if last in {"stack", "concatenate", "vstack", "hstack"}:
+            return Content(Kind.ARRAY, "a NumPy array", module, call)
+        size = allocated(name if name.count(".") == 1 else f"numpy.{last}", call, self.evaluator, frame)
+        return Content(Kind.ARRAY, "a NumPy array", module, call, size=size)
+
+    def _tensor_size(self, name: str, last: str, call: cst.Call, frame: Frame) -> Size:
+        if last in {"zeros", "ones", "empty", "full", "rand", "randn", "arange"}:
+            return allocated(name, call, self.evaluator, frame)
+        if last == "randint":
+            positional = [a.value for a in call.args if a.keyword is None]
+            if len(positional) not in {2, 3}:
+                return Size()
+            shape = call.with_changes(args=[cst.Arg(positional[-1]), cst.Arg(cst.parse_expression("torch.int64"), keyword=cst.Name("dtype"))])
+            return allocated("torch.empty", shape, self.evaluator, frame)
+        if last in {"tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor"} and call.args:
+            inner = self.of(call.args[0].value, frame)
+            if inner.size.known:
+                return inner.size
+            if inner.count is not None and inner.element is not None and inner.element.kind is Kind.SCALAR:
+                return Size(inner.count * 8)
+        return Size()
+
+    def _iterated(self, name: str, call: cst.Call, frame: Frame) -> Content:
+        inner = [self.of(a.value, frame) for a in call.args if a.star == ""]
+        if name == "builtins.map" and len(inner) > 1:
+            maker = next((alt.value.name for alt in self.evaluator.values(call.args[0].value, frame) if isinstance(alt.value, External)), "")
+            numbers, strings = maker in {"builtins.int", "builtins.float", "builtins.len"}, maker == "builtins.str"
+            return Content(Kind.OBJECTS, "a list of mapped values", frame.module, call, doubt=1, numbers=numbers, strings=strings)
+        if any(c.kind is Kind.PATHS for c in inner):
+            return Content(Kind.PATHS, "file names", frame.module, call)
+        if any(c.kind in {Kind.OBJECTS, Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.FRAME} for c in inner):
+            counts = [c.count for c in inner if c.count is not None]
+            return Content(Kind.OBJECTS, "a list of tuples", frame.module, call, count=min(counts) if counts else None)
+        return NOTHING
+
+    def element(self, value: Element) -> Content:
+        """A part of what a library returned."""
+        whole = self.external(value.whole)
+        module, node = value.whole.frame.module, value.whole.call
+        attr = value.accessors[-1][1] if value.accessors else ""
+        first = value.accessors[0]
+        if whole.kind is Kind.H5:
+            keys = [k for k, _ in value.accessors]
+            if "attrs" in [k for _, k in value.accessors]:
+                return Content(Kind.SCALAR, "an attribute of an HDF5 file")
+            if any(key in {"shape", "size", "ndim", "dtype"} for kind, key in value.accessors if kind == "attr"):
+                return Content(Kind.SCALAR, "a shape")
+            if "value" in [k for _, k in value.accessors]:
+                return Content(Kind.ARRAY, "an array read whole from HDF5", module, node)
+            if keys.count("item") > 1 and not isinstance(attr, str):
+                return Content(Kind.ARRAY, "an array read from HDF5", module, node, doubt=1)
+            return Content(Kind.H5, "a dataset of an open HDF5 file", module, node)
+        if whole.kind is Kind.HANDLE and ".npz" in whole.words:
+            return Content(Kind.ARRAY, "an array of an `.npz` file", module, node)
+        if whole.kind is Kind.FRAME:
+            if {"columns", "shape", "dtypes"} & {key for kind, key in value.accessors if kind == "attr"}:
+                return Content(Kind.SMALL, "the names of the columns", module, node)
+            if attr in {"values", "T"}:
+                return Content(Kind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
+            return Content(Kind.FRAME, "a column of a DataFrame" if first[0] == "item" else "a DataFrame", module, node)
+        if whole.kind is Kind.SHARED and value.whole.name == "torch.load":
+            return whole
+        if whole.kind in {Kind.BLOB, Kind.OBJECTS}:
+            if any(kind == "attr" for kind, _ in value.accessors):
+                return NOTHING  # settings read from a file, most likely
+            if whole.numbers and first[0] == "item" and isinstance(first[1], int):
+                return Content(Kind.SCALAR, "a number", numbers=True)
+            return replace(whole, doubt=whole.doubt + len(value.accessors) - 1)
+        if whole.kind in {Kind.ARRAY, Kind.TENSOR} and first[0] == "item":
+            return whole if isinstance(first[1], int) else replace(whole, size=Size())
+        if attr in {"shape", "size", "ndim", "dtype"}:
+            return Content(Kind.SCALAR, "a shape")
+        return NOTHING

@@ -1,0 +1,152 @@
+"""Loops and loaders: which expressions are loaders, which loops are epochs, what stays the same in a loop."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.loaders.loader_calls import LOADER_CLASSES, Loader, loaders_of
+from oomlint.model import names
+from oomlint.model.values import Alternative, Const, ExternalCall, Instance, Unknown
+from oomlint.syntax.walk import descend, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
+    from oomlint.syntax.walk import Scope
+
+_LOADER_NAME = re.compile(r"(^|_)(data_?)?loader\d*$|(^|_)dl\d*$|dataloader\d*$|(^|_)loader(_\w+)?$", re.IGNORECASE)
+_EPOCH = re.compile(r"epoch", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderLike:
+    """An expression that is a loader: known (its call was found) or by its name."""
+
+    name: str
+    known: bool
+    loader: Loader | None
+    frame: Frame
+    workers: tuple[Alternative, ...]
+
+    @property
+    def without_workers(self) -> bool:
+        """Whether it is known to have none."""
+        return bool(self.workers) and all(isinstance(a.value, Const) and a.value.value == 0 for a in self.workers if not a.reach)
+
+
+def loader_like(project: Project, node: cst.BaseExpression, module: Module, scope: Scope) -> LoaderLike | None:
+    """The loader that an expression stands for, or ``None`` where it is something else or nobody knows."""
+    loaders = loaders_of(project)
+    evaluator = loaders.evaluator
+    code = _plain_name(node)
+    named = _LOADER_NAME.search(code) is not None
+    # Who calls the function matters only where the name lets one think of a loader; to look for callers is not cheap.
+    frames = evaluator.calls.frames(module, scope, most=4) if named else [evaluator.calls.plain_frame(module, scope)]
+    for frame in frames:
+        unknown = False
+        for alt in evaluator.values(node, frame):
+            value = alt.value
+            if isinstance(value, ExternalCall) and names.canonical(value.name) in LOADER_CLASSES:
+                loader = next((x for x in loaders.of(value.frame.module) if x.call is value.call), None)
+                workers = tuple(loaders.workers(loader, value.frame)) if loader is not None else ()
+                return LoaderLike(code, known=True, loader=loader, frame=value.frame, workers=workers)
+            if isinstance(value, Instance) and evaluator.derives(value.cls, *LOADER_CLASSES):
+                return LoaderLike(code, known=True, loader=None, frame=frame, workers=())
+            if isinstance(value, ExternalCall):
+                unknown = unknown or "oader" in value.name
+            elif isinstance(value, Unknown):
+                unknown = True
+        if unknown and named:
+            return LoaderLike(code, known=False, loader=None, frame=frame, workers=())
+    return None
+
+
+def _plain_name(node: cst.BaseExpression) -> str:
+    if isinstance(node, cst.Subscript):
+        return _plain_name(node.value)
+    return names.last_name(node)
+
+
+def is_epoch_loop(node: cst.CSTNode, module: Module) -> bool:
+    """Whether a loop counts epochs, by the names that it uses."""
+    if isinstance(node, cst.While):
+        return _EPOCH.search(module.code(node.test)) is not None
+    if not isinstance(node, cst.For):
+        return False
+    words = f"{module.code(node.target)} {module.code(node.iter)}"
+    return _EPOCH.search(words) is not None and _counts(node.iter)
+
+
+def _counts(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.Call):
+        name = names.last_name(node.func)
+        if name in {"range", "trange", "count"}:
+            return True
+        if name in {"tqdm", "track", "enumerate", "progress_bar"} and node.args:
+            return _counts(node.args[0].value)
+    return isinstance(node, cst.Name | cst.Attribute) and _EPOCH.search(names.last_name(node)) is not None
+
+
+def goes_often(project: Project, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
+    """Whether a loop may make many rounds: over a loader, a counted loop, a ``while``."""
+    if isinstance(node, cst.While):
+        return True
+    if not isinstance(node, cst.For):
+        return False
+    iterated = node.iter
+    while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in {"enumerate", "tqdm", "zip", "islice"} and iterated.args:
+        iterated = iterated.args[0].value
+    return _counts(node.iter) or loader_like(project, iterated, module, scope) is not None
+
+
+def loops_around(node: cst.CSTNode, module: Module, scope: Scope) -> Iterator[cst.For | cst.While]:
+    """Loops of the same scope whose body holds the node, innermost first."""
+    child = node
+    for here in module.walk.ancestors(node):
+        if here is scope.node:
+            return
+        if isinstance(here, cst.For | cst.While) and child is here.body:
+            yield here
+        child = here
+
+
+def conditional_in(node: cst.CSTNode, loop: cst.CSTNode, module: Module, but: Callable[[cst.BaseExpression], bool] | None = None) -> bool:
+    """Whether a test inside the loop decides if the node runs; ``but`` says which tests do not count."""
+    for here in module.walk.ancestors(node):
+        if here is loop:
+            return False
+        if isinstance(here, cst.If | cst.IfExp | cst.Try) and not (but is not None and isinstance(here, cst.If) and but(here.test)):
+            return True
+    return False
+
+
+def is_nth(test: cst.BaseExpression) -> bool:
+    """Whether a test lets every n-th round through: ``step % 10 == 0``."""
+    return any(isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) for node in descend(test))
+
+
+def changes_in(nodes: list[cst.BaseExpression], loop: cst.For | cst.While, module: Module, scope: Scope) -> bool:
+    """Whether one of the expressions depends on something that the loop sets."""
+    roots = {n.value for node in nodes for n in descend(node) if isinstance(n, cst.Name)}
+    for root in roots:
+        for effect in scope.effects.get(root, ()):
+            inside = effect.statement is loop or loop in module.walk.ancestors(effect.statement)
+            if inside and effect.kind not in {"import", "from"}:
+                return True
+    # A method called on an object in the loop may change it: `dataset.set_epoch(epoch)`.
+    for node in descend(loop.body, into_scopes=False):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not isinstance(module.walk.parents.get(node), cst.For):
+            path = path_of(node.func.value)
+            if (
+                path is not None
+                and path[0] in roots
+                and node.func.attr.value.startswith(("set_", "update", "add", "resample", "shuffle", "refresh", "ng_sample", "generate"))
+            ):
+                return True
+    return False

@@ -1,0 +1,162 @@
+"""Batch loops and what a statement in them runs under: how often it runs, and after what."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.loop_kinds import is_epoch_loop, loader_like, loops_around
+from oomlint.model import names
+from oomlint.model.readings import finder
+from oomlint.model.values import ClassRef, External, FunctionRef
+from oomlint.syntax.walk import children_of, descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
+
+_WRAPPERS = frozenset({"enumerate", "tqdm", "islice", "log_every", "track", "progress_bar", "iter"})
+MODULES = frozenset({"torch.nn.Module", "pytorch_lightning.LightningModule", "transformers.PreTrainedModel"})
+_OPTIMIZER = re.compile(r"opt|scaler", re.IGNORECASE)
+_DEVICE = re.compile(r"cuda|device|gpu|is_available|\bmps\b|\bxpu\b", re.IGNORECASE)
+_COUNTER = re.compile(r"%|<|>|epoch|step|iter|rank|memory|batch", re.IGNORECASE)
+# What rules look for by a library's name, apart from classes; and where it is given another name: `self.read = torch.load`.
+_ASKED = frozenset("load collect empty_cache init_process_group initialize spawn fully_shard all_gather_object all_gather".split())
+_ALIAS = re.compile(rb"(?:\.|[=:] ?)(?:load|collect|empty_cache|init_process_group|initialize)\b(?! *[(=])")
+_BOUND = re.compile(rb"(\w+)[\"']? *[=:]")
+_BUILDERS = frozenset({"parameters", "named_parameters"})
+
+
+def batch_loop(project: Project, node: cst.CSTNode, module: Module, scope: Scope) -> cst.For | cst.While | None:
+    """The loop over batches that holds the node: one over a loader, or one whose own body makes optimizer steps."""
+    for loop in loops_around(node, module, scope):
+        if counts_epochs(loop, module):
+            return None
+        if (isinstance(loop, cst.For) and is_over_loader(project, loop, module, scope)) or makes_steps(loop, module):
+            return loop
+    return None
+
+
+def counts_epochs(loop: cst.For | cst.While, module: Module) -> bool:
+    """Whether a loop counts epochs, not the steps of one (``steps_per_epoch``)."""
+    head = loop.iter if isinstance(loop, cst.For) else loop.test
+    return is_epoch_loop(loop, module) and "per_epoch" not in module.code(head)
+
+
+def is_over_loader(project: Project, loop: cst.For, module: Module, scope: Scope) -> bool:
+    """Whether a loop goes through a loader, wrapped or zipped or not."""
+    return any(loader_like(project, node, module, scope) is not None for node in _iterated(loop.iter))
+
+
+def _iterated(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    while isinstance(node, cst.Call) and node.args:
+        written = names.last_name(node.func)
+        if written == "zip":
+            for arg in node.args:
+                yield from _iterated(arg.value)
+            return
+        if written not in _WRAPPERS:
+            break
+        node = node.args[0].value
+    yield node
+
+
+def makes_steps(loop: cst.For | cst.While, module: Module) -> bool:
+    """Whether the loop's own body, not a loop inside it, goes backward or makes an optimizer step."""
+    for node in _own(loop.body):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            method = node.func.attr.value
+            if method == "backward" or (method == "step" and _OPTIMIZER.search(module.code(node.func.value))):
+                return True
+    return False
+
+
+def _own(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Nodes of a block without the loops, functions and classes inside it."""
+    stack = [body]
+    while stack:
+        here = stack.pop()
+        yield here
+        stack.extend(child for child in children_of(here) if not isinstance(child, cst.For | cst.While | cst.FunctionDef | cst.ClassDef | cst.Lambda))
+
+
+def runs_each_round(node: cst.CSTNode, loop: cst.For | cst.While, module: Module) -> bool:
+    """Whether nothing but a test for the device decides if the node runs in a round of the loop; what an exception leads to is no round."""
+    child = node
+    for here in module.walk.ancestors(node):
+        if here is loop:
+            return True
+        if isinstance(here, cst.ExceptHandler | cst.ExceptStarHandler | cst.Finally | cst.Match | cst.IfExp | cst.BooleanOperation):
+            return False
+        if isinstance(here, cst.If) and child is not here.test:
+            test = module.code(here.test)
+            if child is not here.body or not _DEVICE.search(test) or _COUNTER.search(test):
+                return False
+        child = here
+    return False
+
+
+def library_name(project: Project, node: cst.BaseExpression, module: Module, scope: Scope) -> str:
+    """The qualified name of what a library gives, as ``torch.cuda.empty_cache``; empty where it is something else."""
+    if not _may_be_asked_for(project, node, module):
+        return ""
+    evaluator = evaluator_of(project)
+    for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope)):
+        if isinstance(alt.value, External):
+            return names.canonical(alt.value.name)
+    return ""
+
+
+def _may_be_asked_for(project: Project, node: cst.BaseExpression, module: Module) -> bool:
+    """Whether a method can be one of the functions and classes that a rule asks for, by its name: to follow each `x.append` to its end is not cheap."""
+    if not isinstance(node, cst.Attribute):
+        return True
+    word = node.attr.value
+    if word in _ASKED or word[:1].isupper() or word in _other_names(project, module):
+        return True
+    # The class of an optimizer has any name: `self.kind(model.parameters())`.
+    call = module.walk.parents.get(node)
+    return isinstance(call, cst.Call) and any(
+        isinstance(part, cst.Call) and names.last_name(part.func) in _BUILDERS for arg in call.args for part in descend(arg.value)
+    )
+
+
+def _other_names(project: Project, module: Module) -> frozenset[str]:
+    """Names that the files of the project give to such functions."""
+    found = project.search(_aliases, (), module.path)
+    known = project.memo.get("other names of functions")
+    if known is None:
+        known = project.memo["other names of functions"] = frozenset(word for words in found.values() for word in words.split())
+    return known  # type: ignore[return-value]
+
+
+@finder
+def _aliases(path: str, data: bytes) -> str:
+    """Names that a file gives to such functions."""
+    del path
+    found: set[str] = set()
+    for match in _ALIAS.finditer(data):
+        line = data[data.rfind(b"\n", 0, match.start()) + 1 : match.end()]
+        found.update(word.decode() for word in _BOUND.findall(line))
+    return " ".join(sorted(found))
+
+
+def project_function(project: Project, node: cst.BaseExpression, module: Module, scope: Scope) -> FunctionRef | None:
+    """The function of the project that an expression stands for."""
+    evaluator = evaluator_of(project)
+    for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope)):
+        if isinstance(alt.value, FunctionRef):
+            return alt.value
+        if isinstance(alt.value, ClassRef | External):
+            return None
+    return None
+
+
+def mentions(node: cst.CSTNode, words: re.Pattern[str]) -> bool:
+    """Whether a name or attribute below the node has one of the words."""
+    return any(isinstance(n, cst.Name) and words.search(n.value) for n in descend(node))

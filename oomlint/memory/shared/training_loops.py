@@ -1,0 +1,211 @@
+"""Loops that training code goes through: what they go over, how often, and what they make anew each round."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.loop_kinds import LoaderLike, is_epoch_loop, loader_like
+from oomlint.model import names
+from oomlint.model.values import ExternalCall
+from oomlint.syntax.walk import descend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Accessor, Effect, Scope
+
+Loop = cst.For | cst.While
+Path = tuple[str, tuple["Accessor", ...]]
+
+_WRAPPERS = frozenset("enumerate tqdm trange track islice iter progress_bar log_every tqdm_notebook auto_tqdm wrap_tqdm reversed".split())
+_SETS = frozenset({"assign", "for", "with", "unknown", "import", "from", "clear", "pop", "delete"})
+_STEPS = re.compile(r"optim|scaler|trainer|(^|[._])opt(_\w+)?$|engine|accelerator", re.IGNORECASE)
+_ONLY_AT_FIRST = re.compile(r"first|initial|start|empty|_init", re.IGNORECASE)
+SHORT = 10  # rounds that are few enough
+
+
+def loops_over(node: cst.CSTNode, module: Module, scope: Scope) -> Iterator[Loop]:
+    """Loops of the scope around a node, innermost first."""
+    child = node
+    for here in module.walk.ancestors(node):
+        if here is scope.node:
+            return
+        if isinstance(here, cst.For | cst.While) and child is here.body:
+            yield here
+        child = here
+
+
+def batch_loader(project: Project, node: cst.BaseExpression, module: Module, scope: Scope, depth: int = 0) -> LoaderLike | None:
+    """The loader that a loop goes over, taken out of ``tqdm``, ``enumerate``, ``zip`` and their like."""
+    if isinstance(node, cst.Call):
+        name = names.last_name(node.func)
+        if name in _WRAPPERS and node.args:
+            return batch_loader(project, node.args[0].value, module, scope, depth)
+        if name in {"zip", "zip_longest"}:
+            found = (batch_loader(project, arg.value, module, scope, depth) for arg in node.args)
+            return next((one for one in found if one is not None), None)
+        last = node.args[-1].value if name in {"range", "trange"} and node.args else None
+        if isinstance(last, cst.Call) and names.last_name(last.func) == "len" and len(last.args) == 1:
+            return batch_loader(project, last.args[0].value, module, scope, depth)  # the body takes `next(iterator)`
+    like = loader_like(project, node, module, scope)
+    if like is not None or depth or not isinstance(node, cst.Name):
+        return like
+    # A progress bar around a loader, bound to a name.
+    evaluator = evaluator_of(project)
+    for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope))[:4]:
+        value = alt.value
+        if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] in _WRAPPERS and value.call.args and value.frame.module is module:
+            return batch_loader(project, value.call.args[0].value, module, value.frame.scope, depth + 1)
+    return None
+
+
+def rounds(project: Project, loop: Loop, module: Module, scope: Scope) -> int | None:
+    """How often a loop goes round at most; ``None`` where nobody knows."""
+    if isinstance(loop, cst.While):
+        return None
+    evaluator = evaluator_of(project)
+    frame = evaluator.calls.plain_frame(module, scope)
+    node = loop.iter
+    while isinstance(node, cst.Call) and names.last_name(node.func) in _WRAPPERS and node.args:
+        if names.last_name(node.func) == "islice" and len(node.args) > 1:
+            limits = [alt.const for alt in evaluator.values(node.args[-1].value, frame)]
+            known = [limit for limit in limits if isinstance(limit, int)]
+            return max(known) if known and len(known) == len(limits) else None
+        node = node.args[0].value
+    if isinstance(node, cst.Call) and names.last_name(node.func) == "range" and len(node.args) == 3:  # noqa: PLR2004 - start, stop, step
+        ends = [[alt.const for alt in evaluator.values(arg.value, frame)] for arg in node.args]
+        if all(end and all(isinstance(one, int) for one in end) for end in ends):
+            return max(len(range(a, b, c)) for a in ends[0] for b in ends[1] for c in ends[2] if c)  # type: ignore[call-overload]
+        return None
+    counted = datasets_of(project).contents.count(node, frame)
+    stopped = _stops_at(loop, module, scope, project)
+    return counted if stopped is None else min(stopped, counted if counted is not None else stopped)
+
+
+def _stops_at(loop: cst.For, module: Module, scope: Scope, project: Project) -> int | None:
+    """The round in which ``if i == 5: break`` ends the loop."""
+    evaluator = evaluator_of(project)
+    frame = evaluator.calls.plain_frame(module, scope)
+    targets = {n.value for n in descend(loop.target) if isinstance(n, cst.Name)}
+    for node in loop.body.body:
+        if not isinstance(node, cst.If) or not any(isinstance(n, cst.Break) for n in descend(node.body, into_scopes=False)):
+            continue
+        test = node.test
+        if isinstance(test, cst.Comparison) and isinstance(test.left, cst.Name) and test.left.value in targets and len(test.comparisons) == 1:
+            limits = [alt.const for alt in evaluator.values(test.comparisons[0].comparator, frame)]
+            known = [limit for limit in limits if isinstance(limit, int)]
+            if known and len(known) == len(limits):
+                return max(known) + 1
+    return None
+
+
+def is_backward(call: cst.Call, module: Module) -> bool:
+    """Whether a call is a backward pass or a step of an optimizer."""
+    if not isinstance(call.func, cst.Attribute):
+        return False
+    name = call.func.attr.value
+    return name in {"backward", "manual_backward"} or (name == "step" and _STEPS.search(module.code(call.func.value)) is not None)
+
+
+def trains(loop: Loop, module: Module, *, itself: bool = False) -> bool:
+    """Whether a loop's rounds make steps of an optimizer: not those of an epoch loop inside it, which trains a model a round.
+
+    ``itself`` asks for steps in the loop's own body, in no loop inside it.
+    """
+    for call in descend(loop.body, into_scopes=False):
+        if isinstance(call, cst.Call) and is_backward(call, module):
+            between = [n for n in _until(call, loop, module) if isinstance(n, cst.For | cst.While)]
+            if not between or (not itself and not any(is_epoch_loop(inner, module) for inner in between)):
+                return True
+    return False
+
+
+def _until(node: cst.CSTNode, end: cst.CSTNode, module: Module) -> Iterator[cst.CSTNode]:
+    for here in module.walk.ancestors(node):
+        if here is end:
+            return
+        yield here
+
+
+def within(node: cst.CSTNode, holder: cst.CSTNode, module: Module) -> bool:
+    """Whether ``node`` stands inside ``holder``."""
+    return node is holder or any(here is holder for here in module.walk.ancestors(node))
+
+
+def made_anew(path: Path, loop: Loop, module: Module, scope: Scope, growing: set[cst.CSTNode]) -> bool:
+    """Whether a round of the loop empties, cuts or replaces what ``path`` names, other than by the ``growing`` statements and on its first round."""
+    root, accessors = path
+    for effect in scope.effects.get(root, ()):
+        if effect.kind not in _SETS or effect.statement in growing:
+            continue
+        cut = effect.kind == "delete" and effect.path[: len(accessors)] == accessors  # `del x[0]`
+        if not cut and effect.path != accessors[: len(effect.path)]:
+            continue
+        if effect.statement is not loop and not within(effect.statement, loop, module):
+            continue
+        if not sets_at_first(effect, loop, path, module):
+            return True
+    return accessors[:1] != () and accessors[0][0] == "attr" and _reset_by_method(path, loop, scope)
+
+
+def _reset_by_method(path: Path, loop: Loop, scope: Scope) -> bool:
+    """Whether a method of the same object that the loop calls sets the attribute."""
+    owner = scope.parent
+    if owner is None or not owner.is_class or path[0] != names.self_name(scope):
+        return False
+    for call in descend(loop.body, into_scopes=False):
+        if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Name) and call.func.value.value == path[0]:
+            method = owner.child(call.func.attr.value)
+            this = names.self_name(method) if method is not None else None
+            if method is not None and this is not None and any(e.path == path[1][:1] and e.kind in _SETS for e in method.effects.get(this, ())):
+                return True
+    return False
+
+
+def sets_at_first(effect: Effect, loop: cst.CSTNode, path: Path, module: Module) -> bool:
+    """Whether a statement in a loop, or a function, sets the thing only where there is none yet: ``if x is None: x = y``."""
+    child: cst.CSTNode = effect.statement
+    for here in module.walk.ancestors(effect.statement):
+        if here is loop:
+            return False
+        if isinstance(here, cst.If) and (child is here.body or child is here.orelse) and says_first(here.test, path, module):
+            return not _settled(here.test, loop, path, module)
+        if isinstance(here, cst.ExceptHandler):
+            return True
+        child = here
+    return False
+
+
+def _settled(test: cst.BaseExpression, loop: cst.CSTNode, path: Path, module: Module) -> bool:
+    """Whether a test compares a name with ``None`` that a loop does not bind: what it says is the same in each round."""
+    if not isinstance(loop, cst.For | cst.While) or not isinstance(test, cst.Comparison) or not isinstance(test.left, cst.Name) or test.left.value == path[0]:
+        return False
+    bound = module.walk.scope_at(loop).effects.get(test.left.value, ())
+    return isinstance(test.comparisons[0].operator, cst.Is | cst.IsNot) and not any(within(effect.statement, loop, module) for effect in bound)
+
+
+def says_first(test: cst.BaseExpression, path: Path, module: Module) -> bool:
+    """Whether a test asks for the first round, or for something empty."""
+    if isinstance(test, cst.UnaryOperation):
+        return says_first(test.expression, path, module)
+    if isinstance(test, cst.BooleanOperation):
+        return says_first(test.left, path, module) or says_first(test.right, path, module)
+    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
+        if isinstance(operator, cst.Is | cst.IsNot):
+            return True
+        if isinstance(operator, cst.In | cst.NotIn):
+            return path[0] in module.code(other) or "locals()" in module.code(other) or "globals()" in module.code(other)
+        if isinstance(other, cst.Integer) and other.evaluated_value in {0, 1}:
+            return isinstance(test.left, cst.Name | cst.Attribute) or any(isinstance(n, cst.Name) and n.value == path[0] for n in descend(test.left))
+        return False
+    if isinstance(test, cst.Name | cst.Attribute | cst.Call):
+        code = module.code(test)
+        return any(isinstance(n, cst.Name) and n.value == path[0] for n in descend(test)) or _ONLY_AT_FIRST.search(code) is not None
+    return False
