@@ -31,7 +31,7 @@ DOCS: Final = Path(__file__).parent
 MEASURED: Final[dict[str, Any]] = json.loads((DOCS / "measured.json").read_text(encoding="utf-8"))
 _HOW: Final = {
     "your command": "the program itself",
-    "your factory": "the data set that the program makes",
+    "your factory": "the dataset that the program makes",
     "your code on your data": "the code of the page on its data",
     "your code on synthesised data": "the code of the page on synthesised data",
     "a piece cut out of your code": "a piece cut out of the page's program",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.readings import Searched
 
-MANY_ENTRIES: Final = 200_000  # a project with more, data sets included, is not looked over
+MANY_ENTRIES: Final = 200_000  # a project with more, datasets included, is not looked over
 FRESH: Final = 2 * 10**9  # nanoseconds; a file written within them may be written again under the same time stamp
 READ_BY_RULES: Final = (".py", ".pyi", ".ipynb", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".gitignore", *SHELL_SUFFIXES)
 CODE: Final = (".py", ".pyi", ".ipynb")  # what is told apart file by file: any other one may tell on all findings
@@ -147,7 +147,7 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folde
         if number > MANY_ENTRIES:
             return None
         if folder in linked and not any(entry.name.endswith(".py") for entry in entries):
-            continue  # a data set, most likely
+            continue  # a dataset, most likely
         for entry in entries:
             try:
                 if entry.is_dir():

@@ -93,7 +93,7 @@ class Checker:
     """Checks files one by one. Every process has its own."""
 
     def __init__(self, job: Job, projects: Projects | None = None) -> None:
-        """``projects`` are those that the rules see; made anew where there are none."""
+        """``projects`` are those that the rules see; made again where there are none."""
         self.job = job
         self.projects = projects or Projects(job.root, job.settings, job.overlay, job.folders)
         self._ignores = PerFileIgnores(job.settings, job.root)

@@ -56,7 +56,7 @@ def discover(
 
     A file is taken whatever its suffix, a folder for the Python files and notebooks below it. Excludes and .gitignore files filter what is found in
     folders; with ``force_exclude``, the excludes also filter ``paths``. Virtual environments are not entered. Symbolic links to files are taken (reading
-    a dead or circular one tells its cause), links to folders are not followed: data sets hang on them, and loops. With ``most_entries``, the search of
+    a dead or circular one tells its cause), links to folders are not followed: datasets hang on them, and loops. With ``most_entries``, the search of
     each path goes from near folders to deep ones and ends once it has seen so many files and folders.
     """
     walk = _Walk(settings, os.path.abspath(root), most_entries)

@@ -61,7 +61,7 @@ class Projects:
         return Project(self._root, self._settings, self._overlay, folders, top)
 
     def forget(self, path: str) -> None:
-        """Have the project of a file made anew."""
+        """Have the project of a file made again."""
         self._known.pop(self._top(os.path.dirname(path)), None)
 
     def opened(self) -> Iterator[str]:

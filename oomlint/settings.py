@@ -91,7 +91,7 @@ class VerifySettings:
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "alias_generator": key_of}
 
     command: Annotated[str | None, _About("A command of the project's own to run before and after a fix, such as `python train.py --epochs 1`.")] = None
-    factory: Annotated[str | None, _About("A function of the project's that makes a data set, as `package.module:function`.")] = None
+    factory: Annotated[str | None, _About("A function of the project's that makes a dataset, as `package.module:function`.")] = None
     prepare: Annotated[str | None, _About("A command to run once in the copy of the project, before anything else: one that makes its data, say.")] = None
     mends: Annotated[str | None, _About("A folder with mends by hand, under the names of the files they mend, for findings without a fix to apply.")] = None
     python: Annotated[str | None, _About("The interpreter that has the project's libraries; that of its virtual environment where absent.")] = None
@@ -134,7 +134,7 @@ class Settings:
     baseline: Annotated[str | None, _About("File of findings that are neither shown nor fixed, from the project's root; `--write-baseline` makes it.")] = None
     start_method: Annotated[StartMethod, _About("How worker processes start where the code does not say; `auto` counts both kinds.")] = StartMethod.AUTO
     requires_python: Annotated[str | None, _About("Versions of Python that the code runs under; from [project] where absent.")] = None
-    workers_over_memory: Annotated[int, _About("OOM114: workers from which a data set in memory is worth a word.", least=1)] = 4
+    workers_over_memory: Annotated[int, _About("OOM114: workers from which a dataset in memory is worth a word.", least=1)] = 4
     worker_limit: Annotated[int, _About("OOM120: workers from which a loader is worth a word.", least=1)] = 16
     worker_cap: Annotated[int, _About("OOM120: workers from which a number that the code states is a warning; fewer are a note.", least=1)] = 32
     small_bytes: Annotated[int, _About("Data proven to be under this many bytes in all is small: no finding.", least=0)] = 16 * 2**20

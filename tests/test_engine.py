@@ -426,7 +426,7 @@ def test_a_damaged_cache_is_passed_over(folder: Path, damage: bytes | None) -> N
     assert check(folder, cache=True) == expected
     Fake.seen.clear()
     assert check(folder, cache=True) == expected
-    assert Fake.seen == [], "and written anew"
+    assert Fake.seen == [], "and rewritten"
 
 
 def _kept(path: Path) -> Any:

@@ -49,7 +49,7 @@ class Done(NamedTuple):
 
 
 class Judge:
-    """In place of the verifier: a verdict by the name of the data set, and a record of what was asked."""
+    """In place of the verifier: a verdict by the name of the dataset, and a record of what was asked."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, Outcome | BaseException] = {}
@@ -545,7 +545,7 @@ def test_verdicts_are_kept(folder: Path, run: Callable[..., Done], judge: Judge)
 @pytest.mark.parametrize(
     ("outcome", "fidelity", "reason", "kept"),
     [
-        (Outcome.INCONCLUSIVE, Fidelity.SYNTHETIC, "no data set can be made", True),
+        (Outcome.INCONCLUSIVE, Fidelity.SYNTHETIC, "no dataset can be made", True),
         (Outcome.INCONCLUSIVE, Fidelity.SYNTHETIC, "it took more than 5 s", False),
         (Outcome.INCONCLUSIVE, Fidelity.SYNTHETIC, "the run was out of time", False),
         (Outcome.CONFIRMED, Fidelity.SLICED, "it took 5 s before", True),

@@ -129,10 +129,10 @@ def test_full_in_ascii(item: Item, view: View) -> None:
 
 def test_nothing_but_a_reason(item: Item, view: View) -> None:
     case, _ = item
-    verdict = Verdict(Outcome.INCONCLUSIVE, "no data set\x1b[31m can be\nmade", cached=True)
+    verdict = Verdict(Outcome.INCONCLUSIVE, "no dataset\x1b[31m can be\nmade", cached=True)
     assert plain(verdicts_text.full([(case, verdict)], view, PYTHON)) == snapshot("""\
 train.py:1:1: OOM201 inconclusive (cached): `losses` keeps the graph of every step
-  no data set␛[31m can be made
+  no dataset␛[31m can be made
 
 """)
 

@@ -131,7 +131,7 @@ def start_of(paths: Sequence[str], folder: str) -> str:
 
 
 def overridden(settings: Settings, arguments: Arguments | verify.Arguments) -> Settings:
-    """The settings with the options in place. --select starts anew; --ignore and --extend-select change what the settings select."""
+    """The settings with the options in place. --select starts again; --ignore and --extend-select change what the settings select."""
     ignores = getattr(arguments, "per_file_ignores", ()) or None
     rest = settings.with_overrides(
         per_file_ignores=ignores, severity=arguments.severity, min_confidence=arguments.min_confidence, sort=getattr(arguments, "sort", None)

@@ -90,7 +90,7 @@ def _plain(text: str) -> str:
 
 
 def _digest(name: str, value: Any, root: str) -> str:
-    """What stands for a value, the project, and the files of the project that the value names: when they change, the user is asked anew."""
+    """What stands for a value, the project, and the files of the project that the value names: when they change, the user is asked again."""
     state = hashlib.blake2b(json.dumps([name, value, os.path.realpath(root)]).encode(), digest_size=32)
     top = repository(root) or root
     for path in dict.fromkeys(_named(name, value, root)):

@@ -39,7 +39,7 @@ class Arguments:
 
     python: str | None = text("The interpreter to run code under; that of the project's virtual environment by default.", _RUN, "PATH")
     command: str | None = text("Run this command of yours, such as `python train.py --epochs 1`, before and after each fix.", _RUN, "COMMAND")
-    factory: str | None = text("Take the data set that this function of yours makes.", _RUN, "MODULE:FUNCTION")
+    factory: str | None = text("Take the dataset that this function of yours makes.", _RUN, "MODULE:FUNCTION")
     after: str | None = text("Judge this mended file, or the mended files below this folder, in place of oomlint's own fixes.", _RUN, "PATH")
     time_limit: str | None = text("The time that one run may take, such as `500ms`, `5s` or `2m`; `5s` by default.", _RUN, "TIME")
     memory_cap: str | None = text("The memory that one run and all its processes may take, such as `2GiB`, the default.", _RUN, "SIZE")

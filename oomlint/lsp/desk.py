@@ -74,7 +74,7 @@ class Desk:
         return Rechecker(Checker(self._job), {}, {}, Basis)
 
     def _refresh(self, contents: Contents) -> None:
-        """Begin anew where a file has changed that is not open: everything may rest on it."""
+        """Begin again where a file has changed that is not open: everything may rest on it."""
         if any(path not in contents and _mark(path) != mark for path, mark in self._marks.items()):
             self._lint = self._begin()
 

@@ -78,12 +78,12 @@ class Server(LanguageServer):
         """The open document, or the notebook of the cell, that has this address."""
         return next((document for document in documents(self.workspace) if uri == document.uri or uri in document.cells), None)
 
-    def check_soon(self, uri: str, pause: float = _PAUSE, *, anew: bool = False) -> None:
+    def check_soon(self, uri: str, pause: float = _PAUSE, *, again: bool = False) -> None:
         """Check a document once nothing has been typed for a moment, and after it the others: they may rest on it."""
         document = self.document_at(uri)
         if document is None:
             return
-        if anew and document.path in self.seen:
+        if again and document.path in self.seen:
             self.seen[document.path].causes = None
         self._start(document.path, pause)
         for path in self.seen.keys() - {document.path}:
@@ -229,7 +229,7 @@ def make() -> Server:
 
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     def saved(params: types.DidSaveTextDocumentParams) -> None:
-        server.check_soon(params.text_document.uri, 0, anew=True)
+        server.check_soon(params.text_document.uri, 0, again=True)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def closed(params: types.DidCloseTextDocumentParams) -> None:
@@ -245,7 +245,7 @@ def make() -> Server:
 
     @server.feature(types.NOTEBOOK_DOCUMENT_DID_SAVE)
     def notebook_saved(params: types.DidSaveNotebookDocumentParams) -> None:
-        server.check_soon(params.notebook_document.uri, 0, anew=True)
+        server.check_soon(params.notebook_document.uri, 0, again=True)
 
     @server.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
     def notebook_closed(params: types.DidCloseNotebookDocumentParams) -> None:

@@ -189,7 +189,7 @@ def concat_facts(module: Module, growths: Iterable[Concat]) -> tuple[Fact, ...]:
 
 
 def rejoin_facts(module: Module, found: Sequence[Rejoin]) -> tuple[Fact, ...]:
-    """What each round of a loop joins anew."""
+    """What each round of a loop joins again."""
     stores = (StoreFact(module.place(one.call), one.written, StoreKind.CONCAT) for one in found)
     return (loop_fact(module, found[0].loop, LoopKind.ROUND), *stores)
 

@@ -100,7 +100,7 @@ class Store(Event):
 
 @dataclass(slots=True, eq=False)
 class Reset(Event):
-    """What lives at ``path`` was made anew or emptied.
+    """What lives at ``path`` was made again or emptied.
 
     ``once`` counts the loops around a test that lets it happen the first time only, 0 without one; ``bound`` says that only a part was taken out;
     ``network`` says that a module was made.

@@ -200,7 +200,7 @@ class Flowing(ABC):
             self.record.writes.append(Store(node, *self._around(state), "write", path, value, None, before))
 
     def was_reset(self, node: cst.CSTNode, state: State, path: Path, *, bound: bool = False, network: bool = False) -> None:
-        """Note that a path was made anew."""
+        """Note that a path was made again."""
         if self.recording and path and self.act.loops:
             self.record.resets.append(Reset(node, *self._around(state), path, self._only_once(path), bound, network))
 

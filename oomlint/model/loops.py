@@ -1,7 +1,7 @@
-"""What a loop repeats: the batches of a data set, other steps that go backward, or something that does not matter here.
+"""What a loop repeats: the batches of a dataset, other steps that go backward, or something that does not matter here.
 
 A loop is one over batches where each round runs a module's forward on something that comes from the round: from the loop's target, from what the target picks
-out of something, or from what the body draws anew (``next(it)``, ``sample()``, fresh noise). What the iterated thing is called does not matter; a name decides
+out of something, or from what the body draws again (``next(it)``, ``sample()``, fresh noise). What the iterated thing is called does not matter; a name decides
 only where no module is run in sight.
 """
 
@@ -328,7 +328,7 @@ def _is_noise(node: cst.CSTNode) -> bool:
 
 
 def _noise(scope: Scope, flows: _Flows) -> frozenset[str]:
-    """Names of a function that hold what each call of it draws anew, in place (``z.sample_()``) or not."""
+    """Names of a function that hold what each call of it draws again, in place (``z.sample_()``) or not."""
     drawn = {name for bound, values, _ in flows if any(_is_noise(part) for value in values for part in descend(value)) for name in bound}
     for call in scope.calls:
         if isinstance(call.func, cst.Attribute) and not call.args and (call.func.attr.value == "sample_" or _is_noise(call)):

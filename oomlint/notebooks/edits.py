@@ -1,4 +1,4 @@
-"""Edits of cells, written into the JSON of the notebook: only the rows that change are spelt anew, in the style of the file.
+"""Edits of cells, written into the JSON of the notebook: only the rows that change are spelt again, in the style of the file.
 
 What is IPython's own comes back as it was, and a cell that is a program on its own stays one.
 """

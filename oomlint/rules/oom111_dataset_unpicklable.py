@@ -105,7 +105,7 @@ class DatasetUnpicklable(Rule):
     `__getstate__` drops the handle: safe for an `h5py.File` and an archive. The path is kept as `os.path.abspath(path)`, so that it still holds
     after a change of directory. It is unsafe for an LMDB environment, because py-lmdb 3.0 opens no second one of the same file in a process, where
     the project may move or delete files (`tempfile`, `os.remove`, `shutil.move`), where a caller may hand over a buffer or an open file, and where
-    a function that builds the data set is called inside a `try`: the error would come later.
+    a function that builds the dataset is called inside a `try`: the error would come later.
     Nothing is done where the file is written, closed or set again elsewhere, or where anything stays that cannot be pickled.
 
     Other values get no fix.

@@ -96,7 +96,7 @@ class LoaderRebuiltInEpochLoop(Rule):
     )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
-        """Yield the loaders with workers that are built anew in each epoch."""
+        """Yield the loaders with workers that are built again in each epoch."""
         loaders = loaders_of(project)
         for loader in loaders.of(module):
             around = loops_around(loader.call, module, loader.scope)
@@ -115,7 +115,7 @@ class LoaderRebuiltInEpochLoop(Rule):
                 message = f"This loader is built again in each epoch and {kept}: the workers of all of them stay alive"
                 yield self.finding(place, message, severity=Severity.ERROR, related=related, fix=_ADVICE, facts=facts, weighs=_KEPT)
             else:
-                message = "This loader is built again in each epoch from the same arguments: its workers start anew each time"
+                message = "This loader is built again in each epoch from the same arguments: its workers start again each time"
                 confidence = confidence_of(assumptions(workers))
                 yield self.finding(place, message, severity=Severity.WARNING, confidence=confidence, related=related, fix=_ADVICE, facts=facts)
 

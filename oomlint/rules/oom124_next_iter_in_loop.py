@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NextIterInLoop(Rule):
-    """Each step starts all workers anew to take one batch.
+    """Each step starts all workers again to take one batch.
 
     ## What it does
 

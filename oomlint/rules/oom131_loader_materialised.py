@@ -40,7 +40,7 @@ class LoaderMaterialised(Rule):
     ## Why is this bad
 
     The list holds one epoch of batches. With workers they all lie in `/dev/shm`, one segment and one file descriptor for each tensor
-    (measured with torch 2.13.0). `len(list(loader))` reads and decodes the whole data set to count batches.
+    (measured with torch 2.13.0). `len(list(loader))` reads and decodes the whole dataset to count batches.
 
     ## Example
 

@@ -30,7 +30,7 @@ class LossAccumulatesGraph(Rule):
     returns, which the trainer adds to the loss that it logs.
 
     A sum that reaches `backward()` says nothing: the parts of one loss, gradient accumulation, the tasks of a meta-learning step. Neither do
-    numbers (`loss.item()`), what is computed under `torch.no_grad()`, and sums that are set up anew for each batch.
+    numbers (`loss.item()`), what is computed under `torch.no_grad()`, and sums that are set up again for each batch.
 
     ## Why is this bad
 

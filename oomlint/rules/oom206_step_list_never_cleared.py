@@ -31,7 +31,7 @@ class StepListNeverCleared(Rule):
     an epoch empties it. Base classes are looked through, and so are loops that reset attributes by their names.
 
     The same for what `forward` of any `torch.nn.Module` adds to a list that `__init__` made: a map of attention, a loss of a layer. There it is
-    silent where the class or anybody else makes the list anew, takes out of it or empties it, and where a setting says whether it is kept.
+    silent where the class or anybody else makes the list again, takes out of it or empties it, and where a setting says whether it is kept.
 
     A list of plain numbers or strings, a `deque` with a `maxlen`, and a list of the test stage alone say nothing.
 

@@ -31,10 +31,10 @@ class HookStoresActivations(Rule):
     ## What it does
 
     Checks for forward and backward hooks that append what they are given to a list from outside, where the model runs in a loop, nothing clears
-    the list, and nobody removes the hook; and for hooks that a batch or epoch loop registers anew in each round on the same module.
+    the list, and nobody removes the hook; and for hooks that a batch or epoch loop registers again in each round on the same module.
 
     It says nothing where the hook overwrites an entry by the layer's name, stores numbers or shapes, or runs once; where its handle is removed or
-    managed by `with`; where the list is cleared or made anew in each round; and for loops over modules.
+    managed by `with`; where the list is cleared or made again in each round; and for loops over modules.
 
     ## Why is this bad
 

@@ -29,7 +29,7 @@ class UnboundedCache(Rule):
 
     ## What it does
 
-    Checks for caches that `__getitem__` of a data set fills, or a function that it calls: `self.cache[key] = value` on a dictionary or a list
+    Checks for caches that `__getitem__` of a dataset fills, or a function that it calls: `self.cache[key] = value` on a dictionary or a list
     of placeholders, `self.known.append(value)` on a list, a dictionary of the module,
     `@functools.cache` and `@lru_cache(maxsize=None)`. The value is an array, a tensor, an image,
     the contents of a file, the sample itself, or an object that holds such. Where the loader is known, the message says how many workers it
@@ -38,17 +38,17 @@ class UnboundedCache(Rule):
     So it is with one file that holds all samples, where `__getitem__` reads it whole and keeps it as an attribute: `if self.data is None:
     self.data = np.load(path)`. A handle or a map that is opened there is no such thing, and neither is the file that was asked for last.
 
-    So it is with what is written into the records that the data set holds itself: `row = self.rows[i]; row["image"] = cv2.imread(...)` keeps the
+    So it is with what is written into the records that the dataset holds itself: `row = self.rows[i]; row["image"] = cv2.imread(...)` keeps the
     image, `self.paths[i] = np.load(...)` the array, and `self.boxes[i].append(...)` makes a list longer each time that the sample is read.
 
-    It is silent where something bounds the cache (a size that is tested, `pop`, `maxsize=64`, `cachetools`), starts it anew or fills it before
+    It is silent where something bounds the cache (a size that is tested, `pop`, `maxsize=64`, `cachetools`), starts it again or fills it before
     the workers start; where it is shared (`Manager().dict()`, a cache on disk); where its values are small (paths, lengths, numbers, strings);
     and where a key stands for a process. Without workers there is one cache, with all of the data in it after the first epoch.
 
     ## Why is this bad
 
     Workers are processes, and a dictionary that one of them fills is its own. With persistent workers each of them ends up with most of the
-    data set; without them each starts every epoch with an empty cache, so that nothing is ever found in it. A data set of 100 MB (measured
+    dataset; without them each starts every epoch with an empty cache, so that nothing is ever found in it. A dataset of 100 MB (measured
     with torch 2.13.0):
 
     | workers | memory of the workers | found in the cache |
@@ -58,7 +58,7 @@ class UnboundedCache(Rule):
     | 2, persistent | 167 MB after one epoch, 209 MB after four | more and more |
     | 4, persistent | 209 MB after one epoch, 306 MB after four | more and more |
 
-    It tends to the number of workers times the data set. `lru_cache` on a method also keeps the object alive, with all that it holds.
+    It tends to the number of workers times the dataset. `lru_cache` on a method also keeps the object alive, with all that it holds.
 
     ## Example
 
@@ -153,11 +153,11 @@ def _message(cache: Cache) -> str:
     alone = bool(cache.readers) and all(one.without_workers for one in cache.readers)
     if cache.adds:
         each = "" if alone else f", in each of {many} workers" if many > 1 else ", in each worker process"
-        return f"{cache.words} gets {cache.what.words} while samples are read and lets go of nothing: it grows with what was asked for{each}"
+        return f"{cache.words} gets {cache.what.words} while samples are read and drops nothing: it grows with what was asked for{each}"
     if alone:
-        return f"{cache.words} keeps {cache.what.words} for each key that a sample asks for and lets go of nothing: it grows until all of the data is in memory"
+        return f"{cache.words} keeps {cache.what.words} for each key that a sample asks for and drops nothing: it grows until all of the data is in memory"
     where = f"and each of {many} workers fills one of its own" if many > 1 else "and each worker process fills one of its own"
-    return f"{cache.words} keeps {cache.what.words} for each key that a sample asks for and lets go of nothing: it grows with the data set, {where}"
+    return f"{cache.words} keeps {cache.what.words} for each key that a sample asks for and drops nothing: it grows with the dataset, {where}"
 
 
 def _weighs(cache: Cache) -> Weighs:

@@ -32,7 +32,7 @@ class SnapshotList(Rule):
     a note.
 
     It is silent for a single `best = copy.deepcopy(...)`, for a container that is cut (`pop`, a heap of the best few, `deque(maxlen=3)`, a
-    test of its length) or made anew in each round, for ensembles, folds and populations (each round has its own model), for loops of ten
+    test of its length) or made again in each round, for ensembles, folds and populations (each round has its own model), for loops of ten
     rounds or fewer, and for `state_dict()` without a copy: that holds the live parameters, which is a bug of another kind.
 
     ## Why is this bad

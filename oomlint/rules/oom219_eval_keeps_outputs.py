@@ -27,7 +27,7 @@ class EvalKeepsOutputs(Rule):
     dictionary, on the host, or hands them to an object that does so. The validation and test steps of Lightning are rounds of such a loop.
 
     Scalars, labels, the class of each sample (`argmax`), ids and strings say nothing, nor do the parts of one sample at a time (a room, a
-    volume) in a list that starts anew with the next, a list that one batch fills (`range(batch_size)`, with the size that a loader has), what is
+    volume) in a list that starts again with the next, a list that one batch fills (`range(batch_size)`, with the size that a loader has), what is
     proven small, what is flushed every few batches, or the scores that only a metric of scikit-learn or SciPy reads. The class of each pixel is
     an array for each sample.
 

@@ -25,7 +25,7 @@ class StateKeepsGraph(Rule):
     or a method that it calls, changes with gradients on: `self.x[:] = y`, `self.x.copy_(y)`, `self.x.mul_(m).add_(y)`, `self.x += y`,
     `self.x = m * self.x + y`, where `y` comes from a layer or a parameter.
 
-    It is silent under `torch.no_grad()`, for `self.x.data` and `y.detach()`, where somebody makes the tensor anew or cuts it off, where a test
+    It is silent under `torch.no_grad()`, for `self.x.data` and `y.detach()`, where somebody makes the tensor again or cuts it off, where a test
     lets it happen the first time only, for `self.x = y`, which lets go of the graph before, where the modules that `y` comes from are frozen
     (`requires_grad_(False)`), and where nothing in the project trains anything.
 

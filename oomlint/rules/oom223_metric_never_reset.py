@@ -28,7 +28,7 @@ class MetricNeverReset(Rule):
 
     Checks for metrics of torchmetrics whose state is a list (`AUROC`, `AveragePrecision`, `ROC` and other curves without `thresholds`,
     `SpearmanCorrCoef`, `CosineSimilarity`, `CatMetric`, the metrics of retrieval, `MeanAveragePrecision`) that a loop over batches updates
-    inside a loop over epochs, where nothing resets them or makes them anew in between. `metric(scores, targets)` updates as well.
+    inside a loop over epochs, where nothing resets them or makes them again in between. `metric(scores, targets)` updates as well.
 
     Metrics that count say nothing, nor do curves with `thresholds`. It is silent where the metric may be reset as a part of something else: a list, a
     dictionary, the modules of a model, by a name that is computed, or by a library that it is given to.

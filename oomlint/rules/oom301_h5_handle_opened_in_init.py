@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class H5HandleOpenedInInit(Rule):
-    """A data set opens an HDF5 file in `__init__` and keeps it for its workers.
+    """A dataset opens an HDF5 file in `__init__` and keeps it for its workers.
 
     ## What it does
 
-    Checks for data sets that keep on `self`, from `__init__` or from a method or helper that it calls, an open `h5py.File`, or a group or
+    Checks for datasets that keep on `self`, from `__init__` or from a method or helper that it calls, an open `h5py.File`, or a group or
     `h5py.Dataset` object of one: `self.file = h5py.File(path)`, `self.frames = file["frames"]` without `[...]`.
 
     It is silent where the file is read and closed again, where the class drops the handle when it is pickled (`__getstate__`, `__reduce__`), where
@@ -45,7 +45,7 @@ class H5HandleOpenedInInit(Rule):
     | h5py 3.16 with `driver="stdio"` or a Python file object | in 36 of 80 epochs, or `OSError` |
 
     So with the default driver it is the old versions that read wrong data; the documentation of h5py still advises against it. A kept
-    `h5py.Dataset` object of a chunked data set also keeps its chunk cache, up to 8 MiB with HDF5 2.0 (1 MiB before), in every process that reads.
+    `h5py.Dataset` object of a chunked dataset also keeps its chunk cache, up to 8 MiB with HDF5 2.0 (1 MiB before), in every process that reads.
 
     ## Example
 
@@ -114,9 +114,9 @@ class H5HandleOpenedInInit(Rule):
     The property lets go of an inherited file before it opens its own: as long as that is held, HDF5 goes on with the descriptor of the main process.
     Groups and `h5py.Dataset` objects that are kept beside the file, `self.frames = self.file["frames"]`, become properties too.
 
-    It is unsafe where the file may not be there later, or may be another one: where a file of the project that builds the data set, or the class, speaks of
+    It is unsafe where the file may not be there later, or may be another one: where a file of the project that builds the dataset, or the class, speaks of
     temporary files, or of deleting, renaming or moving files. It is also unsafe where a caller may hand over a buffer or an open file, and where a function
-    that builds the data set is called inside a `try` or `suppress`, because the error would come with the first sample; and where `filename` is asked
+    that builds the dataset is called inside a `try` or `suppress`, because the error would come with the first sample; and where `filename` is asked
     for, because it is the whole path then.
 
     There is no fix where the file is written, closed or set again elsewhere, where it may be deleted after `__init__`, where the class or one that it
@@ -137,7 +137,7 @@ class H5HandleOpenedInInit(Rule):
     measured_as = Measurement(dataset=(DatasetSign.PICKLING,), error=PICKLE_ERROR, traits=frozenset({Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
-        """Yield the calls that open HDF5 files which a data set keeps from the start."""
+        """Yield the calls that open HDF5 files which a dataset keeps from the start."""
         for told in opened_in_init(module, project, Opens.H5):
             fix = opened_lazily(told.handle)
             facts = handle_facts(told.handle)

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class H5ModuleGlobal(Rule):
-    """A data set reads an HDF5 file that its module opens on import.
+    """A dataset reads an HDF5 file that its module opens on import.
 
     ## What it does
 
-    Checks for an `h5py.File`, or an object of one, in a variable of a module that a method of a data set or a function of a loader uses.
+    Checks for an `h5py.File`, or an object of one, in a variable of a module that a method of a dataset or a function of a loader uses.
 
-    A script that opens a file, reads it and ends says nothing, and neither do module variables that no data set uses.
+    A script that opens a file, reads it and ends says nothing, and neither do module variables that no dataset uses.
 
     ## Why is this bad
 
@@ -90,7 +90,7 @@ class H5ModuleGlobal(Rule):
 
     ## Fix safety
 
-    Advice only: the path has to reach the data set, which changes its constructor.
+    Advice only: the path has to reach the dataset, which changes its constructor.
 
     ## References
 
@@ -106,6 +106,6 @@ class H5ModuleGlobal(Rule):
     measured_as = Measurement(dataset=(DatasetSign.OPENED_ON_IMPORT,))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
-        """Yield the calls that open a file on import which a data set reads."""
+        """Yield the calls that open a file on import which a dataset reads."""
         for shared in opened_on_import(module, project):
             yield self.finding(shared.place, shared.message, confidence=shared.confidence, related=shared.related, facts=shared.facts)

@@ -23,7 +23,7 @@ class LazyHandleWithoutGetstate(Rule):
 
     ## What it does
 
-    Checks for data sets that open an HDF5 file or an LMDB environment on first use and keep it on `self`, without a `__getstate__` that drops it,
+    Checks for datasets that open an HDF5 file or an LMDB environment on first use and keep it on `self`, without a `__getstate__` that drops it,
     where the main process makes that first use: it reads a sample (`dataset[0]`), asks for a length that opens the file (`len(dataset)`, which a
     shuffling sampler does too), or calls a method that opens it, from `__init__` for instance.
 
@@ -32,7 +32,7 @@ class LazyHandleWithoutGetstate(Rule):
 
     ## Why is this bad
 
-    Opening in `__getitem__` is meant to give each worker a file of its own. That holds as long as the data set is sent to the workers without one.
+    Opening in `__getitem__` is meant to give each worker a file of its own. That holds as long as the dataset is sent to the workers without one.
     Once the main process has opened it, spawn (the default on macOS and Windows) and forkserver (the default on Linux from Python 3.14) fail to
     pickle it (measured with torch 2.13.0 and h5py 3.16):
 
@@ -110,7 +110,7 @@ class LazyHandleWithoutGetstate(Rule):
 
     A `__getstate__` that drops the handle is put below `__init__`: safe, because the same test that opened the file the first time opens it again in
     each worker. It is unsafe for an LMDB environment, because py-lmdb 3.0 opens no second one of the same file in a process, and so none for a copy of
-    the data set; and where the project may move or delete files, or hands over something else than a path.
+    the dataset; and where the project may move or delete files, or hands over something else than a path.
 
     There is no fix where a flag beside the handle tells whether it is open, where the class or one of its bases already says how it is pickled, where
     objects of the file are kept beside it or by a cached property, or where the attribute is not `None` at first.

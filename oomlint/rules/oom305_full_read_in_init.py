@@ -49,7 +49,7 @@ class FullReadInInit(Rule):
     | `d[:].astype(np.float32)` | +120 MB | +150 MB |
     | `d[:] / 255.0` | +240 MB | +240 MB |
 
-    A data set that is smaller than the memory is read faster this way. The one that is not gets the run killed, on the machine that has less of
+    A dataset that is smaller than the memory is read faster this way. The one that is not gets the run killed, on the machine that has less of
     it.
 
     ## Example

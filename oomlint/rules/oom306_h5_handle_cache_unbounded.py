@@ -23,7 +23,7 @@ _KINDS = frozenset({Opens.H5})
 
 
 class H5HandleCacheUnbounded(Rule):
-    """A data set keeps every HDF5 file open that it has ever read.
+    """A dataset keeps every HDF5 file open that it has ever read.
 
     ## What it does
 
@@ -44,7 +44,7 @@ class H5HandleCacheUnbounded(Rule):
     | the same, file opened with `rdcc_nbytes=2**20` | 1.6 MB |
     | the same, file opened with `rdcc_nbytes=0` | 0.61 MB |
 
-    It grows with the data set and with the workers: 100 files whose `h5py.Dataset` objects are kept, in 8 workers, come to 6.9 GB. A shard a scene or
+    It grows with the dataset and with the workers: 100 files whose `h5py.Dataset` objects are kept, in 8 workers, come to 6.9 GB. A shard a scene or
     a patient soon passes the limit of descriptors too, often 1024: `OSError: ... errno = 24, error message = 'Too many open files'`.
 
     The number of different paths counts, not the number of handles: 500 handles of one path hold one descriptor. To open, read and close a file
@@ -110,7 +110,7 @@ class H5HandleCacheUnbounded(Rule):
     ## Fix safety
 
     Advice only: how many files to keep depends on the order in which samples are read. Where all of them have to stay open, keep the files and look
-    the data set up at each read, or open them with a small `rdcc_nbytes`.
+    the dataset up at each read, or open them with a small `rdcc_nbytes`.
 
     ## References
 
@@ -150,11 +150,11 @@ def _weighs(kept: Kept) -> Weighs:
 
 def _message(kept: Kept) -> str:
     count = f"{kept.count} HDF5 files" if kept.count is not None else "every HDF5 file that a sample comes from" if kept.per_item else "all its HDF5 files"
-    each = "8.2 MiB, for the chunk cache of the data set that is kept" if kept.objects else "0.6 MiB (8.2 MiB where its data sets are kept, too)"
+    each = "8.2 MiB, for the chunk cache of the dataset that is kept" if kept.objects else "0.6 MiB (8.2 MiB where its datasets are kept, too)"
     return f"{kept.words} keeps {count} open, and nothing bounds it: each takes a file descriptor and {each}, in every process that reads"
 
 
 def _advice(kept: Kept) -> str:
     if kept.objects:
-        return "keep the files, and look their data sets up at each read; or open them with a small `rdcc_nbytes`"
+        return "keep the files, and look their datasets up at each read; or open them with a small `rdcc_nbytes`"
     return "keep a bounded number of files: close the oldest one before another is opened"

@@ -46,7 +46,7 @@ class H5OpenUnclosed(Rule):
     It is not a leak of descriptors, whatever it is often called: CPython closes the file as soon as the last reference to it is gone, and 1000 calls of
     such a function left 0 descriptors open (measured with h5py 3.16). What it does cost:
 
-    - *Written files*: what is not flushed is lost when the process is killed. Twenty data sets, written without `close()` before a `SIGKILL`, left
+    - *Written files*: what is not flushed is lost when the process is killed. Twenty datasets, written without `close()` before a `SIGKILL`, left
       a file that could not be opened at all; after `flush()` all twenty were there.
     - *Returned objects*: an `h5py.Dataset` that leaves the function keeps the file open, with up to 8 MiB of chunk cache (HDF5 2.0).
     - *Exceptions*: an exception that is kept also keeps the file open, by the frames of its traceback. To open the file for writing then raises
@@ -145,7 +145,7 @@ class H5OpenUnclosed(Rule):
 
 
 def _told(opening: Opening, project: Project) -> bool:
-    """Whether a rule on what a data set keeps speaks of this file."""
+    """Whether a rule on what a dataset keeps speaks of this file."""
     return keeps_many(opening, project) or any(handle.opening is opening for handle in handles_of(project).of(opening.module))
 
 

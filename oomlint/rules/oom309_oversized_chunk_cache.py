@@ -21,7 +21,7 @@ class OversizedChunkCache(Rule):
 
     ## What it does
 
-    Checks for `h5py.File(...)` with `rdcc_nbytes` of 64 MB or more, or with `driver="core"`, in a data set whose loaders have workers or may have
+    Checks for `h5py.File(...)` with `rdcc_nbytes` of 64 MB or more, or with `driver="core"`, in a dataset whose loaders have workers or may have
     them.
 
     It is silent where there are no workers, where the file is written, with `driver="core", backing_store=False` for a file that is only made in

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class LmdbEnvInInit(Rule):
-    """A data set opens an LMDB environment in `__init__` and keeps it for its workers.
+    """A dataset opens an LMDB environment in `__init__` and keeps it for its workers.
 
     ## What it does
 
-    Checks for data sets that keep on `self`, from `__init__` or from a method or helper that it calls, an open LMDB environment, or a transaction or
+    Checks for datasets that keep on `self`, from `__init__` or from a method or helper that it calls, an open LMDB environment, or a transaction or
     cursor of one: `self.env = lmdb.open(path)`, `self.txn = env.begin()`.
 
     It is silent where the environment is read and closed again, where the class drops it when it is pickled (`__getstate__`, `__reduce__`), and where
@@ -32,7 +32,7 @@ class LmdbEnvInInit(Rule):
 
     ## Why is this bad
 
-    LMDB asks to use an environment in the process that opened it, "without fork()ing". Two workers read a data set that opened its environment in
+    LMDB asks to use an environment in the process that opened it, "without fork()ing". Two workers read a dataset that opened its environment in
     `__init__` (measured with torch 2.13.0):
 
     | environment | workers | result |
@@ -120,9 +120,9 @@ class LmdbEnvInInit(Rule):
     `os.path.abspath(path)`, so that it still holds after a change of directory.
 
     That is unsafe, and offered only for an environment that is opened with `readonly=True`: py-lmdb 3.0 refuses a second environment of the same file in
-    a process, `already open in this process`. It does so for a copy of the data set (`copy.copy`), for two threads that read for the first time at
+    a process, `already open in this process`. It does so for a copy of the dataset (`copy.copy`), for two threads that read for the first time at
     once, and for a forked worker while anything else still holds the inherited environment (`env = dataset.env`) or a transaction of it. The property
-    lets go of what the data set itself has inherited before it opens its own.
+    lets go of what the dataset itself has inherited before it opens its own.
 
     A transaction or cursor that is kept beside the environment, `self.txn = self.env.begin()`, becomes a property too.
 
@@ -143,7 +143,7 @@ class LmdbEnvInInit(Rule):
     measured_as = Measurement(dataset=(DatasetSign.PICKLING,), error=PICKLE_ERROR, traits=frozenset({Trait.AT_ROW}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
-        """Yield the calls that open LMDB environments which a data set keeps from the start."""
+        """Yield the calls that open LMDB environments which a dataset keeps from the start."""
         for told in opened_in_init(module, project, Opens.LMDB):
             fix = opened_lazily(told.handle)
             facts = handle_facts(told.handle)

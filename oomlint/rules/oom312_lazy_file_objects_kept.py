@@ -41,8 +41,8 @@ class LazyFileObjectsKept(Rule):
 
     With the usual limit of 1024, the list ends at about a thousand files with `OSError: [Errno 24] Too many open files`.
 
-    What is lazy does not stay so: an image closes its file when it is decoded, and then keeps its pixels, so that the list grows to the decoded data
-    set while samples are read. Where workers start by spawn or forkserver, opened files and `.npz` archives cannot be sent to them, and a memory map is sent
+    What is lazy does not stay so: an image closes its file when it is decoded, and then keeps its pixels, so that the list grows to the decoded dataset
+    while samples are read. Where workers start by spawn or forkserver, opened files and `.npz` archives cannot be sent to them, and a memory map is sent
     with all that it maps.
 
     ## Example

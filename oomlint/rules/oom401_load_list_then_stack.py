@@ -50,7 +50,7 @@ class LoadListThenStack(Rule):
     | `torch.tensor(np.stack(arrays))`, where `arrays` is still alive | +265 MB | +399 MB |
     | allocate once, then fill | +134 MB | +136 MB |
 
-    So a data set that is over half as large as the memory kills the run, at a place where half of it seems to be free. `np.stack(..., out=array)`
+    So a dataset that is over half as large as the memory kills the run, at a place where half of it seems to be free. `np.stack(..., out=array)`
     does not help: the list is there first.
 
     ## Example

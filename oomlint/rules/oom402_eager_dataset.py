@@ -46,7 +46,7 @@ class EagerDataset(Rule):
 
     ## Why is this bad
 
-    The run needs as much memory as the data set has bytes once it is decoded, before the first step, for each split. A JPEG of 1024 by 1024 pixels
+    The run needs as much memory as the dataset has bytes once it is decoded, before the first step, for each split. A JPEG of 1024 by 1024 pixels
     is 3.1 MB after decoding, and 12.6 MB as `float32`, however small the file is.
 
     What it costs more depends on how workers start, and on the container:
@@ -136,7 +136,7 @@ class EagerDataset(Rule):
     )
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
-        """Yield the reads of whole data sets that a dataset keeps."""
+        """Yield the reads of whole datasets that a dataset keeps."""
         for load in eager_loads(module, project):
             if proven_small(module, load.node):
                 continue

@@ -37,7 +37,7 @@ class RoomForAllSamples(Rule):
 
     ## Why is this bad
 
-    The memory grows with the data set, although one row at a time would do. Windows of 168 rows that begin at every row are 168 times the series
+    The memory grows with the dataset, although one row at a time would do. Windows of 168 rows that begin at every row are 168 times the series
     that they are cut from. For 512 windows of 64 x 512 numbers (measured with NumPy 2.4):
 
     | code | memory after |

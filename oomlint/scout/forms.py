@@ -264,7 +264,7 @@ def _joined(value: ast.expr) -> list[ast.expr]:
 
 
 def goes_on(loop: ast.stmt, statement: ast.Assign) -> bool:
-    """Whether a loop reads what the statement grows, or sets it anew, so that it is no collection that waits for the end of the loop."""
+    """Whether a loop reads what the statement grows, or sets it again, so that it is no collection that waits for the end of the loop."""
     target = written(statement.targets[0])
     return any(_takes_up(item, statement, target, plain=True) for item in getattr(loop, "body", ()))
 

@@ -5,7 +5,7 @@ Five things that libcst does in Python for each node cost a third of a run, and 
 - Nodes are compared and hashed by identity, by methods written in Python: those of ``object`` do the same.
 - Its classes are abstract base classes, so that ``isinstance`` asks ``ABCMeta`` whether a class was registered. None ever is.
 - Each node is validated when it is made. What the parser makes is valid.
-- The value of a literal is read anew each time that it is asked for.
+- The value of a literal is read again each time that it is asked for.
 - Two nodes in five are blanks, each an object of its own. The same blanks are one: nobody asks where a blank stands.
 """
 

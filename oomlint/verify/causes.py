@@ -26,7 +26,7 @@ class Cause(Enum):
     RANDOM = (r"at random|random numbers|between two runs|does not repeat", "seed all generators in the program, or run it as you do: `--command`")
     DATA = (
         r"not in the project|no data was found|FileNotFound|No such file|with the data that|[Tt]oo (?:few|small|little)|are needed to see|could not be made",
-        "put a sample of your data where the program reads it, or name a function that makes the data set: `--factory package.module:function`",
+        "put a sample of your data where the program reads it, or name a function that makes the dataset: `--factory package.module:function`",
     )
     UNMEASURED = (r"what OOM\d+ speaks of is not measured", "")
     UNRUN = (r"", 'run the program itself: `--command "python train.py --epochs 1"`, with your script and its options')

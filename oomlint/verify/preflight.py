@@ -1,4 +1,4 @@
-"""What a user has named for a run is tried before anything is judged: a command that prepares the copy, and a function that makes the data set."""
+"""What a user has named for a run is tried before anything is judged: a command that prepares the copy, and a function that makes the dataset."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from oomlint.verify.run import Surroundings
     from oomlint.verify.sandbox_runner import SandboxRunner
 
-SECONDS: Final = 60.0  # for what makes the project's data, and for a data set
+SECONDS: Final = 60.0  # for what makes the project's data, and for a dataset
 
 
 def prepare(runner: SandboxRunner, base: Base, around: Surroundings) -> None:
-    """Run the user's command in the copy, then see whether the user's function makes a data set. Raises SandboxError where either does not work."""
+    """Run the user's command in the copy, then see whether the user's function makes a dataset. Raises SandboxError where either does not work."""
     options = around.options
     limits = replace(options.limits, seconds=max(SECONDS, options.limits.seconds))
     if options.prepare:

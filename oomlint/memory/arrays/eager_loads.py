@@ -33,7 +33,7 @@ _THROUGH: Final = frozenset({"tqdm", "enumerate", "readlines", "splitlines", "it
 
 
 def eager_loads(module: Module, project: Project) -> Iterator[Load]:
-    """Loads of the module that bring a whole data set into memory; not those of HDF5 files, nor files of tensors.
+    """Loads of the module that bring a whole dataset into memory; not those of HDF5 files, nor files of tensors.
 
     What one function reads for one class comes as one load, with the other reads beside it.
     """
@@ -54,9 +54,9 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
 
 
 def eager_h5_loads(module: Module, project: Project) -> Iterator[Load]:
-    """Whole reads of HDF5 datasets; columns that become one array are told beside what else the data set reads, or once.
+    """Whole reads of HDF5 datasets; columns that become one array are told beside what else the dataset reads, or once.
 
-    What one function reads for an object that is no data set comes as one, too.
+    What one function reads for an object that is no dataset comes as one, too.
     """
     loads = [load for load in arrays_of(project).h5(module) if not proven_small(module, load.node)]
     served: dict[Scope, list[Load]] = {}

@@ -73,7 +73,7 @@ def passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.B
 
 
 def building(module: Module, project: Project) -> Iterator[Scope]:
-    """Code that may build a data set."""
+    """Code that may build a dataset."""
     if not holds_tests(module) and speaks_of_data(module):
         for scope in module.walk.scopes:
             if not scope.is_class and not constructions_of(project).per_item(module, scope):

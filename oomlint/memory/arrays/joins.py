@@ -140,7 +140,7 @@ def _filled(value: Display) -> Iterator[Place]:
 
 
 def _is_there(element: cst.BaseExpression) -> bool:
-    """Whether an element is one that something else holds, too: a call makes it anew, and a slice is a view."""
+    """Whether an element is one that something else holds, too: a call makes it again, and a slice is a view."""
     if isinstance(element, cst.Subscript):
         return all(isinstance(one.slice, cst.Index) for one in element.slice)
     return isinstance(element, cst.Attribute | cst.Name)

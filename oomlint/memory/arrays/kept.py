@@ -293,7 +293,7 @@ class Kept(KeptCalls):
     def picked(self, search: Search, module: Module, node: cst.Subscript, going: Going) -> None:
         """Parts of the value are taken again and again, as long as the training runs: then so long it is there."""
         if search.inside is not None or going.part or going.inside or (going.many and going.gathered is None):
-            return  # what each round reads anew is not all of it
+            return  # what each round reads again is not all of it
         if going.into is not None:
             search.picks.setdefault(going.into, []).append((module, node, going))
         if who := self.serving.reader(module, node, going.since, going.entered, self._gives_back):

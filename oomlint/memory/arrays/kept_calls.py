@@ -149,7 +149,7 @@ class KeptCalls(KeptNames):
 
     @staticmethod
     def _given_by(going: Going, call: cst.Call, *, known: bool) -> Going:
-        """The value after a call that nobody can look into: where it is not ``known`` to give all of it back, it may be anything, made anew in each round."""
+        """The value after a call that nobody can look into: where it is not ``known`` to give all of it back, it may be anything, made again in each round."""
         return replace(going, index=None) if known else replace(going, index=None, hazy=True, since=call)
 
     def _of_references(self, module: Module, call: cst.Call) -> bool:

@@ -308,12 +308,12 @@ class KeptNames(Keeping):
         if isinstance(owner, cst.ClassDef) and scope.name != "__init__" and any(names.last_name(base.value) != "object" for base in owner.bases):
             return self._library_builds(module, scope) and not self.evaluator.calls.sites(module, scope, most=_MOST_SITES)  # a base may call it
         sites = self.evaluator.calls.sites(module, scope, most=_MOST_SITES)
-        if not sites:  # a command, or what a library calls to build its data set
+        if not sites:  # a command, or what a library calls to build its dataset
             return bool(scope.node.decorators)
         return all(self.runs_once(one.module, one.call, depth + 1) for one in sites)
 
     def _library_builds(self, module: Module, scope: Scope) -> bool:
-        """Whether a method is one of a library's data set that the library calls, but not for a sample: ``process`` of torch_geometric.
+        """Whether a method is one of a library's dataset that the library calls, but not for a sample: ``process`` of torch_geometric.
 
         The classes of ``torch.utils.data`` call nothing but what runs for each sample or batch.
         """
@@ -324,7 +324,7 @@ class KeptNames(Keeping):
         return any(name.endswith("Dataset") and not names.canonical(name).startswith("torch.utils.data.") for name in bases)
 
     def _used_for_data(self, module: Module, scope: Scope) -> bool:
-        """Whether some file that names the function speaks of data sets or loaders, or saves something: a look at the text, before anything is parsed."""
+        """Whether some file that names the function speaks of datasets or loaders, or saves something: a look at the text, before anything is parsed."""
         name = scope.parent.name if scope.name == "__init__" and scope.parent is not None else scope.name
         project = self.project
         return bool(project.search(_speaks_of_data, (name,), module.path, name) or _speaks_of_data(module.path, project.raw(module.path), name))
@@ -401,7 +401,7 @@ def _shadowed(module: Module, use: cst.Name) -> bool:
 
 @finder
 def _speaks_of_data(path: str, data: bytes, name: str) -> str:
-    """Whether a file has the name and speaks of data sets or loaders, or saves something."""
+    """Whether a file has the name and speaks of datasets or loaders, or saves something."""
     del path
     return FOUND if name.encode() in data and _has_data_words(data) else ""
 

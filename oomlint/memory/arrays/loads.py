@@ -59,7 +59,7 @@ class Load:
     many: bool  # of many files
     read: Read | None = None  # by a library or a function of the project
     whole: WholeRead | None = None  # of an HDF5 file
-    beside: tuple[cst.BaseExpression, ...] = ()  # other reads of the same function for the same data set
+    beside: tuple[cst.BaseExpression, ...] = ()  # other reads of the same function for the same dataset
     joined: tuple[Keeper, ...] = ()  # calls that make one array of a list of it, which nobody has to keep
 
     @property
@@ -69,7 +69,7 @@ class Load:
 
     @property
     def of_object(self) -> bool:
-        """Whether an object keeps it that is no data set."""
+        """Whether an object keeps it that is no dataset."""
         return self.keeper.live and self.keeper.owner is None and bool(self.keeper.attribute)
 
 
@@ -157,7 +157,7 @@ class Arrays:
         return False
 
     def _chosen(self, module: Module, one: WholeRead) -> bool:
-        """Whether the read is of one group among many, picked by a variable, or of one reference: that is a sample, not the data set."""
+        """Whether the read is of one group among many, picked by a variable, or of one reference: that is a sample, not the dataset."""
         if _IS_REFERENCE.search(module.code(one.what.node)):
             return True
         if len(one.what.keys) < 2 or one.what.keys[0] is not None or _IS_SPLIT.search(module.code(one.what.node)):  # noqa: PLR2004 - group and dataset
@@ -236,7 +236,7 @@ class Arrays:
         return read.kind is not Reads.TORCH and self.reads.reader(read.module, read.scope) is not None and not self.kept.repeats(read.module, read.node)
 
     def _counts(self, read: Read, keeper: Keeper) -> bool:
-        """Whether what is kept may be the samples of a data set."""
+        """Whether what is kept may be the samples of a dataset."""
         if keeper.saver:
             # Of records, tables and objects a script takes the few values that it needs; what it decodes, it needs as it is.
             return not keeper.hazy and (read.kind is Reads.SAMPLE or read.origin == "numpy.load")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Reads(Enum):
     """What one call brings into memory, in the words of a message."""
 
-    ARRAY = "the array of a file"  # one call may hold a whole data set
+    ARRAY = "the array of a file"  # one call may hold a whole dataset
     ARCHIVE = "the arrays of an `.npz` archive"
     TORCH = "what `torch.load` returns"
     OBJECT = "the objects of a pickle file"
@@ -42,7 +42,7 @@ class Reads(Enum):
     TEXT = "the text of a file"
 
 
-# What may be a data set by itself, and what is one sample: that counts only where many are collected.
+# What may be a dataset by itself, and what is one sample: that counts only where many are collected.
 WHOLE: Final = frozenset({Reads.ARRAY, Reads.ARCHIVE, Reads.TORCH, Reads.OBJECT, Reads.TABLE})
 _BY_NAME: Final = {
     name: kind
@@ -175,7 +175,7 @@ class ReadCalls:
         return known
 
     def _taken(self, module: Module, scope: Scope) -> Iterator[Read]:
-        """Samples that a loop takes from a data set of the same module, which reads a file for each: ``[scans[k] for k in range(len(scans))]``."""
+        """Samples that a loop takes from a dataset of the same module, which reads a file for each: ``[scans[k] for k in range(len(scans))]``."""
         if scope.is_class or not (scope.loops or scope.rows) or not any(other.name == "__getitem__" for other in module.walk.scopes):
             return
         kept, frame = kept_of(self.project), self.evaluator.calls.plain_frame(module, scope)

@@ -1,4 +1,4 @@
-"""Files that a dataset reads whole when the first sample asks for them, and keeps: in each worker process anew."""
+"""Files that a dataset reads whole when the first sample asks for them, and keeps: in each worker process again."""
 
 from __future__ import annotations
 

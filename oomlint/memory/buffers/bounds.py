@@ -1,4 +1,4 @@
-"""Whether what a statement stores is bounded: by a size test, by a counter, by a loop that stops, by a data set that is small."""
+"""Whether what a statement stores is bounded: by a size test, by a counter, by a loop that stops, by a dataset that is small."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _counts(node: cst.BaseExpression) -> bool:
 
 
 def few_samples(loop: Loop, evaluator: Evaluator) -> bool:
-    """Whether the loader's data set is known to be small: tensors of a known, small number of rows."""
+    """Whether the loader's dataset is known to be small: tensors of a known, small number of rows."""
     like = loop.loader
     if not isinstance(like, LoaderLike) or like.loader is None:
         return False

@@ -266,7 +266,7 @@ def _tests_size(test: cst.CSTNode, module: Module) -> bool:
 
 
 def bounded_in(owner: ClassRef, attribute: str, evaluator: Evaluator) -> bool:
-    """Whether a method of the class, its bases or the classes derived from it takes something out, measures it, starts anew or fills it at the start."""
+    """Whether a method of the class, its bases or the classes derived from it takes something out, measures it, starts again or fills it at the start."""
     return any(True for _ in _emptying(owner, attribute, evaluator))
 
 
@@ -336,7 +336,7 @@ def _building(cls: ClassRef) -> set[str]:
 
 
 def bounded_global(name: str, module: Module) -> bool:
-    """Whether code of the module takes something out of its container, measures it, starts it anew or fills it at the start."""
+    """Whether code of the module takes something out of its container, measures it, starts it again or fills it at the start."""
     return any(_empties(module, scope, (), name, building=scope is module.root) for scope in module.walk.scopes)
 
 

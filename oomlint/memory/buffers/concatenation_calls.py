@@ -24,7 +24,7 @@ _SETS: Final = frozenset({"assign", "unknown", "clear", "pop", "delete"})
 
 
 def calling_loops(project: Project, path: Path, growing: set[cst.CSTNode], module: Module, scope: Scope) -> Iterator[tuple[Site, Loop]]:
-    """Calls of a method in loops, where its object lives longer than a round and is not made to start anew in it."""
+    """Calls of a method in loops, where its object lives longer than a round and is not made to start again in it."""
     cls = scope.parent
     if cls is None or names.self_name(scope) != path[0] or len(path[1]) != 1 or _starts_anew(scope, path, growing, module):
         return
@@ -67,7 +67,7 @@ def _sets(method: Scope, attribute: tuple[object, ...]) -> bool:
 
 
 def _asks(loop: Loop, attribute: str, restarts: set[str]) -> bool:
-    """Whether a round reads what has grown, or calls what makes it start anew."""
+    """Whether a round reads what has grown, or calls what makes it start again."""
     for node in descend(loop.body, into_scopes=False):
         if isinstance(node, cst.Attribute) and (node.attr.value == attribute or node.attr.value in restarts):
             return True

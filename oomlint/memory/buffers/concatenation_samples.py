@@ -113,7 +113,7 @@ def adds_samples(project: Project, added: Iterable[cst.BaseExpression], loop: Lo
 
 
 def in_groups(project: Project, path: Path, loop: Loop, growing: set[cst.CSTNode], scope: Scope, module: Module) -> bool:
-    """Whether a loop around makes anew what grows, so that it ends with one group of many: the objects of a room, the slices of a patient."""
+    """Whether a loop around makes again what grows, so that it ends with one group of many: the objects of a room, the slices of a patient."""
     for outer in loops_over(loop, module, scope):
         most = rounds(project, outer, module, scope)
         if (most is None or most > SHORT) and made_anew(path, outer, module, scope, growing):

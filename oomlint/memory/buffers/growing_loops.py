@@ -1,4 +1,4 @@
-"""The loops over batches in which a buffer grows: it is not made anew in them, and each batch adds to it."""
+"""The loops over batches in which a buffer grows: it is not made again in them, and each batch adds to it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 def growing_loops(store: Store, record: Record) -> list[Loop]:
-    """The loops over batches during which the target is not made anew, the outermost first."""
+    """The loops over batches during which the target is not made again, the outermost first."""
     root = store.path[0]
     if isinstance(store.loops[0].node, cst.FunctionDef) and len(store.path) == 1 and isinstance(root, tuple) and isinstance(root[0], int):
         return []  # a name of a step, which ends with it
     made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
     found: list[Loop] = []
-    anew = False  # whether a loop over data around it makes it anew with each batch: what repeats steps inside of that ends soon
+    again = False  # whether a loop over data around it makes it again with each batch: what repeats steps inside of that ends soon
     for loop in store.loops:
         renewed = loop in made or any(_renews(reset, store, loop) for reset in record.resets)
-        if not renewed and (loop.batches or (loop.steps and not anew)):
+        if not renewed and (loop.batches or (loop.steps and not again)):
             found.append(loop)
-        anew = anew or (renewed and loop.batches)
+        again = again or (renewed and loop.batches)
     return found
 
 
 def unrenewed_epochs(store: Store, record: Record) -> Loop | None:
-    """The innermost loop over epochs around a store, where no loop makes the target anew or empties it; ``None`` where there is none."""
+    """The innermost loop over epochs around a store, where no loop makes the target again or empties it; ``None`` where there is none."""
     root = store.path[0]
     made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
     outer = [loop for loop in store.loops if loop.epochs and not loop.short]
@@ -59,7 +59,7 @@ def handing_call(store: Store) -> Via | None:
 
 
 def _renews(reset: Reset, store: Store, loop: Loop) -> bool:
-    """Whether each round of a loop makes the target anew, ahead of the loops over batches inside it."""
+    """Whether each round of a loop makes the target again, ahead of the loops over batches inside it."""
     if loop not in reset.loops or reset.once > reset.loops.index(loop) or reset.bound or not set(reset.tests) <= set(store.tests):
         return False
     if reset.node is store.node:

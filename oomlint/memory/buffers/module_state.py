@@ -231,7 +231,7 @@ def _called(given: cst.BaseExpression, name: str) -> bool:
 
 
 def _cut(cls: ClassRef, name: str, project: Project) -> bool:
-    """Whether somebody makes the attribute anew, or cuts its graph off, after the class was built."""
+    """Whether somebody makes the attribute again, or cuts its graph off, after the class was built."""
     if name == _ANY:
         return False
     for one in evaluator_of(project).line(cls):

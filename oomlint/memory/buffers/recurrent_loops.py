@@ -111,7 +111,7 @@ def _concerns(step: Step, effect: Effect) -> bool:
 
 
 def _only_first(step: Step, effect: Effect, loop: Loop, module: Module) -> bool:
-    """Whether a test lets the state start anew only in the first round, or where the size of the batch changes."""
+    """Whether a test lets the state start again only in the first round, or where the size of the batch changes."""
     roots = {root for root, _ in step.paths} - {"self"}
     if effect.value is not None and any(isinstance(n, cst.Name) and n.value in roots for n in descend(effect.value)):
         return False

@@ -1,4 +1,4 @@
-"""Lists that get longer with each round of a loop, and that each round joins into one array anew."""
+"""Lists that get longer with each round of a loop, and that each round joins into one array again."""
 
 from __future__ import annotations
 

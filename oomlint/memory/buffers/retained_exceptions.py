@@ -113,7 +113,7 @@ def _stored(module: Module, statement: cst.CSTNode, name: str) -> str | None:
 
 
 def _is_made_in(module: Module, scope: Scope, loop: cst.For | cst.While, container: str) -> bool:
-    """Whether the outermost loop of the function makes the container anew."""
+    """Whether the outermost loop of the function makes the container again."""
     outermost = list(loops_around(loop, module, scope))[-1:] or [loop]
     return any(
         effect.kind == "assign" and module.code(effect.node) == container and outermost[0] in module.walk.ancestors(effect.statement)

@@ -188,7 +188,7 @@ def _matters(store: Store) -> bool:
 
 
 def _emptied(project: Project, cls: ClassRef, name: str) -> bool:
-    """Whether some method of the class, or of one above or below it, makes the attribute anew or empties it."""
+    """Whether some method of the class, or of one above or below it, makes the attribute again or empties it."""
     for one in runs_of(project).evaluator.line(cls):
         for method in one.scope.children:
             if not method.is_function or method.name in _ONCE:

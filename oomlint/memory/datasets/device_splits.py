@@ -29,7 +29,7 @@ _MOST_RELATED: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Where the whole of a data set goes to the accelerator."""
+    """Where the whole of a dataset goes to the accelerator."""
 
     node: cst.BaseExpression
     message: str
@@ -38,7 +38,7 @@ class Split:
 
 
 def moved(module: Module, project: Project) -> Iterator[Split]:
-    """What is read for a data set and moved before anybody takes a sample: one for a function."""
+    """What is read for a dataset and moved before anybody takes a sample: one for a function."""
     groups: dict[Scope, list[tuple[cst.BaseExpression, Keeper]]] = {}
     for node, load, keeper in passed(module, project, Does.MOVES):
         # What each round moves is all of it where the rounds put it into a container.
@@ -69,7 +69,7 @@ def rooms(module: Module, project: Project) -> Iterator[Split]:
 
 
 def in_one_batch(module: Module, project: Project) -> Iterator[Split]:
-    """Loaders whose one batch is the whole data set: ``batch_size=len(dataset)``."""
+    """Loaders whose one batch is the whole dataset: ``batch_size=len(dataset)``."""
     for loader in loaders_of(project).of(module):
         size, dataset = loader.explicit("batch_size"), loader.explicit("dataset")
         if size is None or dataset is None or not isinstance(size.value, cst.Call | cst.Name):

@@ -58,7 +58,7 @@ def unsendable(module: Module, project: Project) -> Iterator[Unsendable]:
             workers = min(known, key=lambda alt: alt.reach, default=None)
             if workers is None:
                 continue
-            # A class of loaders has callers of many kinds: what the data set of one of them holds is not said of the class.
+            # A class of loaders has callers of many kinds: what the dataset of one of them holds is not said of the class.
             outer = use.frame.bound[-1].frame.module if use.frame.bound else module
             foreign = loader.inherited and outer is not module
             for key, case in _of_use(project, use, workers, methods, of_dataset=not foreign):

@@ -24,7 +24,7 @@ _PER_ITEM = frozenset({"__getitem__", "__getitems__"})
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A data set whose samples run the function, with the loader that reads it where one is known."""
+    """A dataset whose samples run the function, with the loader that reads it where one is known."""
 
     module: Module
     scope: Scope  # the class
@@ -44,7 +44,7 @@ class Reader:
 
 
 def readers(project: Project, module: Module, scope: Scope) -> list[Reader]:
-    """Data sets that run the function for each sample; empty where it is not known to be so."""
+    """Datasets that run the function for each sample; empty where it is not known to be so."""
     key = ("per item", scope)
     known = project.memo.get(key)
     if known is None:
@@ -54,7 +54,7 @@ def readers(project: Project, module: Module, scope: Scope) -> list[Reader]:
 
 
 def _sets(project: Project, module: Module, scope: Scope, depth: int, seen: set[Scope]) -> Iterator[Reader]:
-    """Classes of data sets from whose ``__getitem__`` calls lead to the function."""
+    """Classes of datasets from whose ``__getitem__`` calls lead to the function."""
     if scope in seen or depth > _DEEPEST:
         return
     seen.add(scope)

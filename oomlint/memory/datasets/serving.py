@@ -1,4 +1,4 @@
-"""What reads data piece by piece for as long as a training runs: its loops, its data sets, and objects of the project that hand out batches."""
+"""What reads data piece by piece for as long as a training runs: its loops, its datasets, and objects of the project that hand out batches."""
 
 from __future__ import annotations
 

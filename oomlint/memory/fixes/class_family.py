@@ -46,7 +46,7 @@ _ENDS: Final = frozenset({"close", "__enter__", "__exit__", "detach"})
 _WAITS: Final = frozenset({"raises", "assertRaises", "assertRaisesRegex", "suppress"})
 _BY_NAME: Final = frozenset({"setattr", "delattr"})
 _STOPS: Final = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})
-# What programs keep their settings in: its attributes are not those of a data set.
+# What programs keep their settings in: its attributes are not those of a dataset.
 SETTINGS: Final = re.compile(r"(?i)args|opts?$|^options|cfg|conf|param|namespace|^self$")
 
 

@@ -1,4 +1,4 @@
-"""Fixes for handles on a data set: opened on first use in each process, or dropped when it is pickled."""
+"""Fixes for handles on a dataset: opened on first use in each process, or dropped when it is pickled."""
 
 from __future__ import annotations
 

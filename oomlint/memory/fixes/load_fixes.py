@@ -35,7 +35,7 @@ def filled() -> Fix:
 
 
 def per_sample(load: Load) -> Fix | None:
-    """Advice for a data set that is read whole."""
+    """Advice for a dataset that is read whole."""
     return _PER_SAMPLE if load.many else None
 
 

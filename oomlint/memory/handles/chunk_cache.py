@@ -40,7 +40,7 @@ class Cache:
 
 
 def held_in_memory(module: Module, project: Project) -> Iterator[Cache]:
-    """Openings of the module with a large chunk cache or the core driver, in a data set that may have workers."""
+    """Openings of the module with a large chunk cache or the core driver, in a dataset that may have workers."""
     kept = {handle.opening.call: handle for handle in handles_of(project).of(module)}
     for opening in openings_of(project).of(module):
         if opening.kind is not Opens.H5:
@@ -117,7 +117,7 @@ def _in_worker_init(opening: Opening, project: Project) -> tuple[Readers, bool] 
 
 
 def _read_for_samples(opening: Opening, project: Project) -> ClassRef | None:
-    """The data set whose samples the opening is read for, not only when the object is made."""
+    """The dataset whose samples the opening is read for, not only when the object is made."""
     scope = opening.scope
     if scope.parent is None or not scope.parent.is_class or not names.is_method(scope) or scope.name == "__init__":
         return None

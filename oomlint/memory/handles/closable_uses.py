@@ -138,7 +138,7 @@ def _is_key(node: cst.Subscript) -> bool:
 
 
 def _is_data(opening: Opening, node: cst.Subscript) -> bool:
-    """Whether a subscript is proven to read data: a slice, a number, the index of a data set's sample."""
+    """Whether a subscript is proven to read data: a slice, a number, the index of a dataset's sample."""
     for element in node.slice:
         part = element.slice
         if isinstance(part, cst.Slice):
@@ -198,7 +198,7 @@ def _counted(kind: str, value: cst.BaseExpression | None, index: tuple[int, ...]
 
 
 def _is_sample_index(module: Module, scope: Scope, name: str) -> bool:
-    """Whether a name is the index that a loader gives to the ``__getitem__`` of a torch data set with a length."""
+    """Whether a name is the index that a loader gives to the ``__getitem__`` of a torch dataset with a length."""
     params = names.parameters(scope)
     if scope.name != "__getitem__" or scope.parent is None or len(params) != 2 or params[1].name.value != name:  # noqa: PLR2004 - the object and the index
         return False

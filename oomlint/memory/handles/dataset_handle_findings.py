@@ -1,4 +1,4 @@
-"""What is said of a handle that a data set keeps: where, how gravely, how surely."""
+"""What is said of a handle that a dataset keeps: where, how gravely, how surely."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Told:
 
 
 def opened_in_init(module: Module, project: Project, kind: Opens) -> Iterator[Told]:
-    """Handles of a kind that a data set has from the time it is made, and that its workers inherit or cannot be sent."""
+    """Handles of a kind that a dataset has from the time it is made, and that its workers inherit or cannot be sent."""
     for handle in handles_of(project).of(module):
         if handle.opening.kind is not kind or handle.spared or not handle.at_first or handle.readers.alone or in_core(handle.opening, project):
             continue
@@ -60,7 +60,7 @@ def opened_in_init(module: Module, project: Project, kind: Opens) -> Iterator[To
 
 
 def lazy_but_touched(module: Module, project: Project) -> Iterator[Told]:
-    """Handles that are opened on first use, where the main process makes that use before the data set is pickled."""
+    """Handles that are opened on first use, where the main process makes that use before the dataset is pickled."""
     for handle in handles_of(project).of(module):
         readers = handle.readers
         if handle.at_first or handle.spared or readers.alone or not readers.pickled or not handle.direct:

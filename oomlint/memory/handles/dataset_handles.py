@@ -46,7 +46,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Handle:
-    """An opening whose result an object of a data set's class keeps.
+    """An opening whose result an object of a dataset's class keeps.
 
     ``dataset`` is the class that a loader reads, ``owner`` the one whose objects have the attribute: the same, or that of a helper object that the data
     set keeps. ``others`` are further attributes with objects of the same file.
@@ -99,7 +99,7 @@ class Handles:
         self._sets: Memory[Instance, list[_Set]] = Memory(project.readings)
 
     def of(self, module: Module) -> tuple[Handle, ...]:
-        """Openings of a module that the object of a data set keeps: one for each, in the order of the text."""
+        """Openings of a module that the object of a dataset keeps: one for each, in the order of the text."""
         known = self._memo.get(module)
         if known is None:
             wanted = (o for o in self.openings.of(module) if o.kind in KEPT and not o.name.startswith("h5pickle."))
@@ -161,7 +161,7 @@ class Handles:
                 yield from made
 
     def _owners(self, made: Instance) -> Iterator[tuple[ClassRef, Instance]]:
-        """Data sets that such an object is, is the base of, or is kept by."""
+        """Datasets that such an object is, is the base of, or is kept by."""
         if self.readers.is_dataset(made.cls):
             yield made.cls, made
             return

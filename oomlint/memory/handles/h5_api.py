@@ -21,12 +21,12 @@ class Grip(Enum):
     """What an expression has hold of. Each of them keeps the file open."""
 
     FILE = "the file"
-    OBJECT = "a group or a data set"
-    VIEW = "the view that goes through groups and data sets"
-    ITEMS = "the view that goes through names with their groups and data sets"
-    PAIR = "a name with its group or data set"
+    OBJECT = "a group or a dataset"
+    VIEW = "the view that goes through groups and datasets"
+    ITEMS = "the view that goes through names with their groups and datasets"
+    PAIR = "a name with its group or dataset"
     KEYS = "a view of names or attributes"
-    MAYBE = "a data set, or what was read from one"
+    MAYBE = "a dataset, or what was read from one"
 
 
 # What h5py objects have (h5py 3.16), by what it gives.
@@ -90,7 +90,7 @@ def after_subscript(node: cst.Subscript, grip: Grip, frame: Frame, evaluator: Qu
 
 
 def iterated(grip: Grip) -> Grip | None:
-    """What a loop over it gives: names of a group, rows of a data set, objects of ``values()``."""
+    """What a loop over it gives: names of a group, rows of a dataset, objects of ``values()``."""
     return Grip.PAIR if grip is Grip.ITEMS else Grip.OBJECT if grip is Grip.VIEW else None
 
 
@@ -129,7 +129,7 @@ def _is_text(node: cst.BaseExpression, frame: Frame, evaluator: Questions) -> bo
 
 
 def _reads(node: cst.BaseExpression, frame: Frame, evaluator: Questions) -> bool:
-    """Whether an index can only read from a data set: groups take names alone."""
+    """Whether an index can only read from a dataset: groups take names alone."""
     if isinstance(node, cst.Integer | cst.Ellipsis | cst.Tuple | cst.List | cst.Comparison | cst.UnaryOperation | cst.ListComp):
         return True
     if isinstance(node, cst.BinaryOperation):

@@ -1,4 +1,4 @@
-"""Handles in variables of a module or a class body, which the methods of a data set or the functions of a loader read."""
+"""Handles in variables of a module or a class body, which the methods of a dataset or the functions of a loader read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Shared:
 
 
 def opened_on_import(module: Module, project: Project) -> Iterator[Shared]:
-    """Files that a module opens when it is imported, and that a data set or a function of a loader reads."""
+    """Files that a module opens when it is imported, and that a dataset or a function of a loader reads."""
     kept = {handle.opening.call for handle in handles_of(project).of(module)}
     for opening in openings_of(project).of(module):
         if opening.kind is not Opens.H5 or opening.name.startswith("h5pickle.") or opening.call in kept or in_with(module, opening.call):
@@ -131,12 +131,12 @@ def _read_in(reader: Scope, name: str, scope: Scope) -> cst.CSTNode | None:
         if here.is_function and ((name in here.effects and name not in here.outer) or any(p.name.value == name for p in names.parameters(here))):
             return None
     if name in reader.outer and reader.sets(name):
-        return None  # opened anew by each process that needs it
+        return None  # opened again by each process that needs it
     return next((n for n in descend(reader.suite, into_scopes=False) if isinstance(n, cst.Name) and n.value == name), None)
 
 
 def _user(module: Module, reader: Scope, project: Project, depth: int) -> tuple[str, Readers, tuple[Fact, ...]] | None:
-    """The method of a data set, or the function of a loader, that the code belongs to, who reads it, and the data set's class."""
+    """The method of a dataset, or the function of a loader, that the code belongs to, who reads it, and the dataset's class."""
     readers = readers_of(project)
     if reader.parent is not None and reader.parent.is_class:
         cls = ClassRef(module, reader.parent)

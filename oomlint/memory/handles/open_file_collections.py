@@ -1,4 +1,4 @@
-"""Containers that keep many files open: one for each file of a data set, filled when it is made or while samples are read."""
+"""Containers that keep many files open: one for each file of a dataset, filled when it is made or while samples are read."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Kept:
     words: str  # the container, as it is written
     store: Store
     per_item: bool  # filled while samples are read
-    objects: bool  # it keeps data sets of the files, not the files
+    objects: bool  # it keeps datasets of the files, not the files
     count: int | None
     name: str = ""  # of the attribute or the variable
     owner: ClassRef | None = None  # whose attribute it is

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
 
-# Private memory of a worker that reads nothing, in MiB: torch 2.13.0 on Linux, CPU; under spawn and forkserver it imports torch anew.
+# Private memory of a worker that reads nothing, in MiB: torch 2.13.0 on Linux, CPU; under spawn and forkserver it imports torch again.
 FORKED_MIB, SPAWNED_MIB = 10, 139
 FORKED = FORKED_MIB << 20  # bytes
 METHODS = ("fork", "spawn", "forkserver")

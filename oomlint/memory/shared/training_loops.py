@@ -1,4 +1,4 @@
-"""Loops that training code goes through: what they go over, how often, and what they make anew each round."""
+"""Loops that training code goes through: what they go over, how often, and what they make again each round."""
 
 from __future__ import annotations
 

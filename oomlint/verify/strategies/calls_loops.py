@@ -67,7 +67,7 @@ def _endless(before: dict[str, Any], after: dict[str, Any]) -> Judged:
     if max(new) > _HELD or new[-1] > new[-2]:
         return Judged(Outcome.INCONCLUSIVE, f"{max(new)} batches are still kept after the fix", readings, _SAID)
     repeats = len(set(before["epochs"])) == 1 and len(set(after["epochs"])) > 1
-    later = "; later epochs repeated the first before and are shuffled anew after, which is meant" if repeats else ""
+    later = "; later epochs repeated the first before and are shuffled again after, which is meant" if repeats else ""
     return Judged(Outcome.CONFIRMED, f"{old[-1]} batches, one epoch, are kept before, {new[-1]} after; the first epoch is the same{later}", readings, _SAID)
 
 

@@ -132,7 +132,7 @@ def _globals(session: Session, part: Part, subject: Subject) -> Iterator[str]:
 
 
 def _set_on_self(cls: ast.ClassDef) -> set[str]:
-    """Attributes that methods set anew on the object."""
+    """Attributes that methods set again on the object."""
     stores = [node for node in ast.walk(cls) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
     return {node.attr for node in stores if isinstance(node.value, ast.Name) and node.value.id == "self"}
 

@@ -127,7 +127,7 @@ def _difference(runs: Runs) -> str:
     if differs and before["samples"] != runs.look(Part.BEFORE, 1)["samples"]:
         raise Stopped("the samples differ between two runs of the same program, so nothing can be compared")
     if before["random"]:
-        runs.assumed.append("samples are drawn at random: the generators are set anew before each")
+        runs.assumed.append("samples are drawn at random: the generators are set again before each")
     return (_excused(runs, before, after) if differs else _through_workers(runs)) or public_api.difference(runs)
 
 

@@ -158,7 +158,7 @@ def _in_process(parsed: Parsed, wanted: Wanted) -> int:
     import threading  # noqa: PLC0415
 
     status = 1
-    random.seed(0)  # forking has seeded it anew
+    random.seed(0)  # forking has seeded it again
     watcher = program_tracer.Watcher(wanted)
     watcher.patch_loaders()
     watcher.begin()

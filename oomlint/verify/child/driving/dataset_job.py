@@ -1,7 +1,7 @@
 """Builds a dataset of the user and reads it in this process.
 
 A subject is a JSON object: ``path``, ``root``, ``cls`` and ``state`` of a dataset that was found by search, or ``factory`` ("package.module:function")
-and ``root``. Each function makes it anew. What the user's code raises is an answer too: ``failed``.
+and ``root``. Each function makes it again. What the user's code raises is an answer too: ``failed``.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def length(dataset: Any) -> int | None:
 
 
 def read(dataset: Any, index: int) -> Any:
-    """A sample, the generators set anew before it. Raises Failed."""
+    """A sample, the generators set again before it. Raises Failed."""
     seed(1000 + index)
     try:
         return dataset[index]

@@ -23,7 +23,7 @@ CALLS: Final = 20
 
 
 def caller(path: str, root: str, function: str, state: Any, size: int = 0, *, passing: bool = False) -> Callable[[], Any]:
-    """A call of the function, the generators set anew. It raises Failed where the function raises.
+    """A call of the function, the generators set again. It raises Failed where the function raises.
 
     A generator is run, as the loop would that it is made for; ``passing`` lets go of each value when the next one comes.
     """

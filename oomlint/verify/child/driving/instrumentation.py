@@ -70,7 +70,7 @@ class Guide:
         """The stand-in for a name that nothing has bound."""
         return self.book.value(name)
 
-    def anew(self, name: str) -> Any:
+    def again(self, name: str) -> Any:
         """In each step a new stand-in for what a statement in the loop would have computed."""
         low = name.lower()
         named = low in name_heuristics.SMALL or not name_heuristics.FRACTION.search(low)  # "output_mean" is no number where a model has computed it
@@ -109,7 +109,7 @@ class Guide:
     # -- the loop ----------------------------------------------------------------------------------------------------------
 
     def loop(self, items: Any, text: str, again: Callable[[], Any] | None = None) -> Iterator[Any]:
-        """The items of the loop, so many as there are to be steps. ``again``: makes the items anew, for a loop that has too few of them."""
+        """The items of the loop, so many as there are to be steps. ``again``: makes the items again, for a loop that has too few of them."""
         self.pulse("")
         source = self._source(items, text)
         for _ in range(self.steps):

@@ -34,7 +34,7 @@ EACH: Final = ("saved", "copied", "peak", "python_peak")  # a number of its own 
 COPIERS: Final = frozenset({"aten::cat", "aten::stack", "aten::_cat", "aten::concat", "aten::concatenate", "aten::hstack", "aten::vstack", "aten::dstack"})
 NUMPY_COPIERS: Final = ("concatenate", "append", "vstack", "hstack", "dstack", "stack", "column_stack", "insert", "block", "row_stack")
 SMALL: Final = 256  # an integer up to this one is there already
-SLACK: Final = 32  # storages are counted anew after a 32nd of them has come
+SLACK: Final = 32  # storages are counted again after a 32nd of them has come
 
 Entry = tuple[Any, int, bool]  # weak reference to a storage, its bytes, whether it lies on a device
 StorageWeakRef: Final = import_module("torch.multiprocessing.reductions").StorageWeakRef

@@ -28,7 +28,7 @@ def prepare(command: str) -> dict[str, Any]:
 
 
 def factory(name: str, root: str) -> dict[str, str]:
-    """Make the data set of a function of the user. The cause is empty where it can be made."""
+    """Make the dataset of a function of the user. The cause is empty where it can be made."""
     module, _, function = name.partition(":")
     finder = tolerant_import.install(root)
     try:
@@ -63,17 +63,17 @@ def _skipped(finder: tolerant_import.Finder, module: types.ModuleType, name: str
 
 
 def _wrong(name: str, made: object) -> str:
-    """Why a value is no data set; empty where it is one."""
+    """Why a value is no dataset; empty where it is one."""
     if isinstance(made, stubs.Stub):
         return f"`{name}` needs a library that is not installed: {made._name.partition('.')[0]}"  # noqa: SLF001 -- of a stand-in, there is no public way
     from torch.utils.data import DataLoader, Dataset  # noqa: PLC0415 -- of the user
 
     if isinstance(made, (tuple, list)) and any(isinstance(item, Dataset) for item in made):
-        return f"`{name}` gives several data sets, and one is wanted"
+        return f"`{name}` gives several datasets, and one is wanted"
     readable = hasattr(made, "__getitem__") or hasattr(made, "__iter__")
     if not readable or isinstance(made, (DataLoader, type, str, bytes, dict, set)):
         kind = type(made).__name__
-        return f"`{name}` gives {'None' if made is None else f'an {kind}' if kind[0].lower() in 'aeiou' else f'a {kind}'}, and a data set is wanted"
+        return f"`{name}` gives {'None' if made is None else f'an {kind}' if kind[0].lower() in 'aeiou' else f'a {kind}'}, and a dataset is wanted"
     return ""
 
 

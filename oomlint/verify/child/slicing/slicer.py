@@ -241,8 +241,8 @@ class Cutter:
     def _left_out(self, statement: ast.stmt, *, inside: bool = False) -> list[ast.stmt]:
         note = ast.copy_location(ast.Expr(_call("skipped", ast.Constant(statement.lineno), ast.Constant(head(statement)[:80]))), statement)
         names = stored(statement) if inside and isinstance(statement, (ast.Assign, ast.AnnAssign)) else []
-        anew: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], _call("anew", ast.Constant(name))) for name in names]
-        return [note, *(ast.copy_location(item, statement) for item in (anew or _instead(statement)))]
+        again: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], _call("again", ast.Constant(name))) for name in names]
+        return [note, *(ast.copy_location(item, statement) for item in (again or _instead(statement)))]
 
     def _evaluated(self, value: ast.expr, statement: ast.stmt, name: str) -> list[ast.stmt]:
         """An expression in the head of a statement, whose failure is noted."""
