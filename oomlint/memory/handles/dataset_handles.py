@@ -48,8 +48,8 @@ class Origin:
 class Handle:
     """An opening whose result an object of a dataset's class keeps.
 
-    ``dataset`` is the class that a loader reads, ``owner`` the one whose objects have the attribute: the same, or that of a helper object that the data
-    set keeps. ``others`` are further attributes with objects of the same file.
+    ``dataset`` is the class that a loader reads, ``owner`` the one whose objects have the attribute: the same, or that of a helper object that the dataset
+    keeps. ``others`` are further attributes with objects of the same file.
     """
 
     opening: Opening
