@@ -71,7 +71,7 @@ _WORDS = re.compile(
 _TORCH_WORD = re.compile(r"torch|lightning|transformers|accelerate|monai|timm|fairseq|\bdgl\b|(?:\A|[\r\n])\s*from \.")
 # What a text has to say before it can open a file that a rule knows, or read one.
 _FILE_WORD = re.compile(
-    r"h5py|h5pickle|zarr|netCDF4|\btables\b|lmdb|mmap|rasterio|xarray|\b(load|imread|loadmat|fromfile|loadtxt|genfromtxt|load_npz|read_\w+|load_\w+|unpickle\w*|File|Dataset)\s*\(",
+    r"h5py|h5pickle|zarr|netCDF4|\btables\b|lmdb|mmap|rasterio|xarray|\bPIL\b|tarfile|\b(load|imread|loadmat|fromfile|loadtxt|genfromtxt|load_npz|read_\w+|load_\w+|unpickle\w*|File|Dataset)\s*\(",
 )
 # Calls that bring a file into memory, or keep it open.
 _READS = frozenset(
@@ -96,6 +96,7 @@ _ITERATES = frozenset({"list", "tuple", "sorted", "set", "next"})
 _COPIES = frozenset({"deepcopy", "state_dict", "parameters", "named_parameters"})
 _OPTIMIZED = frozenset({"parameters", "named_parameters"})
 _STEPS = frozenset({"backward", "manual_backward", "step"})
+_OPENERS = frozenset({"lmdb", "zarr", "Image", "PIL", "tarfile", "rasterio"})  # modules whose `open` opens what a rule knows
 _NOT_FROM_TORCH = frozenset(
     {"yaml", "json", "joblib", "pickle", "numpy", "toml", "tomllib", "marshal", "dill", "cloudpickle", "ruamel", "orjson", "simplejson", "msgpack", "librosa"}
 )
@@ -200,6 +201,7 @@ class _Look:
         self.saves = _SAVES.search(text) is not None
         self.imports = False
         self.torches = {"torch"}
+        self.openers = set(_OPENERS)
         self.called: set[str] = set()
         self.aliases: set[str] = set()
         self.others = Others()
@@ -347,7 +349,11 @@ class _Look:
     def _import(self, node: ast.Import) -> None:
         self.imports = True
         self.others.imports(node)
-        self.torches.update(alias.asname for alias in node.names if alias.asname and alias.name.partition(".")[0] == "torch")
+        for alias in node.names:
+            if alias.asname and alias.name.partition(".")[0] == "torch":
+                self.torches.add(alias.asname)
+            if alias.asname and not _OPENERS.isdisjoint(alias.name.split(".")):
+                self.openers.add(alias.asname)
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         self.imports = True
@@ -358,8 +364,10 @@ class _Look:
                 raise _Found
             if library == "torch" or alias.name == "torch":
                 self.torches.add(alias.asname or alias.name)
-            if alias.asname and alias.name.endswith(("Loader", "TrainingArguments")):
+            if alias.asname and (alias.name.endswith(("Loader", "TrainingArguments")) or alias.name in _READS):
                 self.aliases.add(alias.asname)
+            if alias.asname and alias.name in _OPENERS:
+                self.openers.add(alias.asname)
 
     def _global(self, node: ast.Global) -> None:
         self.outer.update(node.names)
@@ -594,7 +602,7 @@ class _Look:
             base = base.value
         library = base.id if isinstance(base, ast.Name) and base is not node.func else ""
         if name in {"load", "open"}:
-            return (name == "load" or library in {"lmdb", "zarr", "Image", "PIL", "tarfile", "rasterio"}) and library not in _NOT_FROM_FILES
+            return (name == "load" or library in self.openers) and library not in _NOT_FROM_FILES
         self.others.note(node.func)
         return False
 
