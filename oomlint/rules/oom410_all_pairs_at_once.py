@@ -26,7 +26,8 @@ class AllPairsAtOnce(Rule):
 
     Checks for products and distances of what an evaluation has gathered of all samples with what it, or another one, has gathered: `x @ y.t()`, `torch.mm`,
     `np.dot`, `torch.cdist`, `scipy.spatial.distance.cdist`, and the functions of `sklearn.metrics.pairwise`. What was gathered is a list that a loop
-    over a loader has filled and that was then joined, or an array with a row for every sample.
+    over a loader has filled and that was then joined, an array with a row for every sample, or what was read from a file of features where the
+    matrix is then sorted.
 
     It is silent for a product within one batch, for what a loop computes block by block, for the product of all samples with weights or with a few
     centres, for rows that are drawn or end at a known number (`x[:100] @ x.t()`), and for the small matrix `x.t() @ x` of features by features.
@@ -93,7 +94,7 @@ class AllPairsAtOnce(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the operations that make a number for every pair of samples."""
         for one in all_pairs(module, project):
-            rows = "N x N" if len(one.gathered) == 1 else "N x M"
+            rows = "N x N" if len(one.gathered) == 1 and not one.read else "N x M"
             message = f"{one.name} makes a number for every pair of samples at once ({rows} x 4 bytes for `float32`): it grows with the square of the data"
             facts = tuple(allocation_fact(module, call) for call in one.gathered)
             yield self.finding(module.place(one.node), message, confidence=Confidence.MEDIUM, related=one.related, fix=_ADVICE, facts=facts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -9,10 +10,12 @@ import libcst as cst
 
 from oomlint.memory.arrays.filled import rows_of_loaders
 from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.arrays.read_calls import Reads, of_small_file, read_calls_of
 from oomlint.memory.buffers.bounds import bounded
 from oomlint.memory.buffers.growing_loops import growing_loops, is_flushed
 from oomlint.memory.buffers.joined_behind import joins_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.test_suites import holds_tests
@@ -43,7 +46,16 @@ _ALONE: Final = "sklearn."  # where one argument is enough: it meets itself
 _LAST: Final = _PRODUCT_METHODS | {name.rpartition(".")[2] for name in (*_PRODUCTS, *_DISTANCES)}
 _TURNS: Final = frozenset({"t", "T", "mT", "transpose", "permute", "swapaxes"})
 _ADDS: Final = frozenset({"append", "extend", "augment"})
-_MOST_RELATED: Final = 3
+# What makes another array, as large as the one that it is given or larger: of a matrix of all pairs, for a moment or for good.
+_AGAIN: Final = frozenset(
+    "concatenate cat stack vstack hstack power pow exp sqrt square clip clamp argsort sort argpartition partition astype copy clone array tensor "
+    "ascontiguousarray zeros_like ones_like empty_like full_like".split()
+)
+_SORTS: Final = frozenset({"argsort", "argpartition", "sort"})
+_COMPUTES: Final = cst.Add | cst.Subtract | cst.Multiply | cst.Divide | cst.Power
+_SAYS: Final = re.compile(r"\.t\(\)|\.m?T\b|transpose|cdist|pairwise|cosine_similarity|_distances")
+_MOST_RELATED: Final = 5
+_FROM: Final = {False: "all of them are gathered here", True: "all of them are read here"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,7 @@ class Pairs:
     name: str
     gathered: tuple[cst.Call, ...]  # the calls that make the arrays of all samples
     related: tuple[Place, ...]
+    read: bool = False  # whether they are read from a file, perhaps two arrays of one file
 
 
 def all_pairs(module: Module, project: Project) -> Iterator[Pairs]:
@@ -61,8 +74,9 @@ def all_pairs(module: Module, project: Project) -> Iterator[Pairs]:
     if holds_tests(module):
         return
     kept = kept_of(project)
+    read = frozenset(_read(module, project))
     sides: dict[cst.CSTNode, dict[int, tuple[cst.Call, Met]]] = {}
-    for start in _gathered(module, project):
+    for start in dict.fromkeys((*_gathered(module, project), *read)):
         for met in kept.met(module, start):
             for side in _sides(project, met):
                 sides.setdefault(met.node, {}).setdefault(side, (start, met))
@@ -76,17 +90,21 @@ def all_pairs(module: Module, project: Project) -> Iterator[Pairs]:
             continue
         told.add((scope, left, right))
         starts = tuple(dict.fromkeys((left, right)))
-        related = [module.place(start, "all of them are gathered here") for start in starts]
+        again = _again(project, met)
+        if not read.isdisjoint(starts) and not any(again.values()):
+            continue  # a rotation and its points may lie in a file, too: who ranks the pairs says that they are samples
+        related = [*sorted(again, key=lambda place: not again[place]), *(module.place(start, _FROM[start in read]) for start in starts)]
         node: cst.Call | cst.BinaryOperation | None = met.node if met.module is module else None
         entered = met.going.entered
         while node is None and entered is not None:
             node = entered.call if entered.module is module else None
             entered = entered.outer
         if node is None:
-            node, related = left, related[1:]
+            node = left
+            related = [one for one in related if one.row != module.place(left).row or one.path != module.path]
         if node is not met.node:
             related.insert(0, met.module.place(met.node, "a number for each pair is made here"))
-        yield Pairs(node, _words(met.module, met.node), starts, tuple(related[:_MOST_RELATED]))
+        yield Pairs(node, _words(met.module, met.node), starts, tuple(related[:_MOST_RELATED]), not read.isdisjoint(starts))
 
 
 def _gathered(module: Module, project: Project) -> Iterator[cst.Call]:
@@ -99,6 +117,32 @@ def _gathered(module: Module, project: Project) -> Iterator[cst.Call]:
                 stores.setdefault(growing[-1], []).append(store)
     joined = (call for loop, found in stores.items() for call in joins_of(found, loop))
     yield from (call for call in dict.fromkeys((*joined, *(call for call, _ in rows_of_loaders(module, project)))) if not _each_round(module, call, project))
+
+
+def _read(module: Module, project: Project) -> Iterator[cst.Call]:
+    """Calls that read an array with a row for each sample from a file, where the module multiplies rows by rows."""
+    if _SAYS.search(module.source.text) is None:
+        return
+    reads, built = read_calls_of(project), constructions_of(project)
+    for scope in module.walk.scopes:
+        if scope.is_class or built.per_item(module, scope):
+            continue
+        for read in reads.in_scope(module, scope):
+            large = read.kind in {Reads.ARRAY, Reads.ARCHIVE} and not of_small_file(read)
+            if isinstance(read.node, cst.Call) and large and not _each_round(module, read.node, project):
+                yield read.node
+
+
+def _again(project: Project, met: Met) -> dict[Place, bool]:
+    """Where more matrices of the size are made of the one that an operation gives: a place for each statement, and whether that sorts it."""
+    found: dict[Place, bool] = {}
+    for one in kept_of(project).met(met.module, met.node):
+        last = names.last_name(one.node.func) if isinstance(one.node, cst.Call) else ""
+        if last in _AGAIN or (isinstance(one.node, cst.BinaryOperation) and isinstance(one.node.operator, _COMPUTES)):
+            statement = one.module.walk.statement_of(one.node)
+            place = one.module.place(statement, f"another matrix of the size is made here{', with eight bytes a number' if last.startswith('arg') else ''}")
+            found[place] = found.get(place, False) or last in _SORTS
+    return found
 
 
 def _each_round(module: Module, call: cst.Call, project: Project) -> bool:
