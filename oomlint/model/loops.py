@@ -214,10 +214,7 @@ class _Body:
         return found
 
     def _draws(self, node: cst.CSTNode, own: frozenset[str]) -> bool:
-        """Whether a call gives another thing each time.
-
-        Who asks an object for the same in each round does it for what comes next: ``loader.get_batch(split)``.
-        """
+        """Whether a call gives another thing each time; so does an object that is asked the same in each round: ``loader.get_batch(split)``."""
         if _draws(node, own):
             return True
         if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute) or not node.args or node in self.passes:
