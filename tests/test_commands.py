@@ -81,13 +81,14 @@ def test_clean_needs_folders(run: Callable[..., Done], path: str, cause: str) ->
 # -- watch ------------------------------------------------------------------------------------------------------------
 
 
-def lines_until(stream: Path, words: str, count: int) -> list[str]:
-    """The lines of a file, once they hold the words so often."""
-    for _ in range(600):
-        found = stream.read_text().splitlines()
-        if sum(words in line for line in found) >= count:
-            return found
-        time.sleep(0.1)
+def until(stream: Path, words: str, change: Callable[[int], object] = lambda _: None) -> None:
+    """Wait for words in a file, and change something again and again: what changes before somebody watches is not seen."""
+    for rows in range(120):
+        change(rows)
+        for _ in range(10):
+            if words in stream.read_text():
+                return
+            time.sleep(0.1)
     raise AssertionError(stream.read_text())
 
 
@@ -100,12 +101,10 @@ def test_watch_checks_again(folder: Path) -> None:
         subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | {"PYTHONPATH": str(ROOT), "WATCHFILES_FORCE_POLLING": "1"}) as process,
     ):
         try:
-            assert lines_until(logs, "waiting", 1)[0].startswith("a.py:3:10: OOM101")
-            time.sleep(0.5)
-            (folder / "a.py").write_text(BAD + "\n" + BAD)
-            assert sum("OOM101" in line for line in lines_until(logs, "waiting", 2)) == 3
-            (folder / "pyproject.toml").write_text("[tool.oomlint]\nslect = []\n")
-            assert "oomlint: error: pyproject.toml" in "\n".join(lines_until(logs, "waiting", 3))
+            until(logs, "waiting")
+            assert logs.read_text().startswith("a.py:3:10: OOM101")
+            until(logs, "a.py:7:10: OOM101", lambda rows: (folder / "a.py").write_text(BAD + "\n" + BAD + "\n" * rows))
+            until(logs, "oomlint: error: pyproject.toml", lambda rows: (folder / "pyproject.toml").write_text("[tool.oomlint]\nslect = []\n" + "\n" * rows))
         finally:
             process.terminate()
     assert process.returncode in {130, 143}  # watchfiles makes an interruption of any signal
