@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
+from commands import Done, runs
 
 from oomlint import basis, registry
-from oomlint.__main__ import main
 from oomlint.config import load_settings
 from oomlint.settings import BASELINE as NAME
 
@@ -24,12 +24,6 @@ NEW = "def fit(data):\n    return DataLoader(data, num_workers=0, persistent_wor
 MENDED = BAD.replace(", persistent_workers=True", "")
 
 
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pyproject.toml").write_text('[tool.oomlint]\nselect = ["OOM101"]\n')
@@ -40,11 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    def call(*words: str) -> Done:
-        status = main(["check", "--output-format", "concise", *words])
-        return Done(status, *capsys.readouterr())
-
-    return call
+    return runs(capsys, "check", "--output-format", "concise")
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from commands import Done, runs
 
 import oomlint
 from oomlint import registry
@@ -35,12 +36,6 @@ GOOD = MENDED
 PLACE = "3:10: OOM101 error"
 
 
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder: a project, with no colour from outside."""
@@ -53,11 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    def call(*words: str) -> Done:
-        status = main(words)
-        return Done(status, *capsys.readouterr())
-
-    return call
+    return runs(capsys)
 
 
 def child(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:

@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
+from commands import Done, runs
 
 import oomlint
 from oomlint import registry
-from oomlint.__main__ import main
 from oomlint.cli import version
 
 if TYPE_CHECKING:
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 BAD = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, num_workers=0, persistent_workers=True)\n"
-
-
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
 
 
 @pytest.fixture(autouse=True)
@@ -40,11 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    def call(*words: str) -> Done:
-        status = main(words)
-        return Done(status, *capsys.readouterr())
-
-    return call
+    return runs(capsys)
 
 
 # -- clean ------------------------------------------------------------------------------------------------------------

@@ -10,11 +10,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
-
-from oomlint.__main__ import main
+from commands import Done, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,12 +22,6 @@ ROOT = Path(__file__).parent.parent
 IMPORT = "from torch.utils.data import DataLoader\n"
 CALL = "DataLoader(data, num_workers=0, persistent_workers=True)"
 IGNORE = "  # oomlint: ignore[OOM101]"
-
-
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
 
 
 @pytest.fixture(autouse=True)
@@ -40,11 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    def call(*words: str) -> Done:
-        status = main(["check", "--no-cache", "--output-format", "concise", *words])
-        return Done(status, *capsys.readouterr())
-
-    return call
+    return runs(capsys, "check", "--no-cache", "--output-format", "concise")
 
 
 @pytest.mark.parametrize(

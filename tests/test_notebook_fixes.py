@@ -11,13 +11,13 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from commands import Done, runs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from oomlint.__main__ import main
 from oomlint.finding import Edit, Place
 from oomlint.notebooks.cells import read_notebook
 from oomlint.notebooks.edits import edited
@@ -65,12 +65,6 @@ MENDED: dict[str, dict[int, str]] = {
 }
 
 
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -81,11 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def check(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    def call(*words: str) -> Done:
-        status = main(("check", "--isolated", "--no-cache", "--select", RULES, *words))
-        return Done(status, *capsys.readouterr())
-
-    return call
+    return runs(capsys, "check", "--isolated", "--no-cache", "--select", RULES)
 
 
 # -- a second reader of the JSON, to judge the first one by ------------------------------------------------------------

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import json
 import tomllib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
+from commands import Done, runs
 
 from oomlint.__main__ import main
 from oomlint.cli.showing import settings_text
@@ -22,12 +23,6 @@ MENDED = BAD.replace(", persistent_workers=True", "")
 VARIABLES = ("OOMLINT_OUTPUT_FORMAT", "OOMLINT_OUTPUT_FILE", "OOMLINT_CACHE_DIR", "OOMLINT_NO_CACHE", "NO_COLOR", "FORCE_COLOR")
 
 
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pyproject.toml").write_text('[tool.oomlint]\nselect = ["OOM101"]\n')
@@ -40,11 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    def call(*words: str) -> Done:
-        status = main(["check", *words])
-        return Done(status, *capsys.readouterr())
-
-    return call
+    return runs(capsys, "check")
 
 
 def settings(folder: Path, text: str) -> None:

@@ -9,9 +9,10 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from commands import Done
 
 from oomlint import amounts
 from oomlint.__main__ import main
@@ -40,12 +41,6 @@ from torch.utils.data import DataLoader
 
 batches = cycle(DataLoader(dataset, batch_size=8))
 """
-
-
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
 
 
 class Judge:

@@ -14,9 +14,10 @@ import threading
 import time
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from commands import Done
 
 from oomlint.verify import process_tree
 from oomlint.verify.jobs import Job
@@ -69,12 +70,6 @@ class Makers:
 if __name__ == "__main__":
     loader = DataLoader(Lines(), num_workers=2)
 """
-
-
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from commands import Done
 
 from oomlint.__main__ import main
 from oomlint.cli import verification
@@ -38,12 +39,6 @@ BAD = "from torch.utils.data import DataLoader\nDataLoader({}, num_workers=0, pe
 TABLE = '[tool.oomlint]\nselect = ["OOM101"]\n[tool.oomlint.verify]\n'
 PATIENCE = 60.0  # seconds: other tests may run beside
 VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX", "CI", "PYTHONPATH")
-
-
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.memory.shared.construction import constructions_of, speaks_of_data
 from oomlint.memory.shared.content_kinds import Kind
-from oomlint.memory.shared.library_facts import GENERATORS
+from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.memory.shared.operand_kinds import made_by_numpy, operand
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names

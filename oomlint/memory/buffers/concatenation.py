@@ -47,7 +47,7 @@ class Growth:
 
     statement: cst.Assign
     call: Join
-    library: str  # "torch", "numpy", "pandas"
+    package: str  # "torch", "numpy", "pandas"
     function: str  # the last name, as the library spells it
     written: str  # the target
     path: Path

@@ -72,7 +72,7 @@ def _line_end(text: str, offset: int) -> int:
 def _plan(growth: Growth, module: Module) -> _Plan | None:
     name, accessors = growth.path
     call = growth.call
-    if not isinstance(call, cst.Call) or growth.site is not None or (growth.library, growth.function) == ("pandas", "append"):
+    if not isinstance(call, cst.Call) or growth.site is not None or (growth.package, growth.function) == ("pandas", "append"):
         return None
     own = call.args[0].value
     first = own.elements[0].value if isinstance(own, cst.List | cst.Tuple) else own

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind, worst
-from oomlint.memory.shared.library_facts import GENERATORS
+from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.model.values import ExternalCall, Frame
 
 _ARRAY_METHODS = frozenset(

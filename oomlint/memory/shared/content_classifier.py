@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.memory.shared.containers import Containers
 from oomlint.memory.shared.content_by_syntax import WrittenForms
 from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, Content, Kind, worst
-from oomlint.memory.shared.library_facts import Libraries
+from oomlint.memory.shared.known_libraries import Libraries
 from oomlint.model.readings import Memory
 from oomlint.model.values import Alternative, Const, Display, Each, Element, ExternalCall, Frame, FunctionRef, Instance, Merged, Settings, Value, Written
 
