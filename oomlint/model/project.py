@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from oomlint.discovery import discover
 from oomlint.model.budget import Steps
+from oomlint.model.imports import Locator
 from oomlint.model.index import Index, index_of
 from oomlint.model.readings import FOUND, Memory, Readings, finder, search_by
-from oomlint.model.search_paths import SHELL_SUFFIXES, SPEAKS, added, exported, laid_out
+from oomlint.model.search_paths import SHELL_SUFFIXES
 from oomlint.model.words import WordIndex
 from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
@@ -33,11 +31,6 @@ if TYPE_CHECKING:
     from oomlint.source import Source
     from oomlint.syntax.walk import Scope, Walk
 
-# A folder beside a script may share its name with one of these; inside a package the installed one is meant.
-_INSTALLED = frozenset(
-    "torch torchvision torchaudio numpy pandas scipy sklearn h5py transformers datasets tokenizers accelerate evaluate lightning pytorch_lightning "
-    "monai timm tqdm yaml omegaconf hydra wandb PIL cv2 json os sys itertools functools random math types typing".split(),
-)
 _CALLED = re.compile(rb"(?<!def )(?<!class )\b(\w+)\s*\(")
 _PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
 _MOST_SHELL_FILES = 400  # more scripts than anyone reads
@@ -45,7 +38,6 @@ _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is 
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
 _FEW_QUESTIONS = 16  # for words, that are answered by looking through the files
-_MAX_BESIDE = 500  # names in a folder that are looked at for the sake of an import
 _Shared = TypeVar("_Shared")
 
 
@@ -129,14 +121,11 @@ class Project:
         self._modules: dict[str, Module | SourceError] = {}
         self._bytes: dict[str, bytes] = {}
         self._files: tuple[str, ...] | None = None
-        self._exists: dict[str, bool] = {}
         self._shell_files: tuple[str, ...] | None = None
         self._indexes: dict[str, Index | None] = {}
         self._stems: dict[str, list[str]] = {}  # files by what an import calls them
         self._parsed = 0  # characters
         self._wanted: Counter[str] = Counter()  # how often each file was asked for since trees were let go of
-        self._additions: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-        self._laid_out: dict[str, tuple[tuple[str, str], ...]] = {}
         self.steps = Steps()
         self._called: dict[str, frozenset[bytes]] = {}
         self._words: WordIndex | None = None
@@ -144,8 +133,7 @@ class Project:
         self._mentioned: dict[tuple[bytes, ...], list[str]] = {}
         self._searched: dict[Search, dict[str, str]] = {}
         self.readings = Readings()
-        self._additions_beside: Memory[str, tuple[str, ...]] = Memory(self.readings)
-        self._located: Memory[tuple[str, str], str | None] = Memory(self.readings)
+        self._locator = Locator(self)
         self.memo: Memory[object, object] = Memory(self.readings)  # what the rooms above learn once for a run
 
     def shared(self, make: Callable[[Project], _Shared]) -> _Shared:
@@ -161,7 +149,7 @@ class Project:
         changed = {path for path in (*self.overlay, *overlay) if self.overlay.get(path) != overlay.get(path)}
         if self._files is not None and changed <= self.listed:
             other._files = self._files
-            other._exists.update(self._exists)
+            other._locator.exists.update(self._locator.exists)
         other._parsed = self._parsed
         kept = ((path, known) for path, known in self._modules.items() if path not in changed)
         other._modules.update({path: replace(known, project=other) if isinstance(known, Module) else known for path, known in kept})
@@ -381,87 +369,6 @@ class Project:
 
     # -- imports -------------------------------------------------------------------------------------------------
 
-    def _is_file(self, path: str) -> bool:
-        known = self._exists.get(path)
-        if known is None:
-            known = path in self.overlay or os.path.isfile(path)
-            self._exists[path] = known
-        return known
-
-    def _is_folder(self, path: str) -> bool:
-        known = self._exists.get(path + os.sep)
-        if known is None:
-            known = os.path.isdir(path)
-            self._exists[path + os.sep] = known
-        return known
-
-    def _chain(self, path: str) -> list[str]:
-        """The folder of a file and those above it, up to the root."""
-        found = [os.path.dirname(path)]
-        while found[-1] != self.root and self._is_inside(found[-1]):
-            found.append(os.path.dirname(found[-1]))
-        return found
-
-    def _roots(self, path: str) -> Iterator[tuple[str, str]]:
-        """Folders from which an absolute import of the file may start, likeliest first, each with the package that it stands for, mostly none."""
-        first, last = self._added(path)
-        yield from (("", folder) for folder in first)
-        above = self._chain(path)
-        own = above[0]
-        # A script sees its own folder first; a module of a package sees what its package lies in.
-        if self._is_file(os.path.join(own, "__init__.py")):
-            yield from (("", folder) for folder in above[1:])
-            yield "", own
-        else:
-            yield from (("", folder) for folder in above)
-        yield from (("", folder) for folder in last)
-        for folder in above:
-            self.readings.read(os.path.join(folder, "setup.py"))
-            known = self._laid_out.get(folder)
-            if known is None:
-                known = self._laid_out[folder] = tuple(place for place in laid_out(folder) if self._is_inside(place[1]) and self._is_folder(place[1]))
-            yield from known
-
-    def _is_inside(self, path: str) -> bool:
-        return path == self.root or path.startswith(os.path.join(self.root, ""))
-
-    def _added(self, path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Folders that a file puts at the beginning and at the end of Python's search path."""
-        data = self.raw(path)
-        known = self._additions.get(path)
-        if known is None:
-            known = (), ()
-            if any(word in data for word in SPEAKS):
-                with suppress(SourceError):
-                    known = added(read_source(path, self.overlay.get(path)).text, path, self.root)
-            self._additions[path] = known
-        return known
-
-    def _added_beside(self, folder: str) -> tuple[str, ...]:
-        """Folders that the scripts in a folder put into the search path, and the packages above it."""
-        known = self._additions_beside.get(folder)
-        if known is None:
-            names: list[str] = []
-            with suppress(OSError):
-                names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))[:_MAX_BESIDE]
-            around = [os.path.join(each, "__init__.py") for each in self._chain(os.path.join(folder, ""))[1:]]
-            files = filter(self._is_file, [*(os.path.join(folder, name) for name in names), *around])
-            known = tuple(dict.fromkeys(place for path in files for places in self._added(path) for place in places))
-            self._additions_beside[folder] = known
-        return known
-
-    def _descend(self, folder: str, parts: list[str]) -> str | None:
-        here = folder
-        for number, part in enumerate(parts):
-            deeper = os.path.join(here, part)
-            if number == len(parts) - 1 and self._is_file(deeper + ".py") and not self._is_file(os.path.join(deeper, "__init__.py")):
-                return deeper + ".py"
-            if not self._is_folder(deeper):
-                return None
-            here = deeper
-        init = os.path.join(here, "__init__.py")
-        return init if self._is_file(init) else here + os.sep
-
     def shell_files(self) -> tuple[str, ...]:
         """Shell scripts of the project, in order."""
         if self._shell_files is None:
@@ -476,79 +383,10 @@ class Project:
             self._shell_files = tuple(found)
         return self._shell_files
 
-    def _exported(self) -> tuple[str, ...]:
-        """Folders that shell scripts of the project put into ``PYTHONPATH``."""
-        known = self._additions_beside.get("")
-        if known is None:
-            texts = ((path, self.raw(path)) for path in self.shell_files())
-            found = (place for path, data in texts if b"PYTHONPATH" in data for place in exported(data.decode("utf-8", "replace"), path, self.top))
-            known = self._additions_beside[""] = tuple(dict.fromkeys(found))
-        return known
-
     def locate(self, importer: str, dotted: str, level: int = 0) -> str | None:
-        """The file that ``import dotted`` (or ``from ...dotted import``) in ``importer`` means.
-
-        A package without ``__init__.py`` comes back as its folder with a separator at the end; ``None`` is outside the project. Searched are the folder of
-        the importer and those above it, up to the root; what the metadata of a project in one of them names, or its ``src``; and what the importer, a script
-        beside it or a package around it adds to ``sys.path``, as far as it lies below the root.
-        """
-        parts = dotted.split(".") if dotted else []
-        if level:
-            folder = os.path.dirname(importer)
-            for _ in range(level - 1):
-                folder = os.path.dirname(folder)
-            if not parts:
-                init = os.path.join(folder, "__init__.py")
-                return init if self._is_file(init) else folder + os.sep
-            return self._descend(folder, parts)
-        key = (importer, dotted)
-        if key not in self._located:
-            self._located[key] = self._locate(importer, parts)
-        return self._located[key]
-
-    def _locate(self, importer: str, parts: list[str]) -> str | None:
-        own = os.path.dirname(importer)
-        installed = parts[0] in _INSTALLED
-        beside = () if installed or parts[0] in sys.stdlib_module_names else (own,)
-        packaged = self._is_file(os.path.join(own, "__init__.py"))
-        spare: str | None = None
-        elsewhere = (("", place) for folder in beside for place in (*self._added_beside(folder), *self._exported()))
-        for package, root in chain(self._roots(importer), elsewhere):
-            if (package and package != parts[0]) or (installed and packaged and root == own):
-                continue
-            found = self._descend(root, parts[1:] if package else parts)
-            if found is None or found == importer:
-                continue
-            if not found.endswith(os.sep):
-                return found
-            if installed:
-                continue  # a folder of data called `datasets` is not the package
-            if self._holds_python(found):
-                # A folder without `__init__.py` is what a name means where no file anywhere in the search path has it.
-                files = (self._descend(place, parts) for place in self._exported() if beside)
-                return next((file for file in files if file is not None and file.endswith(".py")), found)
-            spare = spare or found
-        return spare
-
-    def _holds_python(self, folder: str) -> bool:
-        """Whether a folder without ``__init__.py`` is a package, rather than one of data that has its name."""
-        known = self._exists.get(folder + "*.py")
-        if known is None:
-            try:
-                entries = sorted(os.listdir(folder))[:_MAX_BESIDE]
-                known = any(name.endswith(".py") for name in entries) or any(
-                    name.isidentifier() and any(inner.endswith(".py") for inner in os.listdir(os.path.join(folder, name)))
-                    for name in entries
-                    if self._is_folder(os.path.join(folder, name))
-                )
-            except OSError:
-                known = False
-            self._exists[folder + "*.py"] = known
-        return known
+        """The file that ``import dotted`` (or ``from ...dotted import``) in ``importer`` means: see :meth:`Locator.locate`."""
+        return self._locator.locate(importer, dotted, level)
 
     def submodule(self, package: str, name: str) -> str | None:
         """The file of ``name`` inside a package's file or folder."""
-        folder = package if package.endswith(os.sep) else os.path.dirname(package)
-        if not package.endswith(os.sep) and os.path.basename(package) != "__init__.py":
-            return None
-        return self._descend(folder.rstrip(os.sep), [name])
+        return self._locator.submodule(package, name)
