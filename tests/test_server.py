@@ -14,7 +14,7 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 from oomlint.lsp.moved import moved
-from oomlint.lsp.wire import FIX_ALL
+from oomlint.lsp.translation import FIX_ALL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

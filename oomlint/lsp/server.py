@@ -8,17 +8,17 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 from oomlint import __version__, registry
 from oomlint.config import ConfigError
-from oomlint.lsp import wire
-from oomlint.lsp.desk import desk_for
+from oomlint.lsp import translation
 from oomlint.lsp.documents import documents
 from oomlint.lsp.moved import moved
+from oomlint.lsp.open_project import project_for
 from oomlint.output.view import View
 from oomlint.source import Kind
 
@@ -27,13 +27,18 @@ if TYPE_CHECKING:
 
     from oomlint.causes import Causes
     from oomlint.finding import Finding
-    from oomlint.lsp.desk import Desk
     from oomlint.lsp.documents import Document
+    from oomlint.lsp.open_project import OpenProject
 
 _PAUSE: Final = 0.05  # seconds without a change before a file is checked
 _REST: Final = 0.4  # seconds more before it is asked what the file causes in others
 _CODE: Final = re.compile(r"OOM\d{3}")
 _WATCHED: Final = ("**/*.{py,ipynb,toml,yaml,yml,json}", "**/.gitignore")
+# Opened, changed, saved, closed.
+_EVENTS: Final = (
+    (types.TEXT_DOCUMENT_DID_OPEN, types.TEXT_DOCUMENT_DID_CHANGE, types.TEXT_DOCUMENT_DID_SAVE, types.TEXT_DOCUMENT_DID_CLOSE),
+    (types.NOTEBOOK_DOCUMENT_DID_OPEN, types.NOTEBOOK_DOCUMENT_DID_CHANGE, types.NOTEBOOK_DOCUMENT_DID_SAVE, types.NOTEBOOK_DOCUMENT_DID_CLOSE),
+)
 _Answer = TypeVar("_Answer")
 
 
@@ -61,8 +66,8 @@ class Server(LanguageServer):
             types.NotebookDocumentSyncOptions([notebooks], save=True),
         )
         self.seen: dict[str, _Seen] = {}  # by path
-        self._desks: list[Desk] = []
-        self._of: dict[str, Desk | None] = {}
+        self._open_projects: list[OpenProject] = []
+        self._of: dict[str, OpenProject | None] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._thread = ThreadPoolExecutor(1, "check")  # one check at a time
         self._told: set[str] = set()
@@ -89,9 +94,9 @@ class Server(LanguageServer):
         for path in self.seen.keys() - {document.path}:
             self._start(path, pause + _REST)
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Forget all that rests on files and settings: some have changed."""
-        self._desks.clear()
+        self._open_projects.clear()
         self._of.clear()
         self._told.clear()
         for path, document in self.open_documents().items():
@@ -140,12 +145,12 @@ class Server(LanguageServer):
         if document is None:
             return
         if path not in self._of:
-            self._of[path] = await self._asked(desk_for, path, self._desks, self._codes)
-        desk = self._of[path]
-        if desk is None:
+            self._of[path] = await self._asked(project_for, path, self._open_projects, self._codes)
+        project = self._of[path]
+        if project is None:
             return
         contents = {each.path: each.data for each in current.values()}
-        found = await self._asked(desk.findings, path, contents)
+        found = await self._asked(project.findings, path, contents)
         known = self.seen.setdefault(path, _Seen(document))
         known.broken = any(item.code is None for item in found)
         if known.document.data != document.data:
@@ -158,33 +163,33 @@ class Server(LanguageServer):
         self._send(path)
 
     async def _causes(self, path: str) -> None:
-        known, desk = self.seen.get(path), self._of.get(path)
-        if known is None or desk is None or known.broken:
+        known, project = self.seen.get(path), self._of.get(path)
+        if known is None or project is None or known.broken:
             return
         contents = {each.path: each.data for each in self.open_documents().values()}
         if contents.get(path) != known.document.data:
             return
         if known.causes is None:
-            known.causes = await self._asked(desk.causes, path, contents)
+            known.causes = await self._asked(project.causes, path, contents)
         if not known.causes.beside:
             return
-        found = await self._asked(desk.caused, path, contents, known.causes)
+        found = await self._asked(project.caused, path, contents, known.causes)
         if found != known.caused and known.document.data == contents[path]:
             known.caused = found
             self._send(path)
 
     # -- what is sent --------------------------------------------------------------------------------------------
 
-    def wire(self) -> wire.Wire:
-        """What puts places of the open files, as they were checked, into the words of the client."""
+    def translator(self) -> translation.Translator:
+        """What translates findings of the open files, as they were checked, for the client."""
         current = self.open_documents() | {path: seen.document for path, seen in self.seen.items()}
-        return wire.Wire(self.workspace.position_codec, View("", {path: each.data for path, each in current.items()}), current)
+        return translation.Translator(self.workspace.position_codec, View("", {path: each.data for path, each in current.items()}), current)
 
     def _send(self, path: str) -> None:
-        seen, words = self.seen[path], self.wire()
+        seen, translator = self.seen[path], self.translator()
         wanted: dict[str, list[types.Diagnostic]] = {uri: [] for uri in (*seen.sent, *seen.document.addresses)}
         for finding in (*seen.own, *seen.caused):
-            wanted.setdefault(seen.document.uri_of(finding.place), []).append(words.diagnostic(finding))
+            wanted.setdefault(seen.document.uri_of(finding.place), []).append(translator.diagnostic(finding))
         for uri, diagnostics in wanted.items():
             if seen.sent.get(uri) != diagnostics:
                 self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
@@ -196,66 +201,40 @@ class Server(LanguageServer):
         seen = self.seen.get(document.path) if document else None
         if document is None or seen is None or seen.document.data != document.data:
             return []
-        words = self.wire()
+        translator = self.translator()
         here = (item for item in (*seen.own, *seen.caused) if seen.document.uri_of(item.place) == uri)
-        return [item for item in here if wire.overlaps(words.range(item.place), span)]
+        return [item for item in here if translation.overlaps(translator.range(item.place), span)]
 
     async def fix_all(self, uri: str) -> types.CodeAction | None:
         """The action that applies all safe fixes to a file. In a notebook each is applied by itself."""
         document = self.document_at(uri)
-        desk = self._of.get(document.path) if document else None
-        if document is None or desk is None or document.cells:
+        project = self._of.get(document.path) if document else None
+        if document is None or project is None or document.cells:
             return None
         source = document.source
         contents = {each.path: each.data for each in self.open_documents().values()}
-        after = await self._asked(desk.mended, document.path, contents)
+        after = await self._asked(project.mended, document.path, contents)
         if after is None or source is None or source.kind is not Kind.PYTHON:
             return None
-        edit = types.WorkspaceEdit(changes={uri: [self.wire().replacement(source.text, after.decode(source.encoding))]})
-        return types.CodeAction("oomlint: apply all safe fixes", wire.FIX_ALL, edit=edit)
+        edit = types.WorkspaceEdit(changes={uri: [self.translator().replacement(source.text, after.decode(source.encoding))]})
+        return types.CodeAction("oomlint: apply all safe fixes", translation.FIX_ALL, edit=edit)
 
 
 def make() -> Server:
     """The server with all that it answers."""
     server = Server()
 
-    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
-    def opened(params: types.DidOpenTextDocumentParams) -> None:
-        server.check_soon(params.text_document.uri, 0)
-
-    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
-    def changed(params: types.DidChangeTextDocumentParams) -> None:
-        server.check_soon(params.text_document.uri)
-
-    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
-    def saved(params: types.DidSaveTextDocumentParams) -> None:
-        server.check_soon(params.text_document.uri, 0, again=True)
-
-    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
-    def closed(params: types.DidCloseTextDocumentParams) -> None:
-        server.forget({params.text_document.uri})
-
-    @server.feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
-    def notebook_opened(params: types.DidOpenNotebookDocumentParams) -> None:
-        server.check_soon(params.notebook_document.uri, 0)
-
-    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
-    def notebook_changed(params: types.DidChangeNotebookDocumentParams) -> None:
-        server.check_soon(params.notebook_document.uri)
-
-    @server.feature(types.NOTEBOOK_DOCUMENT_DID_SAVE)
-    def notebook_saved(params: types.DidSaveNotebookDocumentParams) -> None:
-        server.check_soon(params.notebook_document.uri, 0, again=True)
-
-    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
-    def notebook_closed(params: types.DidCloseNotebookDocumentParams) -> None:
-        server.forget({cell.uri for cell in params.cell_text_documents})
+    for opened, changed, saved, closed in _EVENTS:
+        server.feature(opened)(lambda params: server.check_soon(_uri_of(params), 0))
+        server.feature(changed)(lambda params: server.check_soon(_uri_of(params)))
+        server.feature(saved)(lambda params: server.check_soon(_uri_of(params), 0, again=True))
+        server.feature(closed)(lambda params: server.forget(_uris_of(params)))
 
     @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     def watched(params: types.DidChangeWatchedFilesParams) -> None:
         still = {document.uri for document in documents(server.workspace)}
         if any(change.uri not in still for change in params.changes):
-            server.begin_anew()
+            server.begin_again()
 
     @server.feature(types.INITIALIZED)
     async def initialized(params: types.InitializedParams) -> None:  # noqa: ARG001
@@ -269,7 +248,7 @@ def make() -> Server:
 
     @server.feature(
         types.TEXT_DOCUMENT_CODE_ACTION,
-        types.CodeActionOptions([types.CodeActionKind.QuickFix, wire.FIX_ALL]),
+        types.CodeActionOptions([types.CodeActionKind.QuickFix, translation.FIX_ALL]),
     )
     async def actions(params: types.CodeActionParams) -> list[types.CodeAction]:
         only = [str(getattr(kind, "value", kind)) for kind in params.context.only or ()]
@@ -279,11 +258,11 @@ def make() -> Server:
 
         found: list[types.CodeAction] = []
         if not only or asked(types.CodeActionKind.QuickFix.value):
-            words = server.wire()
-            fixes = map(words.quick_fix, server.at(params.text_document.uri, params.range))
+            translator = server.translator()
+            fixes = map(translator.quick_fix, server.at(params.text_document.uri, params.range))
             found += [fix for fix in fixes if fix is not None]
         # It takes a check of its own: only for who asks for such an action.
-        if asked(wire.FIX_ALL) and (every := await server.fix_all(params.text_document.uri)):
+        if asked(translation.FIX_ALL) and (every := await server.fix_all(params.text_document.uri)):
             found.append(every)
         return found
 
@@ -295,7 +274,19 @@ def make() -> Server:
         line = lines[position.line] if position.line < len(lines) else ""
         known = dict(registry.catalogue())
         codes += [each.group() for each in _CODE.finditer(line) if each.start() <= position.character <= each.end() and each.group() in known]
-        text = wire.explanation(codes)
+        text = translation.explanation(codes)
         return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text)) if text else None
 
     return server
+
+
+def _uri_of(params: Any) -> str:
+    """The address of the document or notebook that a message is about."""
+    about = params.notebook_document if hasattr(params, "notebook_document") else params.text_document
+    return str(about.uri)
+
+
+def _uris_of(params: Any) -> set[str]:
+    """The addresses of what is closed: a document, or the cells of a notebook."""
+    cells = getattr(params, "cell_text_documents", None)
+    return {_uri_of(params)} if cells is None else {cell.uri for cell in cells}

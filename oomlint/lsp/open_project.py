@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _GONE: Final = (-1, -1)
 
 
-class Desk:
+class OpenProject:
     """The files of one project that somebody works on."""
 
     def __init__(self, settings: Settings, root: str, path: str) -> None:
@@ -85,18 +85,18 @@ class Desk:
                 self._marks[path] = _mark(path)
 
 
-def desk_for(path: str, known: list[Desk], codes: tuple[str, ...]) -> Desk | None:
-    """The desk for a file, a new one where its settings are those of none. ``None`` where the settings leave it out. Raises ConfigError."""
+def project_for(path: str, known: list[OpenProject], codes: tuple[str, ...]) -> OpenProject | None:
+    """The project of a file, a new one where its settings are those of none. ``None`` where the settings leave it out. Raises ConfigError."""
     settings, folder = load_settings(None, isolated=False, start=_folder_of(path), known=codes)
     root = str(folder)
     if os.path.lexists(path) and not discover([path], settings, root, force_exclude=True).files:
         return None
     wanted = replace(settings, sort=Sort.PLACE)
-    desk = next((each for each in known if each.root == root and each.settings == wanted), None)
-    if desk is None:
-        desk = Desk(settings, root, path)
-        known.append(desk)
-    return desk
+    project = next((each for each in known if each.root == root and each.settings == wanted), None)
+    if project is None:
+        project = OpenProject(settings, root, path)
+        known.append(project)
+    return project
 
 
 def _folder_of(path: str) -> Path:

@@ -1,4 +1,4 @@
-"""Findings in the words of the Language Server Protocol."""
+"""Findings translated to the types of the Language Server Protocol."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SEVERITY: Final = {
 }
 
 
-class Wire:
+class Translator:
     """Puts places into the units of a client: characters that it counts in UTF-16, unless it has said otherwise."""
 
     def __init__(self, codec: PositionCodec, view: View, documents: Mapping[str, Document]) -> None:
