@@ -151,7 +151,7 @@ def test_numbers_of_the_code_are_smaller_where_it_makes_too_much(tmp_path: Path)
         """
         class D(Dataset):
             def __init__(self):
-                self.images = torch.ones(50_000_000, 3, 224, 224)
+                self.images = torch.ones(50_000_000, 3, 64, 64)
             def __len__(self):
                 return 50_000_000
             def __getitem__(self, i):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 
 State = dict[str, Any]
+Place = list[Any]  # the keys that lead to a specification
 Pair = tuple[str, State]  # what is changed, and the state
 FIRST: Final = 4  # values for an argument that are tried early
 CELLS: Final = ("int", "float", "str", "row", "words")
@@ -24,8 +26,30 @@ CELLS: Final = ("int", "float", "str", "row", "words")
 def general(state: State, result: State, options: dict[str, list[Any]], hints: Hints) -> Iterator[Pair]:
     """One thing after the other, the likeliest first."""
     log: list[list[str]] = result.get("log", [])
-    yield from _listings(state, log, hints, "\n".join(result.get("rows", [])) + str(result.get("error")))
     slots = arrays(state, log)
+    yield from _listings(state, log, hints, "\n".join(result.get("rows", [])) + str(result.get("error")))
+    yield from _contents(state, log, hints)
+    yield from _ranks(state, slots[:8])
+    for owner in ("arguments", "owner"):
+        for name, spec in state.get(owner, {}).items():
+            if spec["is"] == "settings":
+                yield from settings(state, [owner, name], hints)
+    yield from others(state, options, fresh=True)
+    yield from _dtypes(state, log, slots[:6])
+    yield from _images(state, log)
+    yield from folders(state, log, hints)
+    yield from _shapes(state, slots[:5], hints)
+    yield from _presence(state)
+    for number in (16, 24, 64):
+        made = copy.deepcopy(state)
+        made["n"] = number
+        yield f"{number} samples", made
+    yield from others(state, options, fresh=False)
+    yield from _pairs_of_ranks(state, slots)
+
+
+def _contents(state: State, log: list[list[str]], hints: Hints) -> Iterator[Pair]:
+    """Other things in the files that were read last: other structures, cells of another kind."""
     for key in recent(state, log, *STRUCTURED)[:2]:
         for number, shape in enumerate(file_specs_plain.shapes(hints)):
             if shape != state["files"][key]["value"]:
@@ -33,33 +57,38 @@ def general(state: State, result: State, options: dict[str, list[Any]], hints: H
     for key in recent(state, log, "text")[:2]:
         for kind in CELLS:
             yield f"{key} holds {kind}", changed(state, ["files", key], columns=[kind] * len(state["files"][key]["columns"]))
-    for place in slots[:8]:
+
+
+def _ranks(state: State, slots: list[Place]) -> Iterator[Pair]:
+    for place in slots:
         entry = at(state, place)
         for rank in (1, 3, 4, 2, 0):
             if rank != len(entry["shape"]) and rank >= entry.get("rank", 0):
                 yield f"{place} has {rank} axes", changed(state, place, shape=ranked(entry["shape"], rank))
-    for owner in ("arguments", "owner"):
-        for name, spec in state.get(owner, {}).items():
-            if spec["is"] == "settings":
-                yield from settings(state, [owner, name], hints)
-    yield from others(state, options, fresh=True)
-    for place in slots[:6]:
+
+
+def _dtypes(state: State, log: list[list[str]], slots: list[Place]) -> Iterator[Pair]:
+    for place in slots:
         for dtype in ("i8", "u1", "S", "b1"):
             if dtype != at(state, place).get("dtype"):
                 yield f"{place} is {dtype}", changed(state, place, dtype=dtype)
     for key in recent(state, log, *STRUCTURED)[:2]:
-        for kind in ("int", "float", "str", "floats"):
-            for other in ("str", "int", "float", "floats"):
-                if kind != other:
-                    for inner in inside(state["files"][key]["value"], kind)[:6]:
-                        yield f"{key} {inner} is {other}", changed(state, ["files", key, "value", *inner], t=other)
+        for kind, other in itertools.product(("int", "float", "str", "floats"), ("str", "int", "float", "floats")):
+            if kind != other:
+                for inner in inside(state["files"][key]["value"], kind)[:6]:
+                    yield f"{key} {inner} is {other}", changed(state, ["files", key, "value", *inner], t=other)
+
+
+def _images(state: State, log: list[list[str]]) -> Iterator[Pair]:
     for key in recent(state, log, "image")[:2]:
         for mode in ("L", "RGBA"):
             yield f"{key} is {mode}", changed(state, ["files", key], mode=mode)
         for side in (64, 256):
             yield f"{key} is {side} wide", changed(state, ["files", key], size=[side, side])
-    yield from folders(state, log, hints)
-    for place in slots[:5]:
+
+
+def _shapes(state: State, slots: list[Place], hints: Hints) -> Iterator[Pair]:
+    for place in slots:
         shape = at(state, place)["shape"]
         if len(shape) > 1:
             yield f"{place} ends with 3", changed(state, place, shape=[*shape[:-1], 3])
@@ -71,25 +100,28 @@ def general(state: State, result: State, options: dict[str, list[Any]], hints: H
         for number in (32, *hints.numbers[:4]):
             for axis in range(1, len(shape)):
                 yield f"{place} axis {axis} is {number}", changed(state, place, shape=[*shape[:axis], number, *shape[axis + 1 :]])
+
+
+def _presence(state: State) -> Iterator[Pair]:
+    """Files that are empty taken away, files that are not there made."""
     for key, spec in state["files"].items():
         if spec["kind"] == "empty":
             yield f"{key} is not there", replaced(state, ["files", key], {"kind": "absent"})
         elif spec["kind"] == "absent":
             yield f"{key} is there", replaced(state, ["files", key], {"kind": "empty"})
-    for number in (16, 24, 64):
-        made = copy.deepcopy(state)
-        made["n"] = number
-        yield f"{number} samples", made
-    yield from others(state, options, fresh=False)
+
+
+def _pairs_of_ranks(state: State, slots: list[Place]) -> Iterator[Pair]:
+    """Two arrays changed at once."""
+
+    def with_axes(base: State, place: Place, axes: int) -> State:
+        entry = at(state, place)
+        return changed(base, place, shape=ranked(entry["shape"], max(axes, entry.get("rank", 0))))
+
     for number, first in enumerate(slots[:3]):
         for second in slots[number + 1 : 4]:
-            for one in (1, 3):
-                for two in (1, 3):
-                    made = changed(state, first, shape=ranked(at(state, first)["shape"], max(one, at(state, first).get("rank", 0))))
-                    yield (
-                        f"{first} {one}, {second} {two}",
-                        changed(made, second, shape=ranked(at(state, second)["shape"], max(two, at(state, second).get("rank", 0)))),
-                    )
+            for one, two in itertools.product((1, 3), (1, 3)):
+                yield f"{first} {one}, {second} {two}", with_axes(with_axes(state, first, one), second, two)
 
 
 def _listings(state: State, log: list[list[str]], hints: Hints, said: str) -> Iterator[Pair]:
