@@ -75,27 +75,33 @@ class Access(Questions):
             return self.access(node.value, accessors, frame)
         if isinstance(node, cst.Dict | cst.List | cst.Tuple | cst.DictComp | cst.ListComp):
             return self.inside(node, accessors, frame)
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and self.sources.is_clone(node, frame):
+        if isinstance(node, cst.Call):
+            found = self._of_call(node, accessors, frame)
+            if found is not None:
+                return found
+        return trim([found for alt in self.values(node, frame) for found in self.reach_into(alt, accessors)]) or [Alternative(UNKNOWN)]
+
+    def _of_call(self, node: cst.Call, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives | None:
+        """Attributes and keys of what a call returns; ``None`` where only the value of the call itself can tell."""
+        if isinstance(node.func, cst.Attribute) and self.sources.is_clone(node, frame):
             return self.access(node.func.value, accessors, frame)
-        out: Alternatives = []
-        if isinstance(node, cst.Call) and names.dotted(node.func) == "super" and accessors[0][0] == "attr":
+        if names.dotted(node.func) == "super" and accessors[0][0] == "attr":
             method = self.super_method(str(accessors[0][1]), frame)
             if method is not None:
                 return self.reach_into(Alternative(method), accessors[1:])
-        if isinstance(node, cst.Call) and self.method_on_value(node, frame) is None:
-            # The element of what a project's function returns is looked up in its return statements.
-            for callee in self.values(node.func, frame):
-                found: Alternatives
-                if isinstance(callee.value, FunctionRef):
-                    found = self.returned(callee.value, (Bound(tuple(node.args), frame, node),), accessors)
-                elif isinstance(callee.value, External) and callee.value.name in _COPIES and node.args:
-                    found = self.access(node.args[0].value, accessors, frame)
-                else:
-                    found = [b for a in self.result(callee.value, node, frame) for b in self.reach_into(a, accessors)]
-                out.extend(m for alt in found if (m := alt.under(callee.picks)) is not None)
-            return trim(out) or [Alternative(UNKNOWN)]
-        for alt in self.values(node, frame):
-            out.extend(self.reach_into(alt, accessors))
+        if self.method_on_value(node, frame) is not None:
+            return None
+        out: Alternatives = []
+        # The element of what a project's function returns is looked up in its return statements.
+        for callee in self.values(node.func, frame):
+            found: Alternatives
+            if isinstance(callee.value, FunctionRef):
+                found = self.returned(callee.value, (Bound(tuple(node.args), frame, node),), accessors)
+            elif isinstance(callee.value, External) and callee.value.name in _COPIES and node.args:
+                found = self.access(node.args[0].value, accessors, frame)
+            else:
+                found = [b for a in self.result(callee.value, node, frame) for b in self.reach_into(a, accessors)]
+            out.extend(m for alt in found if (m := alt.under(callee.picks)) is not None)
         return trim(out) or [Alternative(UNKNOWN)]
 
     def _computed_key(self, node: cst.Subscript, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives | None:

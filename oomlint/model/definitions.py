@@ -30,7 +30,9 @@ from oomlint.syntax.walk import UNKNOWN_KEY, Effect, constant_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oomlint.model.reach import Payload
+    from oomlint.model.project import Module
+    from oomlint.model.reach import Condition, Payload
+    from oomlint.model.values import Picks
     from oomlint.syntax.walk import Accessor, Scope
 
 
@@ -139,16 +141,7 @@ class Definitions(Questions):
                     merged = alt.under(picks)
                     if merged is not None:
                         if several and conditions and effect.kind == "assign":
-                            test = conditions[-1][0]
-                            holder = walk.parents.get(test)
-                            inside = any(here is holder for here in walk.ancestors(effect.statement))
-                            words = short(frame.module.code(test))
-                            # A value under a test that nobody can decide is possible, not usual.
-                            guessed = any(isinstance(k, tuple) and k and k[0] == "test" for k, _ in picks - alt.picks)
-                            step = Step(frame.module, effect.node, f"set where `{words}` is {'true' if conditions[-1][1] else 'false'}", kind="branch")
-                            merged = merged.after(step) if inside else merged
-                            if guessed and inside:
-                                merged = Alternative(merged.value, merged.story, merged.picks, merged.doubt, reach=True)
+                            merged = _under_test(merged, effect, conditions[-1], picks - alt.picks, frame.module)
                         (fallbacks if effect.kind == "setdefault" else out).append(merged.doubting(doubt))
         if falls:
             base = start()
@@ -248,6 +241,18 @@ class Definitions(Questions):
         if kind == "with" and effect.value is not None:
             return self.access(effect.value, into, frame)
         return [Alternative(UNKNOWN)]
+
+
+def _under_test(alt: Alternative, effect: Effect, condition: Condition, picked: Picks, module: Module) -> Alternative:
+    """The alternative with the test that its assignment stands under in its provenance."""
+    test, wanted = condition
+    holder = module.walk.parents.get(test)
+    if not any(here is holder for here in module.walk.ancestors(effect.statement)):
+        return alt
+    said = alt.after(Step(module, effect.node, f"set where `{short(module.code(test))}` is {'true' if wanted else 'false'}", kind="branch"))
+    # A value under a test that nobody can decide is possible, not usual.
+    guessed = any(isinstance(key, tuple) and key and key[0] == "test" for key, _ in picked)
+    return Alternative(said.value, said.story, said.picks, said.doubt, reach=True) if guessed else said
 
 
 def _rows_around(frame: Frame, at: cst.CSTNode) -> Iterator[cst.BaseComp]:

@@ -32,39 +32,21 @@ class TrailValues(TrailNames):
                 add(End.CLOSED if grip is Grip.FILE else End.READ, node)
             return None
         if isinstance(above, cst.Attribute):
-            if above.attr.value in {"close", "__exit__", "__enter__"}:
-                add(End.CLOSED, node)
-                return None
-            if self.kind is not Opens.H5:
-                return add(End.CLOSED if self.kind is Opens.IMAGE and above.attr.value not in _HEADER else End.READ, node)
-            if above.attr.value.startswith("visititems"):
-                self.trail.captured = True  # the function that it calls may keep the objects
-            return self._onward(above, after_attribute(above, grip, self.walk), node)
+            return self._attribute(node, above, grip)
         if isinstance(above, cst.Subscript):
-            if above.value is not node:
-                return add(End.READ, node)
-            if isinstance(self.walk.parents.get(above), cst.Del) or self.kind is not Opens.H5:
+            if above.value is not node or isinstance(self.walk.parents.get(above), cst.Del) or self.kind is not Opens.H5:
                 return add(End.READ, node)
             return self._onward(above, after_subscript(above, grip, self.frame, self.evaluator), node)
         if isinstance(above, cst.Arg):
             call = self.walk.parents.get(above)
             return self.given(node, above, call, grip) if isinstance(call, cst.Call) else add(End.UNKNOWN, node)
-        if isinstance(above, cst.Assign):
-            for target in above.targets:
-                self._assigned(target.target, grip, node)
-            return None
-        if isinstance(above, cst.AnnAssign):
-            return self._assigned(above.target, grip, node)
-        if isinstance(above, cst.NamedExpr):
-            self.put(above.target, grip)
-            return self.follow(above, grip)
+        if isinstance(above, cst.Assign | cst.AnnAssign | cst.NamedExpr | cst.AugAssign):
+            return self._stored(node, above, grip)
         if isinstance(above, cst.Return | cst.Yield | cst.Lambda | cst.From):
             return self._out(node, grip)
         if isinstance(above, cst.Element | cst.DictElement | cst.StarredElement | cst.StarredDictElement):
             return self._element(node, above, grip)
-        if isinstance(above, cst.IfExp):
-            return self.follow(above, grip) if above.test is not node else add(End.READ, node)
-        if isinstance(above, cst.BooleanOperation | cst.Await):
+        if isinstance(above, cst.BooleanOperation | cst.Await) or (isinstance(above, cst.IfExp) and above.test is not node):
             return self.follow(above, grip)
         if isinstance(above, cst.For) and above.iter is node:
             each = iterated(grip)
@@ -74,11 +56,26 @@ class TrailValues(TrailNames):
             return self._comprehension(above, grip, node)
         if isinstance(above, COMPREHENSIONS):
             return self._collected(above, grip, node)
+        return add(End.CLOSED if isinstance(above, cst.Del) and grip is Grip.FILE else End.READ, node)
+
+    def _attribute(self, node: cst.CSTNode, above: cst.Attribute, grip: Grip) -> None:
+        if above.attr.value in {"close", "__exit__", "__enter__"}:
+            return self.trail.add(End.CLOSED, node)
+        if self.kind is not Opens.H5:
+            return self.trail.add(End.CLOSED if self.kind is Opens.IMAGE and above.attr.value not in _HEADER else End.READ, node)
+        if above.attr.value.startswith("visititems"):
+            self.trail.captured = True  # the function that it calls may keep the objects
+        return self._onward(above, after_attribute(above, grip, self.walk), node)
+
+    def _stored(self, node: cst.CSTNode, above: cst.Assign | cst.AnnAssign | cst.NamedExpr | cst.AugAssign, grip: Grip) -> None:
         if isinstance(above, cst.AugAssign):
             return self.stored(node, grip, local=True)
-        if isinstance(above, cst.Del):
-            return add(End.CLOSED if grip is Grip.FILE else End.READ, node)
-        return add(End.READ, node)
+        if isinstance(above, cst.NamedExpr):
+            self.put(above.target, grip)
+            return self.follow(above, grip)
+        for target in [above.target] if isinstance(above, cst.AnnAssign) else [each.target for each in above.targets]:
+            self._assigned(target, grip, node)
+        return None
 
     def _onward(self, node: cst.CSTNode, grip: Grip | None, before: cst.CSTNode) -> None:
         if grip is None:

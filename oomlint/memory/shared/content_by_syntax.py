@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -10,6 +11,9 @@ from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.model.values import ExternalCall, Frame
+
+if TYPE_CHECKING:
+    from oomlint.model.project import Module
 
 _ARRAY_METHODS = frozenset(
     "astype reshape copy transpose squeeze flatten ravel swapaxes view T repeat clip round mean sum to_numpy values numpy cumsum take".split(),
@@ -77,17 +81,7 @@ class WrittenForms(Classifier):
         func = node.func
         module = frame.module
         if not isinstance(func, cst.Attribute):
-            if isinstance(func, cst.Name) and func.value in _CONTAINERS and node.args:
-                inner = node.args[0].value
-                word = "list" if func.value == "sorted" else func.value
-                if isinstance(inner, cst.GeneratorExp):
-                    return self.container(word, self.of(inner.elt, frame), self.count(inner.for_in.iter, frame), module, node)
-                if self.of(inner, frame).words == "a range":
-                    return self.container(word, Content(Kind.SCALAR, "a number", numbers=True), self.count(inner, frame), module, node)
-            made = [alt.value.name for alt in self.evaluator.values(func, frame) if isinstance(alt.value, ExternalCall)]
-            if any(name.endswith((".ToTensor", ".PILToTensor")) for name in made):
-                return Content(Kind.TENSOR, "a tensor", module, node)
-            return Content(Kind.OBJECTS, "a tuple", module, node, count=len(node.args)) if "collections.namedtuple" in made else NOTHING
+            return self._called(node, frame)
         name = func.attr.value
         if name in _DRAWS and any(isinstance(a.value, ExternalCall) and a.value.name in GENERATORS for a in self.evaluator.values(func.value, frame)):
             shaped = "numpy.zeros" if name in {"random", "standard_normal", "random_sample"} else f"numpy.random.{name}"
@@ -103,44 +97,78 @@ class WrittenForms(Classifier):
         if name == "read" and base.kind is Kind.HANDLE:
             return Content(Kind.TEXT, "the text of a file", module, node)
         if base.kind is Kind.H5:
-            if name == "get":
-                return Content(Kind.H5, "a dataset of an open HDF5 file", module, node)
-            if name in {"keys", "attrs", "items"}:
-                return Content(Kind.PATHS, "the keys of a file", module, node)
-            return Content(Kind.ARRAY, "an array read whole from HDF5", module, node)
+            return _of_h5(name, module, node)
         if name in {"fit_transform", "transform", "inverse_transform"} and self._is_of("sklearn.", func.value, frame):
             return Content(Kind.ARRAY, "a NumPy array", module, node)
-        if name == "unique" or (name in {"tolist", "copy", "astype"} and base.kind is Kind.SMALL):
-            return Content(Kind.SMALL, "the distinct values", module, node)
-        if name == "tolist":
-            label = base.kind in {Kind.ARRAY, Kind.TENSOR, Kind.FRAME, Kind.UNKNOWN}
-            return Content(Kind.OBJECTS, "a list of `tolist()`", module, node, doubt=0 if label else 1, size=base.size)
-        if name in {"to_dict", "iterrows", "itertuples", "to_records"}:
-            return Content(Kind.OBJECTS, f"what `{name}` makes of a DataFrame", module, node)
-        if base.kind is Kind.FRAME:
-            if name == "to_numpy":
-                return Content(Kind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
-            return replace(base, module=module, node=node)
-        if base.kind in {Kind.ARRAY, Kind.ARRAYS} and name in _ARRAY_METHODS:
-            return replace(base, size=Size()) if name in {"mean", "sum"} else base
-        if base.kind is Kind.SHARED and name in _VIEWS:
-            return base
-        if base.kind is Kind.TENSOR:
-            if name == "numpy":
-                return Content(Kind.ARRAY, "a NumPy array", module, node, size=base.size)
-            if name == "item":
-                return Content(Kind.SCALAR, "a number", numbers=True)
-            return base if name in _TENSOR_METHODS else NOTHING
-        if name == "item":
-            return Content(Kind.SCALAR, "a number", numbers=True)
-        if name == "read" or name.startswith("read_") or name == "get":
-            return base.element if base.element is not None else NOTHING
-        if name in {"values", "keys", "items", "copy", "union", "difference"} and base.kind in {Kind.OBJECTS, Kind.PATHS, Kind.ARRAYS, Kind.TENSORS, Kind.BLOB}:
-            return base
-        if name in {"convert", "resize", "crop"}:
-            return Content(Kind.ARRAY, "a decoded image", module, node, doubt=1)
-        return NOTHING
+        return _of_array(name, base, module, node) or _of_any(name, base, module, node)
+
+    def _called(self, node: cst.Call, frame: Frame) -> Content:
+        """What a call makes that is no method."""
+        func, module = node.func, frame.module
+        if isinstance(func, cst.Name) and func.value in _CONTAINERS and node.args:
+            inner = node.args[0].value
+            word = "list" if func.value == "sorted" else func.value
+            if isinstance(inner, cst.GeneratorExp):
+                return self.container(word, self.of(inner.elt, frame), self.count(inner.for_in.iter, frame), module, node)
+            if self.of(inner, frame).words == "a range":
+                return self.container(word, Content(Kind.SCALAR, "a number", numbers=True), self.count(inner, frame), module, node)
+        made = [alt.value.name for alt in self.evaluator.values(func, frame) if isinstance(alt.value, ExternalCall)]
+        if any(name.endswith((".ToTensor", ".PILToTensor")) for name in made):
+            return Content(Kind.TENSOR, "a tensor", module, node)
+        return Content(Kind.OBJECTS, "a tuple", module, node, count=len(node.args)) if "collections.namedtuple" in made else NOTHING
 
     def _is_of(self, library: str, node: cst.BaseExpression, frame: Frame) -> bool:
         """Whether an expression is an object that a library made."""
         return any(isinstance(a.value, ExternalCall) and a.value.name.startswith(library) for a in self.evaluator.values(node, frame)[:3])
+
+
+def _of_h5(method: str, module: Module, node: cst.Call) -> Content:
+    """What a method of something in an open HDF5 file returns."""
+    if method == "get":
+        return Content(Kind.H5, "a dataset of an open HDF5 file", module, node)
+    if method in {"keys", "attrs", "items"}:
+        return Content(Kind.PATHS, "the keys of a file", module, node)
+    return Content(Kind.ARRAY, "an array read whole from HDF5", module, node)
+
+
+def _of_array(method: str, base: Content, module: Module, node: cst.Call) -> Content | None:
+    """What a method of an array, a tensor or a table returns; ``None`` where neither the method nor the value says that it is one."""
+    if method == "unique" or (method in {"tolist", "copy", "astype"} and base.kind is Kind.SMALL):
+        return Content(Kind.SMALL, "the distinct values", module, node)
+    if method == "tolist":
+        label = base.kind in {Kind.ARRAY, Kind.TENSOR, Kind.FRAME, Kind.UNKNOWN}
+        return Content(Kind.OBJECTS, "a list of `tolist()`", module, node, doubt=0 if label else 1, size=base.size)
+    if method in {"to_dict", "iterrows", "itertuples", "to_records"}:
+        return Content(Kind.OBJECTS, f"what `{method}` makes of a DataFrame", module, node)
+    if base.kind is Kind.FRAME:
+        if method == "to_numpy":
+            return Content(Kind.ARRAY, "the values of a DataFrame", module, node, doubt=1)
+        return replace(base, module=module, node=node)
+    if base.kind in {Kind.ARRAY, Kind.ARRAYS} and method in _ARRAY_METHODS:
+        return replace(base, size=Size()) if method in {"mean", "sum"} else base
+    if base.kind is Kind.SHARED and method in _VIEWS:
+        return base
+    if base.kind is Kind.TENSOR and method != "item":
+        if method == "numpy":
+            return Content(Kind.ARRAY, "a NumPy array", module, node, size=base.size)
+        return base if method in _TENSOR_METHODS else NOTHING
+    return None
+
+
+def _of_any(method: str, base: Content, module: Module, node: cst.Call) -> Content:
+    """What a method returns, whatever it is called on."""
+    if method == "item":
+        return Content(Kind.SCALAR, "a number", numbers=True)
+    if method == "read" or method.startswith("read_") or method == "get":
+        return base.element if base.element is not None else NOTHING
+    if method in {"values", "keys", "items", "copy", "union", "difference"} and base.kind in {
+        Kind.OBJECTS,
+        Kind.PATHS,
+        Kind.ARRAYS,
+        Kind.TENSORS,
+        Kind.BLOB,
+    }:
+        return base
+    if method in {"convert", "resize", "crop"}:
+        return Content(Kind.ARRAY, "a decoded image", module, node, doubt=1)
+    return NOTHING
