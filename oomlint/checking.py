@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint import registry
+from oomlint.ast_trees import tree_of
 from oomlint.discovery import PerFileIgnores
 from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.projects import Projects
 from oomlint.scout.look import triage
-from oomlint.scout.mistakes import is_old, mistake_of, parsed
+from oomlint.scout.mistakes import is_old, mistake_of
 from oomlint.source import Kind, SourceError, content_digest, read_source
 from oomlint.suppress import Suppressions, apply
 
@@ -154,7 +155,7 @@ class Checker:
         with suppress(SourceError, ValueError, RecursionError, MemoryError):
             source = read_source(error.path, self.job.overlay.get(error.path))
             try:
-                parsed(source.text)
+                tree_of(source.text)
             except SyntaxError as mistake:
                 row, column, cause = mistake_of(mistake)
                 old = is_old(source.text)

@@ -9,6 +9,7 @@ import tokenize
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from oomlint.ast_trees import tree_of
 from oomlint.finding import AttributeFact, LoaderFact, Safety
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class _Blocks:
 
     def __init__(self, text: str) -> None:
         try:
-            self._tree: ast.Module | None = ast.parse(text)
+            self._tree: ast.Module | None = tree_of(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
 

@@ -52,6 +52,7 @@ def _spread(job: Job, method: Callable[[Checker, _Item], _Result], items: Sequen
 
 
 def _begin(job: Job) -> None:
+    import gc  # noqa: PLC0415
     import signal  # noqa: PLC0415
     import threading  # noqa: PLC0415
 
@@ -59,6 +60,7 @@ def _begin(job: Job) -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # they end it at once; the parent speaks for all
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
+    gc.disable()  # as in the process that asks
     _checker = Checker(job)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

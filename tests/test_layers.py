@@ -60,6 +60,7 @@ ROOMS: Final = (
     "measurement",
     "catalogue",
     "finding",
+    "ast_trees",
     "__init__",
 )
 MODULES: Final = sorted(PACKAGE.rglob("*.py"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -121,7 +122,12 @@ class _Check:
         self.baseline = self._baseline()
         options = self._options()
         self._tell_start()
-        report = run(self.paths, self.settings, self.root, options)
+        # Trees that are let go of are collected where that is done. Looking for more takes a tenth of the time and has freed nothing, measured.
+        gc.disable()
+        try:
+            report = run(self.paths, self.settings, self.root, options)
+        finally:
+            gc.enable()
         if self.baseline is not None and self.arguments.write_baseline:
             report = self._write_baseline(self.baseline, report)
         if self.arguments.add_ignore is not None:

@@ -237,7 +237,7 @@ class Gradients:
         """Whether the function is given to somebody who may call it: named without a call."""
         walk = module.walk
         method = scope.parent is not None and scope.parent.is_class
-        for node in descend(module.tree.module):
+        for node in module.walk.root.nodes():
             if isinstance(node, cst.Attribute) and method and node.attr.value == scope.name:
                 above = walk.parents.get(node)
                 if not (isinstance(above, cst.Call) and above.func is node):

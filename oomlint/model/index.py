@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from oomlint.ast_trees import tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,9 +33,7 @@ class Index:
 def index_of(text: bytes) -> Index | None:
     """The index of a program. ``None`` where CPython cannot parse it."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+        tree = tree_of(text)
         names: set[str] = set()
         imported: set[str] = set()
         taken: set[str] = set()

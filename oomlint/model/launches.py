@@ -13,7 +13,6 @@ import libcst as cst
 from oomlint.finding import Place
 from oomlint.model.readings import Memory, finder
 from oomlint.model.values import Alternative, Const, Step, picked
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +67,7 @@ class Launches:
             for module in self.project.mentioning([flag.encode(), os.fsencode(base)], script.path):
                 if module is script:
                     continue
-                for node in descend(module.tree.module):
+                for node in module.walk.root.nodes():
                     if not isinstance(node, cst.List):
                         continue
                     elements = [e.value for e in node.elements]

@@ -6,8 +6,9 @@ import ast
 import glob
 import os
 import re
-import warnings
 from typing import TYPE_CHECKING, Final
+
+from oomlint.ast_trees import tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,9 +37,7 @@ def added(text: str, path: str, root: str) -> tuple[tuple[str, ...], tuple[str, 
     ``pathlib`` make of them, and ``glob``. What is relative is looked for from the file's folder and from the root: nobody knows where it is run.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+        tree = tree_of(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return (), ()
     nodes = sorted((node for node in ast.walk(tree) if hasattr(node, "lineno")), key=lambda node: node.lineno)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import os
 import re
-import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from oomlint.ast_trees import tree_of
 from oomlint.source import SourceError, read_source
 
 if TYPE_CHECKING:
@@ -183,9 +183,7 @@ def _links(project: Project, path: str) -> _Links | None:
 @lru_cache(maxsize=512)
 def _links_of(data: bytes) -> _Links | None:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(data)
+        tree = tree_of(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     imports: list[_Import] = []

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.ast_trees import tree_of
 from oomlint.scout.forms import (
     FILLERS,
     FUNCTIONS,
@@ -40,7 +41,7 @@ from oomlint.scout.forms import (
     unbounded,
     written,
 )
-from oomlint.scout.mistakes import is_mistake_for_ever, mistake_of, parsed
+from oomlint.scout.mistakes import is_mistake_for_ever, mistake_of
 from oomlint.scout.others import Others
 from oomlint.scout.telling import (
     ADDS,
@@ -120,7 +121,7 @@ def triage(text: str, *, notebook: bool = False) -> Triage:
     if not any(word.search(text) for word in (_WORDS, _TORCH_WORD, _FILE_WORD, _ROOM_WORD, _DRAWS)) and not words_of(text).loaders:
         return Triage(parse=False)
     try:
-        tree = parsed(text)
+        tree = tree_of(text)
     except SyntaxError as error:
         if is_mistake_for_ever(error):
             return Triage(parse=False, error=mistake_of(error))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
-import warnings
 from typing import Final
 
 Mistake = tuple[int, int, str]  # row, column, cause
@@ -24,13 +22,6 @@ _NEW: Final = re.compile(
     r"(?m)\b[fF][rR]?\"|\b[rR][fF]\"|^[ \t]*async[ \t]+(?:def|with|for)\b|^[ \t]*nonlocal[ \t]|\bsuper\(\)|\)[ \t]*->|:=|\byield[ \t]+from\b"
     r"|^[ \t]*def[ \t]+\w+[ \t]*\((?:[^()\n]*,)?[ \t]*\w+[ \t]*:|^[ \t]*\w+[ \t]*:[ \t]*\w+[\w.\[\], ]*=[^=]|\bprint\([^\n]*\b(?:end|flush|sep)[ \t]*="
 )
-
-
-def parsed(text: str) -> ast.Module:
-    """The tree of a text. Raises what ``ast`` raises, and shows no warning."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(text)
 
 
 def mistake_of(error: SyntaxError) -> Mistake:

@@ -7,7 +7,6 @@ one statement that a node belongs to, without the blocks below it.
 from __future__ import annotations
 
 import ast
-import warnings
 from bisect import bisect_right
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
+from oomlint.ast_trees import tree_of
 from oomlint.rows import starts_of
 
 if TYPE_CHECKING:
@@ -98,9 +98,7 @@ class Positions:
         self._blocks: dict[cst.CSTNode, dict[cst.CSTNode, ast.AST] | None] = {}
         self._parsed: ast.Module | None = None
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._parsed = ast.parse(text)
+            self._parsed = tree_of(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # newer than this interpreter, say
             return
 

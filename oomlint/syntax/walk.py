@@ -69,6 +69,7 @@ class Scope:
     rows: list[cst.ListComp] = field(default_factory=list)
     tries: list[cst.Try] = field(default_factory=list)
     flows: dict[cst.CSTNode, object] = field(default_factory=dict)  # what its blocks bind to what, where somebody has asked
+    _nodes: dict[bool, tuple[cst.CSTNode, ...]] = field(default_factory=dict)
 
     @property
     def is_function(self) -> bool:
@@ -84,6 +85,13 @@ class Scope:
     def suite(self) -> cst.CSTNode:
         """What holds the scope's code: the body of a function, lambda or class, or the module."""
         return self.node if isinstance(self.node, cst.Module) else self.node.body
+
+    def nodes(self, *, inner: bool = True) -> tuple[cst.CSTNode, ...]:
+        """All that its code is made of, in source order; what stands in functions, classes and lambdas within it only with ``inner``."""
+        known = self._nodes.get(inner)
+        if known is None:
+            known = self._nodes[inner] = tuple(descend(self.suite, into_scopes=inner))
+        return known
 
     def sets(self, name: str) -> bool:
         """Whether the scope binds the name itself, not only an attribute or an element of what it holds."""

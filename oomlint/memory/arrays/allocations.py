@@ -21,7 +21,6 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External
 from oomlint.scout.telling import BUILDERS, LARGE_NUMBER, MAKERS
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +146,7 @@ def _speaks_large(module: Module) -> bool:
     key = ("large number", module.path)
     known = module.project.memo.get(key)
     if known is None:
-        numbers = (node for node in descend(module.tree.module) if isinstance(node, cst.Integer))
+        numbers = (node for node in module.walk.root.nodes() if isinstance(node, cst.Integer))
         known = module.project.memo[key] = any(int(node.evaluated_value) > LARGE_NUMBER for node in numbers)
     return bool(known)
 

@@ -20,7 +20,6 @@ from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
 from oomlint.model.values import ExternalCall
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +96,7 @@ def _entries(load: Load, project: Project) -> Iterator[cst.Subscript]:
     if load.read is None or load.read.kind is not Reads.ARCHIVE or not isinstance(holder, cst.Assign) or not isinstance(holder.targets[0].target, cst.Name):
         return
     name = holder.targets[0].target.value
-    for node in descend(load.scope.suite, into_scopes=False):
+    for node in load.scope.nodes(inner=False):
         if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name) and node.value.value == name:
             key = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
             if isinstance(key, cst.SimpleString) and not small_key(str(key.evaluated_value)) and kept.of(module, node):

@@ -10,7 +10,6 @@ import libcst as cst
 from oomlint.memory.arrays.read_calls import WHOLE, Reads, read_calls_of
 from oomlint.memory.datasets.per_sample_code import ItemContexts, mentions
 from oomlint.model import names
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +66,7 @@ class ItemFiles(ItemContexts):
             # What holds the whole file depends on no sample: the name of the part does.
             whole = _holding(here, node)
             known, this = self.closure(here, frozenset(whole)), names.self_name(here.scope)
-            for part in descend(here.scope.suite, into_scopes=False):
+            for part in here.scope.nodes(inner=False):
                 index, base = _picked(part)
                 if base is not None and _is(base, node, whole) and any(mentions(one, known, this) for one in index):
                     return ItemFile(read, here.module, part)  # type: ignore[arg-type]

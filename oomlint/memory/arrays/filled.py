@@ -186,7 +186,7 @@ def _of_points(size: Bytes) -> bool:
 def _fills(project: Project, module: Module, scope: Scope) -> dict[str, list[tuple[_Fill, Loop]]]:
     """Statements in loops that put something into other rows of an array in each round, by the name of the array."""
     found: dict[str, list[tuple[_Fill, Loop]]] = {}
-    for node in descend(scope.suite, into_scopes=False):
+    for node in scope.nodes(inner=False):
         target = _target_of(node)
         if isinstance(node, _Fill) and isinstance(target, cst.Subscript):
             loop = kept_of(project).gathering(module, node)

@@ -24,7 +24,6 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import External, ExternalCall
 from oomlint.syntax.edits import Text, replace
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +111,7 @@ def inflations(module: Module, project: Project) -> Iterator[Inflation]:
 
 def _candidates(scope: Scope) -> Iterator[cst.BaseExpression]:
     """Conversions and divisions in the code of a scope."""
-    for node in descend(scope.suite, into_scopes=False):
+    for node in scope.nodes(inner=False):
         if (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide) and byte_range(node.right)) or (
             isinstance(node, cst.Call) and names.last_name(node.func) in {"astype", *_FLOATS, *TENSORS}
         ):
@@ -319,7 +318,7 @@ def _shares(module: Module, source: cst.BaseExpression, node: cst.BaseExpression
             break
     text = Text(module.tree)
     end = text.span(node)[1]
-    for one in descend(scope.suite):
+    for one in scope.nodes():
         if not isinstance(one, cst.Name) or one.value != source.value:
             continue
         holder = module.walk.parents.get(one)
@@ -355,7 +354,7 @@ def _casts(module: Module, project: Project, scope: Scope) -> Iterator[Inflation
 
 def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[Inflation]:
     """``(a - a.mean()) / a.std()``: two more arrays."""
-    for node in descend(scope.suite, into_scopes=False):
+    for node in scope.nodes(inner=False):
         if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Divide) or not isinstance(node.left, cst.BinaryOperation):
             continue
         left = node.left

@@ -142,7 +142,7 @@ class KeptNames(Keeping):
 
     @staticmethod
     def _attributes(module: Module, method: Scope, this: str, name: str) -> Iterator[cst.Attribute]:
-        for node in descend(method.suite):
+        for node in method.nodes():
             if isinstance(node, cst.Attribute) and node.attr.value == name and isinstance(node.value, cst.Name) and node.value.value == this:
                 holder = module.walk.parents.get(node)
                 if not isinstance(holder, cst.AssignTarget):
@@ -201,7 +201,7 @@ class KeptNames(Keeping):
     def _ordered(self, scope: Scope) -> dict[cst.CSTNode, int]:
         known = self._order.get(scope)
         if known is None:
-            known = self._order[scope] = {node: number for number, node in enumerate(descend(scope.suite, into_scopes=False))}
+            known = self._order[scope] = {node: number for number, node in enumerate(scope.nodes(inner=False))}
         return known
 
     def _uses_of(self, scope: Scope) -> dict[str, list[tuple[int, cst.Name]]]:
@@ -376,7 +376,7 @@ def _by_name(scope: Scope, name: str) -> Iterator[cst.Subscript]:
     """``locals()["x_" + part]``: every local whose name the constant parts of the key fit."""
     if not any(names.last_name(call.func) == "locals" for call in scope.calls):
         return
-    for node in descend(scope.suite, into_scopes=False):
+    for node in scope.nodes(inner=False):
         if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Call) and names.dotted(node.value.func) == "locals":
             key = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
             sides = (key.left, key.right) if isinstance(key, cst.BinaryOperation) else (key, key)

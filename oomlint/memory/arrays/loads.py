@@ -26,7 +26,7 @@ from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Instance, is_usual
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.walk import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +123,7 @@ class Arrays:
             this = names.self_name(method)
             if this is None or method is keeps or method.name == "__init__":
                 continue
-            for node in descend(method.suite):
+            for node in method.nodes():
                 if isinstance(node, cst.Subscript) and _is_row(keeper.module, node) and not is_target(keeper.module, node):
                     path = path_of(node.value)
                     if path is None or path[0] != this or path[1][:1] != (("attr", keeper.attribute),):
@@ -277,7 +277,7 @@ class Arrays:
                 this = names.self_name(method)
                 if this is None or not self.constructions.per_item(owner.module, method):
                     continue
-                for node in descend(method.suite):
+                for node in method.nodes():
                     part = node.slice[0].slice if isinstance(node, cst.Subscript) else None
                     if isinstance(node, cst.Subscript) and isinstance(part, cst.Slice) and _computed(part.lower) and _computed(part.upper):
                         path = path_of(node.value)

@@ -140,7 +140,7 @@ class _Uses:
             isinstance(node, cst.Name) and node.value == name and not isinstance(self.module.walk.parents.get(node), cst.Attribute | cst.Param)
             for child in self.module.root.children
             if not isinstance(child.node, cst.Lambda) and not child.sets(name)
-            for node in descend(child.suite)
+            for node in child.nodes()
         )
 
     def _reached(self, scope: Scope, name: str, definition: cst.CSTNode) -> Iterator[cst.Name]:
@@ -148,7 +148,7 @@ class _Uses:
         started = False
         inside = set(descend(definition)) if not isinstance(definition, cst.For | cst.CompFor) else set()
         later = {effect.statement for effect in scope.effects.get(name, ()) if effect.kind in {"assign", "for", "with"} and not effect.path} - {definition}
-        for node in descend(scope.suite):
+        for node in scope.nodes():
             if node is definition:
                 started = True
             elif started and node in later:

@@ -179,7 +179,7 @@ class ReadCalls:
         if scope.is_class or not (scope.loops or scope.rows) or not any(other.name == "__getitem__" for other in module.walk.scopes):
             return
         kept, frame = kept_of(self.project), self.evaluator.calls.plain_frame(module, scope)
-        for node in descend(scope.suite, into_scopes=False):
+        for node in scope.nodes(inner=False):
             index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.value, cst.Name) else None
             if not isinstance(node, cst.Subscript) or not isinstance(index, cst.Index) or not isinstance(index.value, cst.Name) or is_target(module, node):
                 continue

@@ -271,7 +271,7 @@ class ItemReads(ItemContexts):
             if text.span(effect.statement)[0] > start and effect.kind in {"assign", "with", "for"}
         ]
         found = False
-        for node in descend(scope.suite):
+        for node in scope.nodes():
             if not isinstance(node, cst.Name) or node.value != name or node is target or not _is_read(where.module, node):
                 continue
             spot = text.span(node)[0]

@@ -144,7 +144,7 @@ def _bound(module: Module, scope: Scope, holder: cst.CSTNode, bound: list[tuple[
 def _uses(module: Module, scope: Scope, holder: cst.CSTNode, path: tuple[str, tuple[tuple[str, object], ...]]) -> Iterator[cst.BaseExpression]:
     """Places of the scope that read the path, outside of the statement that binds it."""
     parents = module.walk.parents
-    for node in descend(scope.suite):
+    for node in scope.nodes():
         if not isinstance(node, cst.Name | cst.Attribute) or path_of(node) != path:
             continue
         above = parents.get(node)

@@ -12,7 +12,6 @@ import libcst as cst
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,7 +158,7 @@ class _Reader:
         """Names that the body uses as tensors."""
         found: set[str] = set()
         parents = self.module.walk.parents
-        for node in descend(self.scope.suite):
+        for node in self.scope.nodes():
             if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
                 name, asked = node.value.value, node.attr.value
                 called = isinstance(holder := parents.get(node), cst.Call) and holder.func is node

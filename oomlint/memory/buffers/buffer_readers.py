@@ -63,7 +63,7 @@ def used_on_device(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     """Whether what is collected is a bank that later steps compute with: in the rounds of another loop, in a product of matrices."""
     around = set(loop.module.walk.ancestors(loop.node))
     for scope, _, words in _readers(store, loop, evaluator):
-        for node in descend(scope.suite, into_scopes=False):
+        for node in scope.nodes(inner=False):
             if isinstance(node, cst.For | cst.While) and node is not loop.node and node not in around and mentions(node.body, words):
                 return True
             if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply) and mentions(node, words):
@@ -192,7 +192,7 @@ def _names_of(store: Store, loop: Loop, steps: int = 3) -> set[object]:
 
 def _spread(scope: Scope, grown: set[object], steps: int) -> set[object]:
     """Names of a function that hold one of several, and their own."""
-    comprehensions = [node for node in descend(scope.suite, into_scopes=False) if isinstance(node, cst.CompFor)]
+    comprehensions = [node for node in scope.nodes(inner=False) if isinstance(node, cst.CompFor)]
     for _ in range(steps):
         fresh: set[object] = set()
         for root_name, effects in scope.effects.items():

@@ -79,7 +79,7 @@ def growths(module: Module, project: Project) -> Iterator[Growth]:
 def _joins(module: Module) -> Iterator[tuple[Join, Scope]]:
     yield from ((call, scope) for call, scope in module.walk.calls if names.last_name(call.func) in JOINS)
     if "r_[" in module.source.text or "c_[" in module.source.text:
-        for node in descend(module.tree.module):
+        for node in module.walk.root.nodes():
             if isinstance(node, cst.Subscript) and names.last_name(node.value) in {"r_", "c_"}:
                 yield node, module.walk.scope_at(node)
 

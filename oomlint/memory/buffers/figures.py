@@ -190,7 +190,7 @@ class Figures:
         first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else target
         if not isinstance(first, cst.Name):
             return True  # an attribute, or an element
-        for node in descend(way.scope.suite):
+        for node in way.scope.nodes():
             if isinstance(node, cst.Name) and node.value == first.value:
                 above = walk.parents.get(node)
                 if isinstance(above, cst.Yield | cst.DictElement) or (isinstance(above, cst.Arg) and not self._only_reads(above, way)):

@@ -251,7 +251,7 @@ def _carries(scope: Scope) -> bool:
         return False
     written = {str(e.path[0][1]) for e in scope.effects.get(own, ()) if e.kind in {"assign", "augment"} and len(e.path) >= 1 and e.path[0][0] == "attr"}
     read: dict[str, int] = {}
-    for node in descend(scope.suite):
+    for node in scope.nodes():
         if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == own and node.attr.value in written:
             read[node.attr.value] = read.get(node.attr.value, 0) + 1
     return any(count > 1 for count in read.values())

@@ -24,7 +24,6 @@ from oomlint.model import names
 from oomlint.model.held import MAP, Device, Graph, Held, Kind, Mode, Size, Storage
 from oomlint.model.readings import Memory
 from oomlint.model.values import Const
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,9 +225,7 @@ class Buffers:
                 continue
             if not _LEARNS.search(scope.name) and not any(names.last_name(call.func) in {"backward", "grad", "manual_backward"} for call in scope.calls):
                 continue
-            if any(
-                isinstance(part, cst.Attribute) and part.attr.value == attribute and not self._is_called(part, store.module) for part in descend(scope.suite)
-            ):
+            if any(isinstance(part, cst.Attribute) and part.attr.value == attribute and not self._is_called(part, store.module) for part in scope.nodes()):
                 return True
         return False
 

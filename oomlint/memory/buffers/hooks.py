@@ -141,7 +141,7 @@ def _function(value: Value) -> FunctionRef | None:
 def stored_by(hook: Hook, *, keys: bool = False) -> Iterator[Stored]:
     """What the hook appends to containers that are not its own, or puts there under ``keys``, where it may be a tensor."""
     scope = hook.scope
-    for node in descend(scope.suite, into_scopes=False):
+    for node in scope.nodes(inner=False):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _STORES and node.args:
             target, value = node.func.value, node.args[-1].value
         elif isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign) and isinstance(node.value, cst.List) and node.value.elements:

@@ -82,7 +82,7 @@ def is_round(loop: cst.CSTNode, module: Module, scope: Scope, project: Project) 
 
 def loops_in(scope: Scope) -> Iterator[Loop]:
     """Loops of a scope, nested ones after those around them."""
-    for node in descend(scope.suite, into_scopes=False):
+    for node in scope.nodes(inner=False):
         if isinstance(node, cst.For | cst.While):
             yield node
 

@@ -11,7 +11,6 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.torch_tables import DENSE_NAME
 from oomlint.model.values import ClassRef, External
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +98,7 @@ def _read_on_host(compute: Scope, states: set[str]) -> dict[str, cst.Call]:
                 if isinstance(element.value, cst.Name) and (state := _state_of(arg.value, own, states)):
                     targets[element.value.value] = state
     found: dict[str, cst.Call] = {}
-    for node in descend(compute.suite):
+    for node in compute.nodes():
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "cpu":
             part = node.func.value
             state = _state_of(part.value, own, states) if isinstance(part, cst.Subscript) else targets.get(part.value, "") if isinstance(part, cst.Name) else ""

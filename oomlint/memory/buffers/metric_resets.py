@@ -41,7 +41,7 @@ def never_reset(store: Store, project: Project) -> bool:
 
 def _may_reset(method: Scope, module: Module, name: str) -> bool:
     """Whether a method resets the metric, hands it on, or resets what it does not name."""
-    for node in descend(method.suite):
+    for node in method.nodes():
         above = module.walk.parents.get(node)
         if isinstance(node, cst.Attribute) and node.attr.value == name and isinstance(node.value, cst.Name):
             updates = isinstance(above, cst.Attribute) and above.attr.value in _UPDATES

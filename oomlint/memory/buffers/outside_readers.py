@@ -34,7 +34,7 @@ def escapes(store: Store, loop: Loop) -> bool:
         return True
     if not all(_plainly_made(effect.statement) for effect in scope.effects[name] if effect.kind == "assign" and not effect.path):
         return True
-    uses = (node for node in descend(scope.suite) if isinstance(node, cst.Name) and node.value == name)
+    uses = (node for node in scope.nodes() if isinstance(node, cst.Name) and node.value == name)
     return any(walk.scope_at(node) is not scope or _leaves(node, walk) for node in uses)
 
 
@@ -47,7 +47,7 @@ def _on_attribute(node: cst.CSTNode) -> bool:
 
 
 def _mentions(scope: Scope, name: str) -> bool:
-    return any(isinstance(node, cst.Name) and node.value == name for node in descend(scope.suite)) and name not in scope.effects
+    return any(isinstance(node, cst.Name) and node.value == name for node in scope.nodes()) and name not in scope.effects
 
 
 def _plainly_made(statement: cst.CSTNode) -> bool:

@@ -197,7 +197,7 @@ def _set_elsewhere(attribute: str, step: Step, scope: Scope, cls: Scope, module:
                     if where is scope and isinstance(effect.statement, cst.Assign) and _at_first(effect, attribute, other):
                         continue
                     return True
-        for node in descend(other.tree.module):
+        for node in other.walk.root.nodes():
             if isinstance(node, cst.Attribute) and node.attr.value in {*_DETACHES, "data"} and f".{attribute}" in other.code(node.value):
                 return True
     return False

@@ -122,7 +122,7 @@ def _is_made_in(module: Module, scope: Scope, loop: cst.For | cst.While, contain
 
 
 def _is_raised(module: Module, scope: Scope, container: str) -> bool:
-    return any(isinstance(n, cst.Raise) and n.exc is not None and container in module.code(n.exc) for n in descend(scope.suite))
+    return any(isinstance(n, cst.Raise) and n.exc is not None and container in module.code(n.exc) for n in scope.nodes())
 
 
 def _runs_a_model(module: Module, project: Project, scope: Scope, body: cst.BaseSuite) -> cst.Call | None:

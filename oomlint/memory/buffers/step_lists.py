@@ -129,7 +129,7 @@ def _reads_outputs(project: Project, cls: ClassRef, hook: str) -> bool:
     for one in runs_of(project).evaluator.line(cls):
         for method in one.scope.children:
             params = [param.name.value for param in names.parameters(method)] if method.name == hook and method.is_function else []
-            if len(params) > 1 and any(isinstance(node, cst.Name) and node.value == params[1] for node in descend(method.suite)):
+            if len(params) > 1 and any(isinstance(node, cst.Name) and node.value == params[1] for node in method.nodes()):
                 return True
     return False
 
@@ -218,8 +218,8 @@ def _aliased(method: Scope, name: str) -> bool:
     empties = any(isinstance(call.func, cst.Attribute) and call.func.attr.value in {"clear", "pop"} and not _is_self(call.func.value) for call in method.calls)
     if not empties and not any(names.last_name(call.func) in {"setattr", "delattr"} for call in method.calls):
         return False
-    words = {node.attr.value for node in descend(method.suite) if isinstance(node, cst.Attribute)}
-    texts = {node.raw_value for node in descend(method.suite) if isinstance(node, cst.SimpleString)}
+    words = {node.attr.value for node in method.nodes() if isinstance(node, cst.Attribute)}
+    texts = {node.raw_value for node in method.nodes() if isinstance(node, cst.SimpleString)}
     return name in words or name in texts
 
 

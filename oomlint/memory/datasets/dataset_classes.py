@@ -29,7 +29,6 @@ from oomlint.model.values import (
     Written,
     is_usual,
 )
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from oomlint.memory.loaders.loader_calls import Loader, Loaders
@@ -378,7 +377,7 @@ class _Body:
             return
         self._seen.add(scope)
         this = names.self_name(scope)
-        for node in descend(scope.suite):
+        for node in scope.nodes():
             if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == this:
                 self.attributes.add(node.attr.value)
             elif isinstance(node, cst.Call):

@@ -32,7 +32,7 @@ def names_files(instance: Instance | None, attribute: str, evaluator: Questions,
 def loads_itself(record: Instance, evaluator: Questions) -> bool:
     """Whether an object of a plain class knows where its data is: one of its methods reads a file."""
     scopes = (scope for cls in evaluator.lineage(record.cls) if isinstance(cls, ClassRef) for scope in cls.scope.children if scope.is_function)
-    calls = (node for scope in scopes for node in descend(scope.suite) if isinstance(node, cst.Call))
+    calls = (node for scope in scopes for node in scope.nodes() if isinstance(node, cst.Call))
     return any(names.last_name(call.func) in READS_FILE for call in calls)
 
 
@@ -54,7 +54,7 @@ class _Reader:
         self.seen.add((scope, given))
         this = names.self_name(scope)
         known = set(given)
-        nodes = list(descend(scope.suite))
+        nodes = list(scope.nodes())
         while True:
             found = [node for node in nodes if self._is_element(node, this, known)]
             more = {name for node in found for name in self._bound(node, function.module)} - known

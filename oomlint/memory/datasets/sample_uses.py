@@ -30,7 +30,7 @@ def one_a_sample(dataset: Dataset, attribute: str, evaluator: Questions) -> bool
     length = evaluator.method(instance, "__len__")
     if length is not None:
         this = names.self_name(length.scope)
-        for node in descend(length.scope.suite):
+        for node in length.scope.nodes():
             if isinstance(node, cst.Call) and names.last_name(node.func) == "len" and node.args and _is_attribute(node.args[0].value, this, attribute):
                 return True
     return any(_takes_index(way, attribute) for way in _ways(instance, evaluator))
@@ -94,7 +94,7 @@ def _parameters(function: FunctionRef) -> list[str]:
 def _same_number(way: _Way) -> set[str]:
     """Names of the sample's index, and of what is reckoned from it."""
     known = set(way.given)
-    for node in descend(way.function.scope.suite):
+    for node in way.function.scope.nodes():
         if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Name) and _is_number(node.value, known):
             known.add(node.targets[0].target.value)
     return known
@@ -114,7 +114,7 @@ def _is_attribute(node: cst.BaseExpression, this: str | None, attribute: str) ->
 
 def _takes_index(way: _Way, attribute: str) -> bool:
     index = _same_number(way)
-    for node in descend(way.function.scope.suite):
+    for node in way.function.scope.nodes():
         if isinstance(node, cst.Subscript) and _is_attribute(node.value, way.this, attribute):
             part = node.slice[0].slice
             if isinstance(part, cst.Index) and _is_number(part.value, index):
@@ -126,7 +126,7 @@ def _uses_arrays(way: _Way, attribute: str, evaluator: Questions) -> bool:
     module, scope = way.function.module, way.function.scope
     parts = {
         target.value
-        for node in descend(scope.suite)
+        for node in scope.nodes()
         if isinstance(node, cst.Assign) and _is_element(node.value, way.this, attribute)
         for target in descend(node.targets[0].target)
         if isinstance(target, cst.Name)
@@ -134,12 +134,12 @@ def _uses_arrays(way: _Way, attribute: str, evaluator: Questions) -> bool:
     grown = True
     while grown:  # a part of a part: `image = volume[n]`
         grown = False
-        for node in descend(scope.suite):
+        for node in scope.nodes():
             if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Name) and _is_part(node.value, parts):
                 grown |= node.targets[0].target.value not in parts
                 parts.add(node.targets[0].target.value)
     frame = evaluator.calls.plain_frame(module, scope)
-    for node in descend(scope.suite):
+    for node in scope.nodes():
         if isinstance(node, cst.Attribute) and node.attr.value in _OF_ARRAYS and _is_part(node.value, parts):
             return True
         if isinstance(node, cst.Call) and any(_is_part(arg.value, parts) for arg in node.args):

@@ -118,7 +118,7 @@ def _has_a_flag(handle: Handle, family: Family) -> bool:
                     return True
     this = names.self_name(opener) or ""
     reads = f"{this}.{handle.attribute}"
-    for node in descend(opener.suite):
+    for node in opener.nodes():
         if isinstance(node, cst.If) and any(isinstance(here, cst.Return) for here in descend(node.body)):
             code = handle.module.code(node.body)
             test = handle.module.code(node.test)

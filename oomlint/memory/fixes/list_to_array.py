@@ -81,7 +81,7 @@ def _read_outside(family: Family, name: str) -> bool:
         module = homes.get(path) or family.project.find(path)
         if module is None:
             return True
-        for node in descend(module.tree.module):
+        for node in module.walk.root.nodes():
             named = (isinstance(node, cst.Attribute) and node.attr.value == name) or (isinstance(node, cst.SimpleString) and node.evaluated_value == name)
             if named and not any(here in inside for here in module.walk.ancestors(node)):
                 called = module.walk.parents.get(node)

@@ -12,7 +12,6 @@ from oomlint.finding import Edit, Fix, Safety
 from oomlint.memory.fixes.rewrites import import_edit, imported_as, only_for_types
 from oomlint.memory.handles.openings import Opens
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,7 +156,7 @@ def _property(one: Lazy, parts: list[Lazy], system: str, unit: str) -> list[str]
 
 def end_of(text: Text, method: Scope, outer: str) -> int:
     """Where the last line of a method ends, the comments at its end included."""
-    last = max(text.span(node)[1] for node in descend(method.suite) if isinstance(node, cst.BaseSmallStatement))
+    last = max(text.span(node)[1] for node in method.nodes() if isinstance(node, cst.BaseSmallStatement))
     # Other signs that end a line for `str.splitlines`, a form feed for one, end none of Python.
     lines = [text.text[start:stop] for start, stop in pairwise([*text.starts, len(text.text)])]
     row = end = text.spot(last)[0]  # behind the last line

@@ -95,7 +95,7 @@ def lambda_to_function(module: Module, node: cst.Lambda, wanted: str) -> Fix | N
         top = here
     # A name that the module binds only after the function is fine: it is looked up when the function runs.
     # Several lambdas of a file are mended at once: each gets a name of its own.
-    before_it = [n for n in descend(module.tree.module) if isinstance(n, cst.Lambda)].index(node)
+    before_it = [n for n in module.walk.root.nodes() if isinstance(n, cst.Lambda)].index(node)
     name = _free_name(module, wanted if before_it == 0 else f"{wanted}_{before_it + 1}")
     text = Text(module.tree)
     code = module.code(node.body)
@@ -161,7 +161,7 @@ def _bound_around(module: Module, node: cst.Lambda) -> set[str]:
 
 
 def _free_name(module: Module, wanted: str) -> str:
-    taken = {n.value for n in descend(module.tree.module) if isinstance(n, cst.Name)}
+    taken = {n.value for n in module.walk.root.nodes() if isinstance(n, cst.Name)}
     name, number = wanted, 2
     while name in taken:
         name = f"{wanted}_{number}"

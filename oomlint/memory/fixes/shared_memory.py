@@ -236,7 +236,7 @@ def _writes(scope: Scope, name: str) -> bool:
     for root, effects in scope.effects.items():
         if root in views and any(one.path or one.kind == "augment" for one in effects if one.kind in {"assign", "augment", "delete"}):
             return True
-    for node in descend(scope.suite):
+    for node in scope.nodes():
         if isinstance(node, cst.AugAssign) and _view(node.target, name, views):
             return True
         if not isinstance(node, cst.Call):

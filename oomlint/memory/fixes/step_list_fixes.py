@@ -101,7 +101,7 @@ def _only_reduced(own: Scope, module: Module, name: str, project: Project) -> bo
     """Whether the hook only reads the list: nothing of it keeps the list itself."""
     evaluator = runs_of(project).evaluator
     frame = evaluator.calls.plain_frame(module, own)
-    for node in descend(own.suite):
+    for node in own.nodes():
         if not (isinstance(node, cst.Attribute) and node.attr.value == name):
             continue
         above = module.walk.parents.get(node)
@@ -134,7 +134,7 @@ def _read_elsewhere(found: StepList, hook: str, project: Project) -> bool:
             if method.is_function and any(names.last_name(call.func) in {"getattr", "vars", "__getattribute__"} for call in method.calls):
                 return True
             if method.is_function and (method.name not in allowed or (cls is not line[0] and method.name == hook)):
-                for node in descend(method.suite):
+                for node in method.nodes():
                     if isinstance(node, cst.Attribute) and node.attr.value == found.name:
                         return True
     pattern = re.compile(rf"(?<!self)\.{re.escape(found.name)}\b|[\"']{re.escape(found.name)}[\"']")

@@ -48,7 +48,7 @@ def _named(opening: Opening, name: str, region: Sequence[cst.CSTNode], seen: set
     seen.add(name)
     module = opening.module
     inside = {node for item in region for node in descend(item)}
-    for node in descend(opening.scope.suite):
+    for node in opening.scope.nodes():
         if not isinstance(node, cst.Name) or node.value != name:
             continue
         holder = module.walk.parents.get(node)

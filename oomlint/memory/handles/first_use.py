@@ -13,7 +13,6 @@ from oomlint.memory.handles.lazy_open import closes
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, FunctionRef, Instance
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,7 +126,7 @@ class _Uses:
                     yield call
             elif isinstance(func, cst.Name) and func.value == "len" and "__len__" in self.called and len(call.args) == 1 and _is_name(call.args[0].value, this):
                 yield call
-        for node in descend(scope.suite):
+        for node in scope.nodes():
             read = isinstance(node, cst.Attribute) and node.attr.value in self.read and _is_name(node.value, this)
             if read or (isinstance(node, cst.Subscript) and "__getitem__" in self.called and _is_name(node.value, this)):
                 yield node
@@ -135,7 +134,7 @@ class _Uses:
     def of_others(self, module: Module, scope: Scope) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, str]]:
         """In any function, on whatever it has: the node, the object, the words for it."""
         iterated = bool(self.called & {"__getitem__", "__iter__"})
-        for node in descend(scope.suite, into_scopes=False):
+        for node in scope.nodes(inner=False):
             if isinstance(node, cst.Subscript) and "__getitem__" in self.called and isinstance(node.value, cst.Name | cst.Attribute):
                 if not isinstance(module.walk.parents.get(node), cst.AssignTarget):
                     yield node, node.value, module.code(node)
@@ -249,7 +248,7 @@ def _first_use(module: Module, scope: Scope, call: cst.Call) -> tuple[int, int] 
         return made
     later = [
         module.tree.span(node)[:2]
-        for node in descend(scope.suite, into_scopes=False)
+        for node in scope.nodes(inner=False)
         if isinstance(node, cst.Name) and node.value in bound and module.tree.span(node)[:2] > made
     ]
     return min(later, default=None)

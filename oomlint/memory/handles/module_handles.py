@@ -17,7 +17,6 @@ from oomlint.memory.loaders.loader_calls import confidence_of
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import ClassRef
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,11 +119,7 @@ def _read_in(reader: Scope, name: str, scope: Scope) -> cst.CSTNode | None:
             return None
         this = {names.self_name(reader) or "", scope.name, "cls"}
         return next(
-            (
-                n
-                for n in descend(reader.suite)
-                if isinstance(n, cst.Attribute) and n.attr.value == name and isinstance(n.value, cst.Name) and n.value.value in this
-            ),
+            (n for n in reader.nodes() if isinstance(n, cst.Attribute) and n.attr.value == name and isinstance(n.value, cst.Name) and n.value.value in this),
             None,
         )
     for here in _around(reader):
@@ -132,7 +127,7 @@ def _read_in(reader: Scope, name: str, scope: Scope) -> cst.CSTNode | None:
             return None
     if name in reader.outer and reader.sets(name):
         return None  # opened again by each process that needs it
-    return next((n for n in descend(reader.suite, into_scopes=False) if isinstance(n, cst.Name) and n.value == name), None)
+    return next((n for n in reader.nodes(inner=False) if isinstance(n, cst.Name) and n.value == name), None)
 
 
 def _user(module: Module, reader: Scope, project: Project, depth: int) -> tuple[str, Readers, tuple[Fact, ...]] | None:

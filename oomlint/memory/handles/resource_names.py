@@ -139,7 +139,7 @@ class TrailNames(ABC):
     def _loads(self, name: str, effect: Effect | None) -> Iterator[cst.Name]:
         """Uses of the name that may mean this binding."""
         bound_at = {e.node for e in self.scope.effects.get(name, ()) if not e.path}
-        for node in descend(self.scope.suite):
+        for node in self.scope.nodes():
             if not isinstance(node, cst.Name) or node.value != name or node in bound_at:
                 continue
             above = self.walk.parents.get(node)
@@ -180,7 +180,7 @@ class TrailNames(ABC):
         if isinstance(inner.node, cst.FunctionDef):
             if inner.parent is not self.scope:
                 return False
-            mentions = [n for n in descend(self.scope.suite) if isinstance(n, cst.Name) and n.value == inner.name and n is not inner.node.name]
+            mentions = [n for n in self.scope.nodes() if isinstance(n, cst.Name) and n.value == inner.name and n is not inner.node.name]
         for node in mentions:
             above = self.walk.parents.get(node)
             if isinstance(above, cst.Call) and above.func is node:

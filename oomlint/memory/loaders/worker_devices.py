@@ -15,7 +15,6 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Const, ExternalCall, Frame, FunctionRef
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +112,7 @@ def _in_function(function: FunctionRef, this: Instance | None, evaluator: Questi
             if spot is not None:
                 return spot
     moved = _moved(this, evaluator) if this is not None else {}
-    for node in descend(scope.suite) if moved else ():
+    for node in scope.nodes() if moved else ():
         held = node.value if isinstance(node, cst.Subscript) else None
         if isinstance(held, cst.Attribute) and isinstance(held.value, cst.Name) and held.value.value == own and held.attr.value in moved:
             return moved[held.attr.value]

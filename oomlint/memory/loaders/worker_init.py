@@ -13,7 +13,6 @@ from oomlint.memory.facts import dataset_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, is_zero, loaders_of, story_places
 from oomlint.model import names
 from oomlint.model.values import FunctionRef, assumptions
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +81,7 @@ def _case(project: Project, loader: Loader, frame: Frame) -> NeedsInit | None:
 def _set_on_dataset(function: FunctionRef) -> dict[str, cst.CSTNode]:
     """Attributes of a dataset that a worker function sets."""
     found: dict[str, cst.CSTNode] = {}
-    for node in descend(function.scope.suite):
+    for node in function.scope.nodes():
         if isinstance(node, cst.Assign):
             for target in node.targets:
                 if isinstance(target.target, cst.Attribute) and _is_dataset(function, target.target.value):
@@ -113,7 +112,7 @@ def _unguarded_use(project: Project, dataset: Dataset, name: str) -> Place | Non
         if any(e.path[:1] == (("attr", name),) and e.kind == "assign" for e in scope.effects.get(this or "", ())):
             return None
     uses: list[cst.CSTNode] = []
-    for node in descend(item.scope.suite):
+    for node in item.scope.nodes():
         if not (isinstance(node, cst.Attribute) and node.attr.value == name and isinstance(node.value, cst.Name) and node.value.value == this):
             continue
         holder = item.module.walk.parents.get(node)

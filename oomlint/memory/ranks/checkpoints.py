@@ -105,7 +105,7 @@ class _Life:
     def _is_needed(self, kept: list[str], training: cst.CSTNode) -> bool:
         """Whether something reads it once the training has begun, or may: a function inside."""
         begun = self._row(training)
-        for node in descend(self.scope.suite):
+        for node in self.scope.nodes():
             if isinstance(node, cst.Name) and node.value in kept and not _is_keyword(node, self.module) and not self._is_before(node):
                 if self.module.walk.scope_at(node) is not self.scope:
                     return True
@@ -239,7 +239,7 @@ def released(found: Weights, project: Project) -> Fix | None:
         bound = [e.statement for e in found.scope.effects.get(name, ()) if e.kind == "assign" and not e.path]
         if not any(statement in own for statement in bound) or name in walk.shared:
             return None  # it may have no value there
-    uses = [n for n in descend(found.scope.suite) if isinstance(n, cst.Name) and n.value in found.keepers and not _is_keyword(n, found.module)]
+    uses = [n for n in found.scope.nodes() if isinstance(n, cst.Name) and n.value in found.keepers and not _is_keyword(n, found.module)]
     if any(isinstance(a, cst.For | cst.While) for a in walk.ancestors(life.statement)):
         return None  # the next round may read it first
     if any(use not in inside and not life._is_before(use) for use in uses):  # noqa: SLF001 - of this module

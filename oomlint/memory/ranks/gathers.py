@@ -215,7 +215,7 @@ class Gathers:
         known = 0
         while known != len(gathered):
             known = len(gathered)
-            for node in descend(scope.suite, into_scopes=False):
+            for node in scope.nodes(inner=False):
                 if not isinstance(node, cst.Name) or node.value not in gathered or _row(module, node) <= since or node in own or _is_written(module, node):
                     continue
                 if self.ranks.on_one(module, scope, node):

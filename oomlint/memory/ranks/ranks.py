@@ -132,7 +132,7 @@ class RanksOf:
                 if function is not None and any(names.last_name(inner.func) == _GROUP for inner in function.scope.calls):
                     yield call, None
         if re.search(r"\blocal_rank\b|\bLOCAL_RANK\b", _COMMENT.sub("", text)):
-            named = (node for node in descend(module.tree.module) if _says_local_rank(node))
+            named = (node for node in module.walk.root.nodes() if _says_local_rank(node))
             yield from ((node, None) for node in named)
 
     def _called(self, call: cst.Call, module: Module, scope: Scope) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from dataclasses import replace
 from enum import Flag, auto
 from functools import lru_cache
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.ast_trees import tree_of
 from oomlint.finding import Severity
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
@@ -109,7 +109,7 @@ class Drivers:
 
     def _only_from(self, module: Module, scope: Scope, parts: list[cst.CSTNode]) -> bool:
         """Whether nothing but these parts of its file calls a function, and nobody else has a hold of it."""
-        used = [node for node in descend(module.tree.module) if isinstance(node, cst.Name) and node.value == scope.name and node is not _name_of(scope.node)]
+        used = [node for node in module.walk.root.nodes() if isinstance(node, cst.Name) and node.value == scope.name and node is not _name_of(scope.node)]
         if not used or not all(any(here in parts for here in module.walk.ancestors(node)) for node in used):
             return False
         sites = self.evaluator.calls.sites(module, scope, _MOST_SITES)
@@ -227,9 +227,7 @@ def _imports(path: str, data: bytes, stem: str) -> str:
 def _imported(data: bytes) -> tuple[str, ...]:
     """What a file imports that may be a module: for each the dots before it and its dotted name."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(data)
+        tree = tree_of(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     found: dict[str, None] = {}

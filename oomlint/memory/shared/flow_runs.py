@@ -247,7 +247,7 @@ def _tests_parameters(scope: Scope, module: Module) -> bool:
     """Whether what a caller passes decides which branch runs, or whether gradients are recorded."""
     del module
     own = {p.name.value for p in names.parameters(scope)}
-    for node in descend(scope.suite, into_scopes=False):
+    for node in scope.nodes(inner=False):
         test: cst.BaseExpression | None = None
         if isinstance(node, cst.If | cst.IfExp):
             test = node.test

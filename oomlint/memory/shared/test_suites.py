@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
@@ -41,6 +40,4 @@ def _cases(root: Scope) -> list[Scope]:
 
 
 def _states(scope: Scope) -> bool:
-    return any(
-        isinstance(node, cst.Assert) or (isinstance(node, cst.Call) and names.last_name(node.func).startswith("assert")) for node in descend(scope.suite)
-    )
+    return any(isinstance(node, cst.Assert) or (isinstance(node, cst.Call) and names.last_name(node.func).startswith("assert")) for node in scope.nodes())
