@@ -238,7 +238,8 @@ def _plain(item: Finding) -> list[Any]:
     told = [facts.row(fact, _bare) for fact in item.facts]
     weight = None if item.weight is None else facts.weight_row(item.weight)
     spots = [_spot(place) for place in item.related]
-    return [item.code, item.name, item.message, item.severity, item.confidence, _spot(item.place), spots, fix, told, weight]
+    parts = [item.headline, item.consequence, item.help]
+    return [item.code, item.name, parts, item.severity, item.confidence, _spot(item.place), spots, fix, told, weight]
 
 
 def _spot(place: Place) -> list[Any]:
@@ -268,7 +269,8 @@ def _verdict(known: Any) -> Verdict:
 
 
 def _finding(known: Any) -> Finding:
-    code, name, message, severity, confidence, spot, related, fix, told, weighed = known
+    code, name, parts, severity, confidence, spot, related, fix, told, weighed = known
+    headline, consequence, remedy = (typed(part, str) for part in parts)
     mended = None
     if fix is not None:
         safety, said, edits = fix
@@ -277,7 +279,9 @@ def _finding(known: Any) -> Finding:
     places = tuple(map(_place, related))
     known_facts = tuple(facts.of_row(fact, lambda known: _place([*known, ""])) for fact in told)
     weight = None if weighed is None else facts.weight_of_row(typed(weighed, list))
-    return Finding(code, typed(name, str), typed(message, str), Severity(severity), Confidence(confidence), _place(spot), places, mended, known_facts, weight)
+    return Finding(
+        code, typed(name, str), headline, Severity(severity), Confidence(confidence), _place(spot), places, mended, known_facts, weight, consequence, remedy
+    )
 
 
 def _place(known: Any) -> Place:

@@ -5,10 +5,11 @@ This room imports nothing else of the package: everything above it speaks in the
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import prod
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 
 class Severity(StrEnum):
@@ -81,6 +82,43 @@ class Fix:
     safety: Safety
     message: str
     edits: tuple[Edit, ...] = ()
+
+
+# -- words ---------------------------------------------------------------------------------------------------------------
+
+_MOST: Final = 159  # characters of a headline with its consequence: annotations cut what is longer
+_CODE: Final = re.compile(r"`[^`]*`")
+_LEAST: Final = 14  # characters that stay of a piece of code, with its backticks
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a rule says, in three parts without a full stop: what is wrong, in at most twelve words; what it costs; what to do about it.
+
+    Where ``help`` is empty, the fix says what to do, or the rule does.
+    """
+
+    headline: str
+    consequence: str = ""
+    help: str = ""
+
+    def fitted(self) -> Message:
+        """The message on one line, its longest pieces of code shortened with an ellipsis until headline and consequence fit an annotation."""
+        headline, consequence = " ".join(self.headline.split()), " ".join(self.consequence.split())
+        while (excess := len(joined(headline, consequence)) - _MOST) > 0:
+            longest = max(_CODE.findall(f"{headline} {consequence}"), key=len, default="")
+            if len(longest) <= _LEAST:
+                break
+            shorter = longest[: max(_LEAST, len(longest) - excess) - 2].rstrip("…") + "…`"
+            if len(shorter) >= len(longest):
+                break
+            headline, consequence = headline.replace(longest, shorter), consequence.replace(longest, shorter)
+        return replace(self, headline=headline, consequence=consequence, help=" ".join(self.help.split()))
+
+
+def joined(headline: str, consequence: str) -> str:
+    """The first two parts as one text."""
+    return f"{headline}: {consequence}" if consequence else headline
 
 
 # -- weight --------------------------------------------------------------------------------------------------------------
@@ -343,13 +381,13 @@ _Noun = TypeVar("_Noun", LoaderFact, DatasetFact, AttributeFact, LoopFact, Store
 class Finding:
     """One thing that a rule says about one place.
 
-    ``code`` is ``None`` for a file that could not be read or parsed; ``message`` then holds the cause.
+    ``code`` is ``None`` for a file that could not be read or parsed; ``headline`` then holds the cause, and the other two parts are empty.
     ``related`` tells the story: the places through which the value came. ``facts`` are what programs read of a finding: words are for people.
     """
 
     code: str | None
     name: str
-    message: str
+    headline: str  # what is wrong
     severity: Severity
     confidence: Confidence
     place: Place
@@ -357,6 +395,18 @@ class Finding:
     fix: Fix | None = None
     facts: tuple[Fact, ...] = ()
     weight: Weight | None = None  # of every finding of a rule
+    consequence: str = ""  # what it costs
+    help: str = ""  # what to do about it
+
+    @property
+    def message(self) -> str:
+        """The headline and the consequence."""
+        return joined(self.headline, self.consequence)
+
+    def adding(self, words: str) -> Finding:
+        """The same finding, with more to say of what it costs."""
+        told = Message(self.headline, f"{self.consequence}; {words}" if self.consequence else words).fitted()
+        return replace(self, headline=told.headline, consequence=told.consequence)
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, str]:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from oomlint.finding import Confidence, Finding
+from oomlint.finding import Confidence, Finding, Message
 from oomlint.measurement import UNMEASURED
 from oomlint.source import as_written
 from oomlint.weighing import weight_of
@@ -34,6 +34,7 @@ class Rule(ABC):
     fixable: ClassVar[Safety | None]  # the best safety that its fix can have; None where it has no fix
     weighs: ClassVar[Weighs]  # what its findings cost, unless one of them says otherwise
     measured_as: ClassVar[Measurement] = UNMEASURED  # how its findings are verified by running the code
+    help: ClassVar[str] = ""  # what to do about its findings, where neither they nor their fix say it
     per_rank: ClassVar[bool] = False  # whether what it speaks of is held once in each rank of a distributed training
 
     @abstractmethod
@@ -43,7 +44,7 @@ class Rule(ABC):
     def finding(
         self,
         place: Place,
-        message: str,
+        message: Message | str,
         *,
         severity: Severity | None = None,
         confidence: Confidence = Confidence.HIGH,
@@ -53,9 +54,16 @@ class Rule(ABC):
         weighs: Weighs | None = None,
     ) -> Finding:
         """A finding of this rule, as grave as the rule unless ``severity`` says otherwise, and as heavy unless ``weighs`` does."""
+        if isinstance(message, str):
+            headline, _, consequence = message.partition(": ")
+            message = Message(headline, consequence)
         known = tuple(facts)
         weight = weight_of(weighs or self.weighs, known)
-        return Finding(self.code, self.slug, as_written(message), severity or self.severity, confidence, place, tuple(related), fix, known, weight)
+        remedy = message.help or (fix.message if fix is not None else self.help)
+        told = Message(as_written(message.headline), as_written(message.consequence), as_written(remedy)).fitted()
+        return Finding(
+            self.code, self.slug, told.headline, severity or self.severity, confidence, place, tuple(related), fix, known, weight, told.consequence, told.help
+        )
 
 
 @dataclass(frozen=True, slots=True)

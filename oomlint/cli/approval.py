@@ -14,7 +14,8 @@ from oomlint.finding import Safety
 from oomlint.fixing import key
 from oomlint.output.verdicts_github import remark
 from oomlint.output.verdicts_json import verdict_entry
-from oomlint.output.verdicts_numbers import one_line, total
+from oomlint.output.verdicts_numbers import total
+from oomlint.output.view import one_line
 from oomlint.verify.case import Outcome
 from oomlint.verify.jobs import SandboxError
 from oomlint.verify.run import cases_of

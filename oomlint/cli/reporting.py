@@ -159,7 +159,7 @@ class Result:
             return pylint.lines(findings, view)
         from oomlint.output import full  # noqa: PLC0415
 
-        return full.lines(findings, view)
+        return full.lines(findings, view, every_place=self.arguments.verbose)
 
     def _more(self, finding: Finding) -> dict[str, object]:
         return self.approved.entry(finding) if self.approved else {}

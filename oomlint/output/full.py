@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.finding import Safety
 from oomlint.output.concise import STYLES, headline
-from oomlint.output.view import visible
+from oomlint.output.view import one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,30 +22,33 @@ TAB: Final = 4  # columns between tab stops
 WIDEST: Final = 180  # columns of a source line that are shown
 TALLEST: Final = 8  # rows of a span that are shown
 _BEFORE: Final = 60  # columns kept to the left of a caret where a line is cut
+MOST_RELATED: Final = 3  # places that tell the story of a finding, unless all are asked for
 _NEAR: Final = 2  # rows between edits that are shown as one piece
 
 _FRAME: Final = "blue"
-_LABELS: Final = {Safety.SAFE: ("safe fix", "bold green"), Safety.UNSAFE: ("unsafe fix", "bold yellow"), Safety.DISPLAY: ("advice", "bold cyan")}
+_FIXES: Final = {Safety.SAFE: ("safe fix", "bold green"), Safety.UNSAFE: ("unsafe fix", "bold yellow")}
 
 
-def lines(findings: Iterable[Finding], view: View) -> Iterator[Line]:
-    """The findings, with an empty line after each that shows code."""
+def lines(findings: Iterable[Finding], view: View, *, every_place: bool = False) -> Iterator[Line]:
+    """The findings, with an empty line after each that shows code. Each has a few of its related places, or ``every_place``."""
     for finding in findings:
         yield headline(finding, view)
         if finding.code is not None:
-            yield from _body(finding, view)
+            yield from _body(finding, view, None if every_place else MOST_RELATED)
             yield ()
 
 
-def _body(finding: Finding, view: View) -> Iterator[Line]:
-    fix = finding.fix
-    places = [finding.place, *finding.related, *(edit.place for edit in (fix.edits if fix else ()))]
+def _body(finding: Finding, view: View, most: int | None) -> Iterator[Line]:
+    fix, related = finding.fix, finding.related[:most]
+    places = [finding.place, *related, *(edit.place for edit in (fix.edits if fix else ()))]
     gutter = _Gutter(len(str(max(place.end_row for place in places) + 1)))
     source = view.source(finding.place.path)
+    if finding.consequence:
+        yield (("  ", ""), (one_line(finding.consequence), ""))
     if source is not None:
         yield gutter.empty()
         yield from _primary(finding.place, source, gutter, STYLES[finding.severity])
-    for place in finding.related:
+    for place in related:
         yield gutter.empty()
         message = f": {visible(place.message)}" if place.message else ""
         yield gutter.mark(":::", (view.spot(place), "bold"), (message, ""))
@@ -53,10 +56,16 @@ def _body(finding: Finding, view: View) -> Iterator[Line]:
         if story is not None:
             yield gutter.empty()
             yield from _underlined(place, story, gutter, "-", "bold blue")
-    if fix is not None:
+    if len(related) < len(finding.related):
         yield gutter.empty()
-        label, style = _LABELS[fix.safety]
-        yield gutter.mark("=", (label, style), (f": {visible(fix.message)}", ""))
+        more = len(finding.related) - len(related)
+        yield gutter.mark(":::", (f"{more} more related place{'s' if more > 1 else ''} (--verbose)", ""))
+    if finding.help:
+        yield gutter.empty()
+        safety = _FIXES.get(fix.safety) if fix is not None and fix.edits else None
+        label = ((" (", ""), safety, (")", "")) if safety else ()
+        yield gutter.mark("=", ("help", "bold cyan"), (f": {one_line(finding.help)}", ""), *label)
+    if fix is not None:
         yield from _diff(fix.edits, finding.place, view, gutter)
 
 

@@ -30,7 +30,10 @@ def schema() -> dict[str, Any]:
     finding = {
         "code": {"type": ["string", "null"], "pattern": r"^OOM\d{3}$", "description": "null for a file that cannot be read or parsed"},
         "name": _TEXT,
-        "message": {**_TEXT, "description": "for people: it changes from version to version"},
+        "message": {**_TEXT, "description": "headline and consequence, for people: their words change from version to version"},
+        "headline": {**_TEXT, "description": "what is wrong; the cause where a file cannot be read or parsed"},
+        "consequence": {**_TEXT, "description": "what it costs"},
+        "help": {**_TEXT, "description": "what to do about it"},
         "severity": _enum(Severity),
         "confidence": _enum(Confidence),
         **at,

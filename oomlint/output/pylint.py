@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.output.physical import physical
-from oomlint.output.view import visible
+from oomlint.output.view import one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,5 +20,5 @@ def lines(findings: Iterable[Finding], view: View) -> Iterator[Line]:
         place = item.place
         name = f"{item.code}({item.name})" if item.code else item.name
         cell = f"cell {place.cell}, {place.row}:{place.column}: " if place.cell else ""
-        message = " ".join(visible(item.message.replace("\n", " ")).split())
+        message = one_line(item.message)
         yield ((f"{visible(view.name(place.path))}:{physical(place, view).row}: [{name}] {cell}{message}", ""),)

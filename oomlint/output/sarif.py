@@ -80,9 +80,9 @@ class _Log:
         chain = [place for place in item.related if place.message not in {ALSO, COPY, ""}]
         if chain:
             result["codeFlows"] = [self._flow([*reversed(chain), item.place.saying(item.message)])]
-        if item.fix is not None and item.fix.safety is Safety.DISPLAY:  # who reads `fixes` may apply them
-            result["properties"]["advice"] = item.fix.message
-        elif item.fix is not None and item.fix.edits:
+        if item.help:
+            result["properties"]["help"] = item.help
+        if item.fix is not None and item.fix.edits and item.fix.safety is not Safety.DISPLAY:  # who reads `fixes` may apply them
             result["fixes"] = [self._fix(item.fix)]
         return result
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.output.github import Remark, command, repository
-from oomlint.output.verdicts_numbers import one_line, title
+from oomlint.output.verdicts_numbers import title
+from oomlint.output.view import one_line
 from oomlint.verify.case import Outcome
 
 if TYPE_CHECKING:

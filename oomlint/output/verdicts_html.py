@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from oomlint import __version__
 from oomlint.fixing import Change
 from oomlint.output import diff
-from oomlint.output.verdicts_numbers import amount, how, measured, one_line, total
+from oomlint.output.verdicts_numbers import amount, how, measured, total
 from oomlint.output.verdicts_svg import STYLE, bars, lines
-from oomlint.output.view import visible
+from oomlint.output.view import one_line, visible
 from oomlint.source import SourceError
 from oomlint.verify.case import Part
 

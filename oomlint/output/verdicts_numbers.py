@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from oomlint.output.summary import count
-from oomlint.output.view import visible
+from oomlint.output.view import one_line
 from oomlint.verify.case import Case, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -22,16 +22,6 @@ _BLOCKS: Final = "▏▎▍▌▋▊▉█"
 _LEVELS: Final = "▁▂▃▄▅▆▇█"
 _PLAIN_LEVELS: Final = "_.:-=+*#"
 _THOUSAND: Final = 1000
-
-
-def one_line(text: str) -> str:
-    """A text of somebody else's on one line, with nothing in it that moves the cursor."""
-    return " ".join(visible(" ".join(text.split())).split())
-
-
-def first_sentence(message: str) -> str:
-    """What a finding says first."""
-    return one_line(message).split(". ", 1)[0].split("; ", 1)[0]
 
 
 def amount(value: float, unit: str) -> str:

@@ -6,7 +6,8 @@ import math
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from oomlint.output.verdicts_numbers import amount, bounds, finite, measured, middle, one_line
+from oomlint.output.verdicts_numbers import amount, bounds, finite, measured, middle
+from oomlint.output.view import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

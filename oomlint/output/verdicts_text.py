@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.output.verdicts_numbers import amount, bar, bounds, first_sentence, how, measured, middle, one_line, sparkline, total
+from oomlint.output.verdicts_numbers import amount, bar, bounds, how, measured, middle, sparkline, total
+from oomlint.output.view import one_line
 from oomlint.verify.case import Outcome
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def full(items: Iterable[Item], view: View, python: str, *, plain: bool = False)
     """Each verdict with its evidence. ``plain`` draws charts in ASCII."""
     for item in items:
         case, verdict = item
-        yield (*_head(item, view), (first_sentence(case.finding.message), ""))
+        yield (*_head(item, view), (one_line(case.finding.headline), ""))
         yield (("  ", ""), (one_line(verdict.reason), ""))
         if verdict.next_step:
             yield (("  next: ", "cyan"), (one_line(verdict.next_step), ""))

@@ -58,6 +58,11 @@ class View:
         return self._sources[path]
 
 
+def one_line(text: str) -> str:
+    """A text of somebody else's on one line, with nothing in it that moves the cursor."""
+    return " ".join(visible(" ".join(text.split())).split())
+
+
 def visible(text: str) -> str:
     """The text without characters that would move the cursor, hide something or turn the direction of writing. Its length stays."""
     return text if text.isprintable() else text.translate(_PICTURES)
