@@ -95,7 +95,7 @@ _LEAST: Final = 14  # characters that stay of a piece of code, with its backtick
 class Message:
     """What a rule says, in three parts without a full stop: what is wrong, in at most twelve words; what it costs; what to do about it.
 
-    Where ``help`` is empty, the fix says what to do, or the rule does.
+    Where there is a fix, it says what to do; where ``help`` is empty, the rule does.
     """
 
     headline: str
@@ -103,16 +103,20 @@ class Message:
     help: str = ""
 
     def fitted(self) -> Message:
-        """The message on one line, its longest pieces of code shortened with an ellipsis until headline and consequence fit an annotation."""
+        """The message on one line, its longest pieces of code shortened with an ellipsis until headline and consequence fit an annotation.
+
+        Those of the consequence come first; where there is no code left to shorten, the consequence ends earlier.
+        """
         headline, consequence = " ".join(self.headline.split()), " ".join(self.consequence.split())
         while (excess := len(joined(headline, consequence)) - _MOST) > 0:
-            longest = max(_CODE.findall(f"{headline} {consequence}"), key=len, default="")
-            if len(longest) <= _LEAST:
-                break
+            pieces = [(len(piece), piece) for piece in _CODE.findall(consequence)] + [(len(piece) - _LEAST, piece) for piece in _CODE.findall(headline)]
+            longest = max((piece for piece in pieces if len(piece[1]) > _LEAST), default=(0, ""))[1]
             shorter = longest[: max(_LEAST, len(longest) - excess) - 2].rstrip("…") + "…`"
-            if len(shorter) >= len(longest):
+            if not longest or len(shorter) >= len(longest):
                 break
             headline, consequence = headline.replace(longest, shorter), consequence.replace(longest, shorter)
+        if excess > 0 and (left := len(consequence) - excess) > 0:
+            consequence = consequence[:left].rpartition(" ")[0].rstrip(",;") + " …"
         return replace(self, headline=headline, consequence=consequence, help=" ".join(self.help.split()))
 
 

@@ -59,7 +59,7 @@ class Rule(ABC):
             message = Message(headline, consequence)
         known = tuple(facts)
         weight = weight_of(weighs or self.weighs, known)
-        remedy = message.help or (fix.message if fix is not None else self.help)
+        remedy = fix.message if fix is not None else message.help or self.help
         told = Message(as_written(message.headline), as_written(message.consequence), as_written(remedy)).fitted()
         return Finding(
             self.code, self.slug, told.headline, severity or self.severity, confidence, place, tuple(related), fix, known, weight, told.consequence, told.help

@@ -258,10 +258,21 @@ def _report(source: Source, directive: _Directive, idle: list[_Code], known: Col
     silent = [item.code for item in idle if item.code not in unknown]
     causes = [f"no finding of {', '.join(silent)} here"] if silent else []
     causes += [f"no rule is named {', '.join(unknown)}"] if unknown else []
-    message = f"unused suppression: {', and '.join(causes)}"
     edit = _without_directive(source, directive) if whole else _without_codes(source, directive, idle)
-    fix = Fix(Safety.SAFE, "Remove the unused suppression", (edit,))
-    return Finding(UNUSED, UNUSED_NAME, message, Severity.WARNING, Confidence.HIGH, _place(source, directive, start, end), fix=fix, weight=_WEIGHT)
+    fix = Fix(Safety.SAFE, "remove what silences nothing", (edit,))
+    place, cause = _place(source, directive, start, end), ", and ".join(causes)
+    return Finding(
+        UNUSED,
+        UNUSED_NAME,
+        "Unused suppression",
+        Severity.WARNING,
+        Confidence.HIGH,
+        place,
+        fix=fix,
+        weight=_WEIGHT,
+        consequence=cause,
+        help=fix.message,
+    )
 
 
 def _place(source: Source, directive: _Directive, start: int, end: int) -> Place:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Consequence, Fix, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Fix, Message, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, literal_site, loaders_of, story_places
@@ -98,6 +98,7 @@ class PrefetchZero(Rule):
     slug = "prefetch-zero"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    help = "use `prefetch_factor=1` or more, or leave it out"
     weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(
         call=CallCheck.OPTION_ZERO, option="prefetch_factor", error="prefetch_factor", traits=frozenset({Trait.RAISES_FIRST, Trait.OF_LOADER})
@@ -118,11 +119,11 @@ class PrefetchZero(Rule):
                 continue  # told where the call stands, and once
             told.add(call)
             place = module.place(call)
-            message = f"`prefetch_factor=0` with workers: `{loader.written}` raises AssertionError when it is iterated"
+            message = Message("`prefetch_factor=0` is not allowed with workers", f"`{loader.written}` raises AssertionError at `iter()`")
             arg = loader.explicit("prefetch_factor")
             fix = None
             if loader.module is module and arg is not None and isinstance(arg.value, cst.Integer):
-                fix = Fix(Safety.SAFE, "the smallest value that works", (replace(module.tree, arg.value, "1"),))
+                fix = Fix(Safety.SAFE, "use `prefetch_factor=1`, the smallest value allowed", (replace(module.tree, arg.value, "1"),))
             confidence = confidence_of(assumptions(workers, given))
             facts = (loader_fact(loader, [workers], "prefetch_factor"),)
             yield self.finding(place, message, confidence=confidence, related=story_places(place, given, workers), fix=fix, facts=facts)

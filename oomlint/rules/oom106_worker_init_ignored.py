@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Resource, Severity, Weighs
+from oomlint.finding import Consequence, Message, Resource, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.loaders.worker_init import needs_worker_init
 from oomlint.rule import Rule
@@ -108,6 +108,9 @@ class WorkerInitIgnored(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders without workers whose dataset is opened by their worker function alone."""
         for case in needs_worker_init(module, project):
-            message = f"`{case.attribute}` is set by `worker_init_fn` alone, which is not called without workers: `__getitem__` of {case.dataset} meets None"
-            message = f"{message}; {case.origin}"
+            message = Message(
+                f"Only `worker_init_fn` sets `{case.attribute}`, and it needs workers",
+                f"{case.origin}, so `__getitem__` of {case.dataset} would use None",
+                f"set `{case.attribute}` on first use in `__getitem__`, which works with and without workers",
+            )
             yield self.finding(case.place, message, severity=case.severity, confidence=case.confidence, related=case.related, facts=case.facts)

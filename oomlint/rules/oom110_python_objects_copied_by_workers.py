@@ -137,6 +137,7 @@ class PythonObjectsCopiedByWorkers(Rule):
     slug = "python-objects-copied-by-workers"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    help = "store paths or ids in one NumPy array, which workers share"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.RECORDS, (Multiplier.WORKERS,))
     per_rank = True
     measured_as = Measurement(

@@ -120,6 +120,7 @@ class ArrayCopiedPerSpawnedWorker(Rule):
     slug = "array-copied-per-spawned-worker"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    help = "open the file or build the array in each worker, on first use, and leave it out of `__getstate__`"
     weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
     per_rank = True
     measured_as = Measurement(

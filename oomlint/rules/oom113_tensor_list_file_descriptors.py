@@ -101,6 +101,7 @@ class TensorListFileDescriptors(Rule):
     slug = "tensor-list-file-descriptors"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    help = "store one tensor: `torch.stack` for equal shapes, else `torch.cat` with an array of offsets"
     weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.SAMPLES,))
     measured_as = Measurement(
         dataset=(DatasetSign.SENT,),

@@ -81,6 +81,7 @@ class WorkersOverInMemoryDataset(Rule):
     slug = "workers-over-in-memory-dataset"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    help = "set `num_workers=0`, since nothing is left to load"
     weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
     per_rank = True
     measured_as = Measurement(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.memory.loaders.loader_calls import confidence_of
 from oomlint.memory.loaders.worker_devices import touches
 from oomlint.model.values import assumptions
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 _CONTEXTS: Final = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,))  # of CUDA
-_ADVICE: Final = Fix(Safety.DISPLAY, "give back tensors on the host, with `pin_memory=True`, and move each batch in the training loop")
+_ADVICE: Final = Fix(Safety.DISPLAY, "return CPU tensors, set `pin_memory=True`, and move each batch in the training loop")
 
 
 class CudaInWorkers(Rule):
@@ -110,14 +110,14 @@ class CudaInWorkers(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose workers use CUDA."""
         for case in touches(module, project):
-            spawned = "under spawn and forkserver each worker has a CUDA context of its own on the device"
+            raises = "a forked worker raises RuntimeError at its first sample"
             if case.methods.only_pickles:
-                how = "each worker has a CUDA context of its own on the device"
+                how = "each worker creates its own CUDA context on the device"
             elif "fork" in case.methods.counted and not case.methods.pickles:
-                how = "a forked worker cannot, and raises `RuntimeError` at its first sample"
+                how = raises
             else:
-                how = f"a forked worker cannot, and raises `RuntimeError` at its first sample; {spawned}"
-            message = f"{case.by} uses CUDA in worker processes: {how}"
+                how = f"{raises}, and a spawned one creates its own CUDA context"
+            message = Message(f"{case.by} uses CUDA in worker processes", how)
             confidence = confidence_of(assumptions(case.workers) + case.workers.reach)
             weighs = _CONTEXTS if case.methods.only_pickles else None
             place = module.place(case.loader.call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Consequence, Factor, Fix, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Factor, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.memory.loaders.loader_calls import story_places
 from oomlint.memory.loaders.shuffle_buffers import shuffled
 from oomlint.rule import Rule
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
-_ADVICE: Final = Fix(Safety.DISPLAY, "shuffle before `decode`, so that the buffer holds the files as they are stored")
+_ADVICE: Final = Fix(Safety.DISPLAY, "shuffle before `decode`, so that the buffer holds encoded samples")
 _MOST_RELATED: Final = 5
 
 
@@ -88,8 +88,9 @@ class ShuffleBufferAfterDecode(Rule):
         """Yield the buffers that every worker fills with decoded samples."""
         for case in shuffled(module, project):
             number = str(case.workers.const) if case.workers is not None else ""
-            who = f"each of {number} workers" if number not in {"", "1"} else "the worker" if number else "each worker"
-            message = f"{who} fills a shuffle buffer of {case.size} decoded samples: shuffled before `decode`, they would be kept as they are stored"
+            who = f"Each of {number} workers" if number not in {"", "1"} else "The worker" if number else "Each worker"
+            much = "a decoded sample usually takes several times the memory of its file"
+            message = Message(f"{who} fills a shuffle buffer of {case.size} decoded samples", much)
             place = module.place(case.loader.call)
             stories = story_places(place, *(alt for alt in (case.given, case.workers) if alt is not None))
             related = (*case.related, *(one for one in stories if one not in case.related))[:_MOST_RELATED]

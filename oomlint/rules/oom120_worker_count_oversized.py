@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import ByteSize, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import ByteSize, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
 
-_ADVICE = Fix(Safety.DISPLAY, "start from `min(4, len(os.sched_getaffinity(0)))` and raise it while the loader is what one waits for")
+_ADVICE = Fix(Safety.DISPLAY, "start with `min(4, len(os.sched_getaffinity(0)))`, and raise it while data loading is the bottleneck")
 
 
 class WorkerCountOversized(Rule):
@@ -119,11 +119,13 @@ class WorkerCountOversized(Rule):
     def _told(self, loader: Loader, place: Place, found: Alternative, project: Project) -> Finding:
         if isinstance(found.value, Const):
             severity = Severity.WARNING if int(str(found.value.value)) >= project.settings.worker_cap else Severity.NOTE
-            message = f"{found.value.value} workers: at least {FORKED_MIB} MiB each under fork, {SPAWNED_MIB} MiB under spawn and forkserver, and their batches"
+            each = f"each takes at least {FORKED_MIB} MiB under fork, {SPAWNED_MIB} MiB under spawn and forkserver, plus its batches in flight"
+            message = Message(f"`{loader.written}` starts {found.value.value} workers", each)
             confidence = confidence_of(assumptions(found))
         else:
             severity = Severity.WARNING
-            message = "A worker for every processor of the host: a container's quota is not seen, and each costs memory of its own"
+            each = f"it ignores the CPU quota of a container, and each worker takes at least {FORKED_MIB} MiB plus its batches in flight"
+            message = Message(f"`{loader.written}` starts one worker per CPU of the host", each)
             confidence = confidence_of(max(1, assumptions(found)))
         facts = [loader_fact(loader, [found])]
         return self.finding(place, message, severity=severity, confidence=confidence, related=story_places(place, found), fix=_ADVICE, facts=facts)

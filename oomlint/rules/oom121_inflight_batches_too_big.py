@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.amounts import readable
-from oomlint.finding import Consequence, Factor, Multiplier, Resource, Severity, Weighs
+from oomlint.finding import Consequence, Factor, Message, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.loaders.in_flight import inflight
 from oomlint.rule import Rule
@@ -89,15 +89,16 @@ class InflightBatchesTooBig(Rule):
     slug = "inflight-batches-too-big"
     severity = Severity.WARNING
     fixable = None
+    help = "lower `num_workers`, `prefetch_factor` or `batch_size`"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.PREFETCH,))
     measured_as = Measurement(workers=WorkerCheck.IN_FLIGHT, traits=frozenset({Trait.OF_LOADER}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders whose batches in flight exceed the budget."""
         for case in inflight(module, project):
-            message = (
-                f"Up to {case.batches} batches wait between {case.workers} workers and the training, {readable(case.batch_bytes)} each: "
-                f"{readable(case.batches * case.batch_bytes)} in shared memory"
+            message = Message(
+                f"{case.workers} worker{'s prefetch' if case.workers != 1 else ' prefetches'} up to {case.batches} batches of {readable(case.batch_bytes)}",
+                f"together they take {readable(case.batches * case.batch_bytes)} of shared memory",
             )
             weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Factor(Multiplier.PREFETCH, case.batches),))
             yield self.finding(case.place, message, confidence=case.confidence, related=case.related, facts=case.facts, weighs=weighs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import ByteSize, Consequence, Multiplier, Resource, Severity, Weighs
+from oomlint.finding import ByteSize, Consequence, Message, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import is_true, loaders_of
@@ -97,6 +97,7 @@ class PersistentOnEveryLoader(Rule):
     slug = "persistent-on-every-loader"
     severity = Severity.NOTE
     fixable = None
+    help = "set `persistent_workers=True` on the training loader only"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
     measured_as = Measurement(workers=WorkerCheck.TOGETHER, traits=frozenset({Trait.OF_LOADER}))
 
@@ -114,7 +115,9 @@ class PersistentOnEveryLoader(Rule):
             for loader in group[1:]:
                 if self._exclusive(loaders, first, loader):
                     continue
-                message = "A second loader that keeps its workers: all of them stay alive together, with their copies and batches in flight"
+                message = Message(
+                    "A second loader keeps its workers between epochs", "all workers stay alive together, each with its copies and batches in flight"
+                )
                 facts = [loader_fact(one, option="persistent_workers") for one in (first, loader)]
                 yield self.finding(module.place(loader.call), message, related=[module.place(first.call, "the first one")], facts=facts)
 

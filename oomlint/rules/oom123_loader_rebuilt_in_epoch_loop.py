@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import ByteSize, Consequence, Fix, LoopKind, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import ByteSize, Consequence, Fix, LoopKind, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import loader_fact, loop_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Alternative
 
 _KEPT = Weighs(Consequence.GROWS, Resource.PROCESS, (Multiplier.STEPS, Multiplier.WORKERS), ByteSize(least=FORKED))
-_ADVICE = Fix(Safety.DISPLAY, "build the loader before the loop")
+_ADVICE = Fix(Safety.DISPLAY, "build the loader once, before the loop")
 
 
 class LoaderRebuiltInEpochLoop(Rule):
@@ -112,10 +112,10 @@ class LoaderRebuiltInEpochLoop(Rule):
             facts = (loader_fact(loader, [workers]), loop_fact(module, loop, LoopKind.EPOCH))
             kept = self._kept(module, loader)
             if kept:
-                message = f"This loader is built again in each epoch and {kept}: the workers of all of them stay alive"
+                message = Message("Each epoch builds this loader again and keeps it", f"it is {kept}, so the workers of all epochs stay alive")
                 yield self.finding(place, message, severity=Severity.ERROR, related=related, fix=_ADVICE, facts=facts, weighs=_KEPT)
             else:
-                message = "This loader is built again in each epoch from the same arguments: its workers start again each time"
+                message = Message("Each epoch builds this loader again from the same arguments", "all its workers stop and start again each time")
                 confidence = confidence_of(assumptions(workers))
                 yield self.finding(place, message, severity=Severity.WARNING, confidence=confidence, related=related, fix=_ADVICE, facts=facts)
 
@@ -145,5 +145,5 @@ class LoaderRebuiltInEpochLoop(Rule):
             if written == "append":
                 return "appended to a list"
             if written == "prepare":
-                return "handed to `prepare`, which keeps it"
+                return "passed to `prepare`, which stores it"
         return ""

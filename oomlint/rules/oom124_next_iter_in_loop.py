@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import ByteSize, Confidence, Consequence, LoopKind, Multiplier, Resource, Severity, Weighs
+from oomlint.finding import ByteSize, Confidence, Consequence, LoopKind, Message, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import like_facts, loop_fact
 from oomlint.memory.shared.flow_runs import runs_of
@@ -79,6 +79,7 @@ class NextIterInLoop(Rule):
     slug = "next-iter-in-loop"
     severity = Severity.WARNING
     fixable = None
+    help = "create the iterator once before the loop, or loop over the loader itself"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.STEPS, Multiplier.WORKERS), ByteSize(least=FORKED))
     measured_as = Measurement(
         loop=LoopPlan(ends=(Quantity.PROCESSES,), also=(Quantity.ITERATORS,), steps=10, workers=2),
@@ -101,7 +102,9 @@ class NextIterInLoop(Rule):
             if like is None or like.without_workers:
                 continue
             made = f"{like.name}.__iter__()" if last_name(inner.func) == "__iter__" else f"{last_name(inner.func)}({like.name})"
-            message = f"`next({made})` in a loop starts all workers again for each batch, and sees only the first"
+            message = Message(
+                f"`next({made})` in a loop restarts all workers for each batch", "each restart prefetches several batches and uses only the first"
+            )
             related = [module.place(like.loader.call, "the loader")] if like.loader is not None and like.loader.module is module else []
             confidence = Confidence.HIGH if like.known and like.workers else Confidence.MEDIUM
             yield self.finding(

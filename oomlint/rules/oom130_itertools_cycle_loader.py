@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Consequence, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import TENSORS, CallCheck, Measurement, Trait
 from oomlint.memory.facts import like_facts
 from oomlint.memory.fixes.rewrites import endless
@@ -93,6 +93,7 @@ class ItertoolsCycleLoader(Rule):
     slug = "itertools-cycle-loader"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    help = "start a new pass over the loader each time it ends"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(call=CallCheck.CYCLE, growth=TENSORS, traits=frozenset({Trait.MEANT, Trait.AGAIN, Trait.OF_LOADER}))
 
@@ -113,10 +114,11 @@ class ItertoolsCycleLoader(Rule):
             like = next((x for c in candidates if (x := loader_like(project, c, module, scope)) is not None), None)
             if like is None:
                 continue
-            keeps = (
-                "keeps every batch of the first epoch and repeats them" if written == "cycle" else "keeps every batch that one of its copies has not read yet"
+            message = (
+                Message(f"`itertools.cycle` keeps every batch of `{like.name}`", "memory grows by one epoch, and later epochs repeat the same batches")
+                if written == "cycle"
+                else Message(f"`itertools.tee` keeps batches of `{like.name}` until every copy reads them", "memory grows by up to one epoch")
             )
-            message = f"`itertools.{written}` over `{like.name}` {keeps}: memory grows by one epoch"
             confidence = Confidence.HIGH if like.known else Confidence.MEDIUM
             # A zip or an enumeration is over after one pass: the generator would begin again with nothing.
             again = isinstance(argument, cst.Call) and last_name(argument.func) in {"zip", "enumerate"}

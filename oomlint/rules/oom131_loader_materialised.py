@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import TENSORS, CallCheck, Measurement, Trait
 from oomlint.memory.facts import like_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -84,6 +84,7 @@ class LoaderMaterialised(Rule):
     slug = "loader-materialised"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    help = "process each batch inside the loop over the loader"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(call=CallCheck.WHOLE, growth=TENSORS, traits=frozenset({Trait.OF_LOADER}))
 
@@ -115,10 +116,12 @@ class LoaderMaterialised(Rule):
         counted = isinstance(outer, cst.Call) and last_name(outer.func) == "len"
         fix = None
         if counted:
-            message = f"{name} is read to its end to count its batches"
-            fix = Fix(Safety.UNSAFE, "ask the loader for its length", (replace(module.tree, node, module.code(iterated)),))
+            message = Message(
+                f"{name[:1].upper()}{name[1:]} is read to its end to count its batches", "it loads the whole dataset and keeps every batch for one number"
+            )
+            fix = Fix(Safety.UNSAFE, "use the length of the loader itself", (replace(module.tree, node, module.code(iterated)),))
         else:
-            message = f"All batches of {name} are kept at once: one epoch of memory, with workers in `/dev/shm`"
+            message = Message(f"All batches of {name} are kept at once", "they take the memory of one epoch, in `/dev/shm` if the loader has workers")
         confidence = Confidence.HIGH if like.known else Confidence.MEDIUM
         facts: list[Fact] = [StoreFact(module.place(node), like.name, StoreKind.WHOLE), *like_facts(like)]
         yield self.finding(module.place(node), message, confidence=confidence, fix=fix, facts=facts)

@@ -82,6 +82,7 @@ class HfArgs(Rule):
     slug = "hf-args"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    help = "set `dataloader_num_workers` above 0, or remove the argument"
     weighs = Weighs(Consequence.CRASHES, Resource.NOTHING)
     measured_as = Measurement(call=CallCheck.TRAINER, error="prefetch|persistent|num_workers", traits=frozenset({Trait.OF_LOADER}))
 

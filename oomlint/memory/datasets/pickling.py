@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Place, Severity
+from oomlint.finding import Confidence, Message, Place, Severity
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
@@ -26,13 +26,31 @@ if TYPE_CHECKING:
 _UNPICKLABLE = frozenset({Kind.HANDLE, Kind.H5, Kind.LOCK, Kind.GENERATOR, Kind.FUNCTION})
 
 
+_TO_MODULE: Final = "define the function at module level, or pass a `functools.partial` of such a function"
+_REMEDIES: Final = {
+    Kind.HANDLE: "open `{name}` on first use in each process, and leave it out of `__getstate__`",
+    Kind.H5: "open `{name}` on first use in each process, and leave it out of `__getstate__`",
+    Kind.LOCK: "create `{name}` on first use in each process, and leave it out of `__getstate__`",
+    Kind.GENERATOR: "create `{name}` in `__iter__`, or store a list",
+    Kind.FUNCTION: "set `{name}` to a function or class that is defined at module level",
+}
+
+
+class _Cause(NamedTuple):
+    """Why a loader cannot be sent, in words, and what to do about it."""
+
+    headline: str
+    why: str  # the beginning of the consequence; empty where the headline says it
+    remedy: str
+
+
 @dataclass(frozen=True, slots=True)
 class Unsendable:
     """Something of a loader that cannot be pickled."""
 
     loader: Loader
     place: Place
-    message: str
+    message: Message
     severity: Severity
     confidence: Confidence
     related: tuple[Place, ...]
@@ -100,7 +118,10 @@ def _of_use(project: Project, use: Use, workers: Alternative, methods: StartMeth
                 what = "a lambda" if isinstance(alt.value.scope.node, cst.Lambda) else f"the local function `{alt.value.scope.name}`"
                 spot = alt.value.module.place(alt.value.scope.node, f"{what} cannot be pickled")
                 function = alt.value.scope.node if isinstance(alt.value.scope.node, cst.Lambda) and argument == "collate_fn" else None
-                yield (argument, _case(loader, workers, methods, f"`{argument}` is {what}", alt, [spot], function=function, argument=argument))
+                yield (
+                    argument,
+                    _case(loader, workers, methods, _Cause(f"`{argument}` is {what}", "", _TO_MODULE), alt, [spot], function=function, argument=argument),
+                )
                 break
     if not of_dataset:
         return
@@ -110,16 +131,15 @@ def _of_use(project: Project, use: Use, workers: Alternative, methods: StartMeth
                 continue
             if one.local:
                 spot = one.module.place(one.node, f"{one.words} is defined inside a function")
-                yield (
-                    (one.node, "local"),
-                    _case(loader, workers, methods, f"the class of its dataset, {one.words}, is local to a function", dataset.alternative, [spot], dataset=one),
-                )
+                cause = _Cause(f"{one.words} is a local class", "", "define the class at module level")
+                yield ((one.node, "local"), _case(loader, workers, methods, cause, dataset.alternative, [spot], dataset=one))
                 continue
             for holding in one.holdings:
                 if holding.content.kind in _UNPICKLABLE and holding.effect is not None and holding.effect.kind == "assign":
                     spot = holding.module.place(holding.effect.node, f"`{holding.name}` holds {holding.content.words}")
-                    message = f"its dataset {one.words} keeps {holding.content.words} in `{holding.name}`"
-                    case = _case(loader, workers, methods, message, dataset.alternative, [spot], doubt=holding.content.doubt, holding=holding, dataset=one)
+                    remedy = _REMEDIES[holding.content.kind].format(name=holding.name)
+                    cause = _Cause(f"`{holding.name}` of {one.words} cannot be pickled", f"it holds {holding.content.words}, so ", remedy)
+                    case = _case(loader, workers, methods, cause, dataset.alternative, [spot], doubt=holding.content.doubt, holding=holding, dataset=one)
                     yield ((one.node, holding.name), case)
                     break
 
@@ -139,7 +159,7 @@ def _case(
     loader: Loader,
     workers: Alternative,
     methods: StartMethods,
-    what: str,
+    cause: _Cause,
     alt: Alternative | None,
     spots: list[Place],
     *,
@@ -151,10 +171,9 @@ def _case(
 ) -> Unsendable:
     place = loader.module.place(loader.call)
     sure = methods.known and methods.only_pickles
-    if sure:
-        message = f"This loader cannot start its workers under {' or '.join(sorted(methods.counted))} ({methods.source}): {what}, which cannot be pickled"
-    else:
-        message = f"This loader cannot start its workers under {PORTABLE}: {what}, which cannot be pickled; under fork it works"
+    under = f"{' and '.join(sorted(methods.counted))} ({methods.source})" if sure else PORTABLE
+    headline = cause.headline if cause.why else f"{cause.headline}, which cannot be pickled"
+    message = Message(headline, f"{cause.why}workers fail to start under {under}", cause.remedy)
     related = list(spots)
     for spot in story_places(place, workers, *([alt] if alt is not None else [])):
         if not any((s.path, s.cell, s.row) == (spot.path, spot.cell, spot.row) for s in related):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from oomlint.finding import ByteSize, Confidence, Consequence, Factor, Multiplier, Place, Resource, Severity, Weighs
+from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, Weighs
 from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_of
 from oomlint.memory.datasets.name_uses import loads_itself, names_files
 from oomlint.memory.datasets.sample_uses import has_arrays, is_numpy, one_a_sample
@@ -28,7 +28,6 @@ PRECEDENCE = ("OOM113", "OOM110", "OOM112", "OOM114")
 _MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
 _SHARED = frozenset({Kind.TENSOR})  # by workers, however they start
 _SHARED_BY_FORK = frozenset({Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME})
-_WRITTEN = "reading an object writes its reference count, so each worker ends up with a copy of what it reads"
 _COPIES = Weighs(Consequence.MULTIPLIED, by=(Multiplier.WORKERS,))
 _NAMES = Weighs(Consequence.MULTIPLIED, Resource.NAMES, (Multiplier.WORKERS,))
 _PROCESSES = Weighs(Consequence.MULTIPLIED, Resource.PROCESS, (Multiplier.WORKERS,), ByteSize(least=FORKED))
@@ -47,7 +46,7 @@ class Case:
     workers: Alternative
     methods: StartMethods
     place: Place
-    message: str
+    message: Message
     severity: Severity
     confidence: Confidence
     related: tuple[Place, ...]
@@ -154,11 +153,12 @@ def is_small(content: Content, settings: Settings) -> bool:
     return False
 
 
-def _workers_words(workers: Alternative) -> str:
+def _each(workers: Alternative) -> str:
+    """Who does it: ``Each of 8 workers``."""
     count = _many(workers)
-    if count == 0:
-        return "workers (nobody here says how many)"
-    return "a worker for every core" if count < 0 else f"{count} worker{'s' if count != 1 else ''}"
+    if count < 0:
+        return "Each worker (one per CPU core)"
+    return f"Each of {count} workers" if count > 1 else "The worker" if count else "Each worker"
 
 
 def held_words(holding: Holding) -> str:
@@ -166,12 +166,10 @@ def held_words(holding: Holding) -> str:
     return f"`{holding.name}`, {holding.content.words}"
 
 
-def _much(holding: Holding, workers: Alternative) -> str:
-    """``, about 2.1 GiB in each of 8 workers``; empty where the bytes are not known."""
-    count = _many(workers)
-    times = Factor(Multiplier.WORKERS, count if count > 0 else None)
-    size = words(weight_of(Weighs(Consequence.MULTIPLIED, by=(times,)), [holding_fact(holding)]))
-    return f", {size}" if size else ""
+def _much(holding: Holding) -> str:
+    """``; about 2.1 GiB each``, of what each worker has; empty where the bytes are not known."""
+    size = words(weight_of(Weighs(Consequence.ONCE), [holding_fact(holding)]))
+    return f"; {size} each" if size else ""
 
 
 def _case(
@@ -181,7 +179,7 @@ def _case(
     holding: Holding,
     workers: Alternative,
     methods: StartMethods,
-    message: str,
+    message: Message,
     severity: Severity,
     weighs: Weighs = _COPIES,
 ) -> Case:
@@ -225,15 +223,13 @@ def _tensors(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
             continue
         known = methods.known and "forkserver" in methods.counted
         many = content.count is not None or one_a_sample(owner_of(dataset, holding), holding.name, datasets_of(loader.module.project).evaluator)
-        how = f"Every tensor takes a file descriptor when {dataset.words} is sent to a worker:"
         if methods.known and methods.counted == {"spawn"}:
-            message = f"{held_words(holding)}: {how} under spawn ({methods.source}) the limit of open files is soon reached"
+            how = f"under spawn ({methods.source}), a long list exceeds the limit on open files"
         elif known:
-            message = f"{held_words(holding)}: {how} forkserver ({methods.source}) refuses about 250 of them with `ValueError: too many fds`"
+            how = f"forkserver ({methods.source}) raises ValueError at about 250 tensors"
         else:
-            message = (
-                f"{held_words(holding)}: {how} forkserver, the default on Linux from Python 3.14 on, refuses about 250 of them; under fork nothing is sent"
-            )
+            how = "forkserver, the default on Linux from Python 3.14, fails at about 250 tensors; fork sends nothing"
+        message = Message(f"Pickling `{holding.name}` takes one file descriptor per tensor", how)
         severity = Severity.NOTE if not many else Severity.ERROR if known else Severity.WARNING
         return _case("OOM113", loader, dataset, holding, workers, methods, message, severity, _DESCRIPTORS)
     return None
@@ -253,16 +249,16 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     heavy = [h for h in copied if h not in light]
     if heavy:
         holding = min(heavy, key=lambda h: h.content.doubt)
+        much = _much(holding)
         if methods.only_pickles:
-            how = "each gets a pickled copy of it when it starts"
-        elif methods.pickles:
-            how = f"{_WRITTEN}; under spawn and forkserver each gets all from the start"
+            message = Message(f"{_each(workers)} gets a copy of `{holding.name}`", f"{_starts(methods)} {holding.content.words} for each worker{much}")
         else:
-            how = _WRITTEN
-        message = f"{_workers_words(workers)} over {held_words(holding)}: {how}{_much(holding, workers)}"
+            how = f"{'reading' if much else f'reading {holding.content.words}'} updates reference counts, which breaks copy-on-write{much}"
+            message = Message(f"{_each(workers)} copies `{holding.name}` while reading it", how)
         return _case("OOM110", loader, dataset, holding, workers, methods, message, Severity.WARNING)
     if light:
-        message = f"{_workers_words(workers)} over {held_words(light[0])}: copied by each worker as it is read; worth a look above some 100,000 of them"
+        how = f"reading {light[0].content.words} updates reference counts; this matters above 100,000 elements"
+        message = Message(f"{_each(workers)} copies `{light[0].name}` while reading it", how)
         return _case("OOM110", loader, dataset, light[0], workers, methods, message, Severity.NOTE, _NAMES)
     return None
 
@@ -298,11 +294,8 @@ def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
         return None
     maps = [h for h in held if h.content.kind is Kind.MEMMAP]
     if maps:
-        under = methods.source and f"under {_methods_words(methods)} ({methods.source})" if methods.known else f"under {PORTABLE}"
-        message = (
-            f"{held_words(maps[0])}, is pickled with its contents for each of {_workers_words(workers)} {under}: the file is read into memory once a worker"
-        )
-        message += _much(maps[0], workers)
+        how = f"{_starts(methods)} its contents, not the mapping{_much(maps[0])}"
+        message = Message(f"{_each(workers)} gets a full copy of memory-mapped `{maps[0].name}`", how)
         return _case("OOM112", loader, dataset, maps[0], workers, methods, message, Severity.WARNING)
     arrays = [h for h in held if h.read and h.content.kind in {Kind.ARRAY, Kind.ARRAYS}]
     if not arrays:
@@ -310,15 +303,18 @@ def _spawned(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     holding = min(arrays, key=lambda h: h.content.doubt)
     # Where fork counts as well, OOM114 speaks of both costs from four workers on.
     if methods.known and methods.only_pickles:
-        message = f"{held_words(holding)}, is copied into each of {_workers_words(workers)} under {_methods_words(methods)} ({methods.source})"
-        message += _much(holding, workers)
+        how = f"{_starts(methods)} {holding.content.words} for each worker{_much(holding)}"
+        message = Message(f"{_each(workers)} gets a copy of `{holding.name}`", how)
     else:
         return None
     return _case("OOM112", loader, dataset, holding, workers, methods, message, Severity.WARNING)
 
 
-def _methods_words(methods: StartMethods) -> str:
-    return " and ".join(sorted(methods.counted))
+def _starts(methods: StartMethods) -> str:
+    """What pickles the dataset: ``spawn (`set_start_method`) pickles``."""
+    if not methods.known or not methods.source:
+        return f"{PORTABLE} pickle"
+    return f"{' and '.join(sorted(methods.counted))} ({methods.source}) pickle{'s' if len(methods.counted) == 1 else ''}"
 
 
 def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
@@ -330,19 +326,21 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     if dataset.does_work and all(h.content.kind in shared for h in whole):
         return None
     holding = min(whole, key=lambda h: (h.content.kind in shared, h.content.doubt))
-    base = f"{_workers_words(workers)} over a dataset that is wholly in memory ({held_words(holding)})"
-    each = f"{FORKED_MIB} MiB a worker and the batches in flight"
+    costs = f"costs {FORKED_MIB} MiB plus its batches in flight"
+    much = _much(holding)
     weighs = _COPIES
     if holding.content.kind in shared:
         weighs = _PROCESSES
-        message = f"{base}: the data is shared, so what they cost is {each}, to index what is already there"
+        how = f"the data is shared, but each worker {costs}"
     elif methods.only_pickles:
-        message = f"{base}: each gets a copy of it under {_methods_words(methods)} ({methods.source}){_much(holding, workers)}"
+        how = f"{_starts(methods)} {holding.content.words} for each worker{much}"
     elif methods.pickles:
-        message = f"{base}: a copy in each under {PORTABLE}{_much(holding, workers)}; under fork {each}, to index what is already there"
+        how = f"spawn and forkserver copy it into each worker{much}; under fork each worker costs {FORKED_MIB} MiB"
     else:
         weighs = _PROCESSES
-        message = f"{base}: under fork they cost {each}, to index what is already there"
+        how = f"under fork each worker {costs}"
+    who = "One worker per CPU core indexes" if count < 0 else f"{count} workers index"
+    message = Message(f"{who} `{holding.name}`, which is already in memory", how)
     return _case("OOM114", loader, dataset, holding, workers, methods, message, Severity.WARNING, weighs)
 
 

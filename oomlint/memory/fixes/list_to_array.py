@@ -40,9 +40,9 @@ class Form:
     goes_through: bool  # a loop over it gives the same elements
 
 
-NUMBERS: Final = Form("numpy", "asarray", "one array instead of a list: shared by the workers", ("", ".item()"), ("", ".tolist()"), goes_through=False)
+NUMBERS: Final = Form("numpy", "asarray", "store one array instead of a list, which workers share", ("", ".item()"), ("", ".tolist()"), goes_through=False)
 STRINGS: Final = Form("numpy", "array", NUMBERS.message, NUMBERS.element, NUMBERS.several, goes_through=False)
-TENSORS: Final = Form("torch", "stack", "one tensor has one file descriptor", None, ("list(", ")"), goes_through=True)
+TENSORS: Final = Form("torch", "stack", "store one tensor, which takes one file descriptor", None, ("list(", ")"), goes_through=True)
 
 
 def at_once(holding: Holding, value: cst.BaseExpression, form: Form) -> Fix | None:

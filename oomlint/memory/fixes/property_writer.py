@@ -90,7 +90,7 @@ def rewritten(module: Module, lazy: Sequence[Lazy], safety: Safety) -> Fix | Non
     edits.append(text.replaced(end, end, f"\n\n{body}"))
     opened = [f"`{one.name}`" for one in lazy if one.root is None]
     listed = opened[0] if len(opened) == 1 else f"{', '.join(opened[:-1])} and {opened[-1]}"
-    return Fix(safety, f"keep the path{'s' * (len(opened) > 1)}, open {listed} on first use in each process", tuple(edits))
+    return Fix(safety, f"store the path{'s' * (len(opened) > 1)}, and open {listed} on first use in each process", tuple(edits))
 
 
 def _os(module: Module) -> str | None:

@@ -105,7 +105,7 @@ def lambda_to_function(module: Module, node: cst.Lambda, wanted: str) -> Fix | N
     start = _with_comments(text, _statement_start(text, top), top)
     lead = _blank_rows(text, start)
     content = f"{lead}def {name}({signature}):\n{indent}return {body}\n\n\n"
-    return Fix(Safety.SAFE, f"make the lambda a function of the module, `{name}`", (text.replaced(start, start, content), replace(module.tree, node, name)))
+    return Fix(Safety.SAFE, f"move the lambda to a module-level function, `{name}`", (text.replaced(start, start, content), replace(module.tree, node, name)))
 
 
 def _blank_rows(text: Text, start: int) -> str:
@@ -208,10 +208,10 @@ def endless(module: Module, call: cst.Call) -> Fix | None:
         top = here
     for scope in module.walk.root.children:
         if scope.name == "_cycle" and "for batch in loader" in module.code(scope.node) and len(names.parameters(scope)) == 1:
-            return Fix(Safety.UNSAFE, "pass over the loader again and again, keep nothing", (replace(module.tree, call.func, "_cycle"),))
+            return Fix(Safety.UNSAFE, "start a new pass over the loader each time it ends", (replace(module.tree, call.func, "_cycle"),))
     name = _free_name(module, "_cycle")
     start = _with_comments(text, _statement_start(text, top), top)
     lead = _blank_rows(text, start)
     content = lead + _ENDLESS.format(name=name, i=module.tree.module.default_indent)
     edits = (text.replaced(start, start, content), replace(module.tree, call.func, name))
-    return Fix(Safety.UNSAFE, "pass over the loader again and again, keep nothing", edits)
+    return Fix(Safety.UNSAFE, "start a new pass over the loader each time it ends", edits)

@@ -88,7 +88,7 @@ def shared(holdings: Sequence[Holding]) -> Fix | None:
     if imported_as(module, "torch") is None:
         edits.append(import_edit(module, "import torch", family.owner.node))
     said = " and ".join(f"`{holding.name}`" for holding in holdings)
-    return Fix(Safety.UNSAFE, f"keep {said} as a tensor, which is moved to shared memory once, and give it as an array", tuple(edits))
+    return Fix(Safety.UNSAFE, f"store {said} as a tensor, which moves to shared memory once, and return it as an array", tuple(edits))
 
 
 def _swapped(family: Family, holding: Holding, method: Scope, effect: Effect) -> list[Edit] | None:

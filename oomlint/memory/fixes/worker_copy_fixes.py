@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from oomlint.memory.datasets.worker_copies import Case
     from oomlint.model.project import Module
 
-_PACK = Fix(Safety.DISPLAY, "pack the records into one buffer with offsets: see the page of this rule")
-_NO_WORKERS = Fix(Safety.DISPLAY, "take the workers away, and with them the arguments that need them")
-_STACK = Fix(Safety.DISPLAY, "keep one tensor: `torch.stack` where all have one shape, else `torch.cat` with an array of offsets")
+_PACK = Fix(Safety.DISPLAY, "pack the records into one byte buffer with an array of offsets, which workers share")
+_NO_WORKERS = Fix(Safety.DISPLAY, "set `num_workers=0`, and remove the arguments that require workers")
+_STACK = Fix(Safety.DISPLAY, "store one tensor: `torch.stack` for equal shapes, else `torch.cat` with an array of offsets")
 _NEEDS_WORKERS = ("persistent_workers", "prefetch_factor", "timeout", "multiprocessing_context")
 
 
@@ -82,7 +82,7 @@ def no_workers(case: Case) -> Fix | None:
         return None
     if not _for_it_alone(case, node, module) or case.loader.stars or any(case.loader.explicit(name) is not None for name in _NEEDS_WORKERS):
         return _NO_WORKERS
-    return Fix(Safety.UNSAFE, "no workers: the samples are in memory already", (replace(module.tree, node, "0"),))
+    return Fix(Safety.UNSAFE, "set `num_workers=0`, since nothing is left to load", (replace(module.tree, node, "0"),))
 
 
 def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Fix, LoaderFact, Place, Safety, Severity
+from oomlint.finding import Confidence, Fix, LoaderFact, Message, Place, Safety, Severity
 from oomlint.memory.facts import worker_count
 from oomlint.memory.loaders.loader_calls import confidence_of, evaluator_of, is_given, is_true, is_zero, story_places
 from oomlint.model import names
@@ -39,9 +39,9 @@ _ARGUMENTS = frozenset(
     },
 )
 _OPTIONS = {
-    "dataloader_persistent_workers": (is_true, "get_train_dataloader() raises ValueError", "{count} > 0", "{given} and {count} > 0"),
-    "dataloader_prefetch_factor": (is_given, "it raises ValueError at once", "", "{given} if {count} > 0 else None"),
-    "dataloader_multiprocessing_context": (is_given, "get_train_dataloader() raises ValueError", "", "{given} if {count} > 0 else None"),
+    "dataloader_persistent_workers": (is_true, "`get_train_dataloader()` raises ValueError", "{count} > 0", "{given} and {count} > 0"),
+    "dataloader_prefetch_factor": (is_given, "the constructor raises ValueError", "", "{given} if {count} > 0 else None"),
+    "dataloader_multiprocessing_context": (is_given, "`get_train_dataloader()` raises ValueError", "", "{given} if {count} > 0 else None"),
 }
 
 
@@ -50,7 +50,7 @@ class Contradiction:
     """Arguments that ask for a worker option without workers."""
 
     place: Place
-    message: str
+    message: Message
     severity: Severity
     confidence: Confidence
     related: tuple[Place, ...]
@@ -125,7 +125,7 @@ def _case(evaluator: Evaluator, module: Module, call: cst.Call, scope: Scope, na
     reachable = count.reach or given.reach or not definite
     place = module.place(call)
     zero = "is 0" if not reachable else "can be 0"
-    message = f"`{name}` needs workers, and `dataloader_num_workers` {zero}: {crash}"
+    message = Message(f"`{name}` requires `dataloader_num_workers > 0`", f"`dataloader_num_workers` {zero}; {crash}")
     confidence = confidence_of(assumptions(count, given) + (1 if count.reach or given.reach else 0))
     severity = Severity.WARNING if reachable else Severity.ERROR
     fact = LoaderFact(place, names.last_name(call.func), name, (worker_count(count),))
@@ -141,11 +141,11 @@ def _fix(module: Module, call: cst.Call, name: str) -> Fix | None:
         return None
     if workers is None or (isinstance(workers.value, cst.Integer) and workers.value.evaluated_value == 0):
         edit = delete_argument(module.tree, call, arg)
-        return Fix(Safety.SAFE, f"delete `{name}`: there are no workers", (edit,)) if edit is not None else None
+        return Fix(Safety.SAFE, f"remove `{name}`: there are no workers", (edit,)) if edit is not None else None
     if not is_cheap_path(workers.value):
         return None
     literal, guarded = _OPTIONS[name][2:]
     count = module.code(workers.value)
     is_literal = isinstance(arg.value, cst.Name) and arg.value.value == "True"
     content = (literal if literal and is_literal else guarded).format(count=count, given=wrapped(module.code(arg.value), arg.value))
-    return Fix(Safety.SAFE, f"only with workers: `{name}={content}`", (replace(module.tree, arg.value, content),))
+    return Fix(Safety.SAFE, f"set it only when there are workers: `{name}={content}`", (replace(module.tree, arg.value, content),))

@@ -142,7 +142,7 @@ def _add(places: list[Place], spot: Place) -> None:
 def _advice(guard: Guard) -> Fix:
     literal = False
     made = guard.make("<value>", "<workers>", literal)
-    return Fix(Safety.DISPLAY, f"put the worker count into a name and guard the argument: `{guard.argument}={made}`")
+    return Fix(Safety.DISPLAY, f"store the worker count in a variable and guard the argument: `{guard.argument}={made}`")
 
 
 def _given(conflict: Conflict) -> str:
@@ -154,14 +154,14 @@ def _origin(conflict: Conflict) -> str:
     """Where the 0 comes from, shortly; the related places tell the rest."""
     story = conflict.workers.story
     if not story or story[-1].kind == "missing":
-        return "`num_workers` is not given, which means 0"
+        return "`num_workers` is not given, so it is 0"
     telling = next((s for kind in ("shell", "branch", "settings", "default", "option") for s in story if s.kind == kind), None)
     site = conflict.brought_by()
     if site is not None and telling is None:
         return "this call passes 0 workers"
     if telling is None:
         return "`num_workers` is 0"
-    return f"`num_workers` is 0: {telling.text}" if not conflict.reachable else f"`num_workers` can be 0: {telling.text}"
+    return f"`num_workers` {'can be' if conflict.reachable else 'is'} 0 ({telling.text})"
 
 
 # -- the guard ----------------------------------------------------------------------------------------------------------
@@ -183,12 +183,12 @@ def _guard_in_call(loader: Loader, arg: cst.Arg, guard: Guard) -> tuple[Edit, st
         return None
     if workers is None and not loader.stars:
         edit = delete_argument(tree, loader.call, arg)
-        return (edit, f"delete `{guard.argument}`: there are no workers") if edit is not None else None
+        return (edit, f"remove `{guard.argument}`: this loader has no workers") if edit is not None else None
     if workers is not None:
         node: cst.BaseExpression = workers.value
         if isinstance(node, cst.Integer) and node.evaluated_value == 0:
             edit = delete_argument(tree, loader.call, arg)
-            return (edit, f"delete `{guard.argument}`: there are no workers") if edit is not None else None
+            return (edit, f"remove `{guard.argument}`: this loader has no workers") if edit is not None else None
         if not is_cheap_path(node):
             return None
         count = wrapped(tree.code(node), node)
@@ -204,7 +204,7 @@ def _replaced(loader: Loader, node: cst.BaseExpression, count: str, guard: Guard
     tree = loader.module.tree
     literal = isinstance(node, cst.Name) and node.value == "True"
     content = guard.make(wrapped(tree.code(node), node), count, literal)
-    return replace(tree, node, content), f"only with workers: `{guard.argument}={content}`"
+    return replace(tree, node, content), f"set it only when there are workers: `{guard.argument}={content}`"
 
 
 def _guard_in_mapping(conflict: Conflict, guard: Guard) -> tuple[Edit, str] | None:

@@ -288,7 +288,7 @@ def by_ranks(finding: Finding, module: Module, project: Project) -> Finding:
     related = (*finding.related, ranks.place) if ranks.place is not None else finding.related
     fact = RanksFact(ranks.count, replace(ranks.place, message="") if ranks.place is not None else None)
     weight = in_each(finding.weight, fact) if finding.weight is not None else None
-    return replace(finding.adding(f"{ranks.words} holds its own"), related=related, facts=(*finding.facts, fact), weight=weight)
+    return replace(finding.adding(f"again on {ranks.words}"), related=related, facts=(*finding.facts, fact), weight=weight)
 
 
 def ranks_of(project: Project) -> RanksOf:

@@ -125,7 +125,7 @@ class WrittenForms(Classifier):
 def _of_h5(method: str, module: Module, node: cst.Call) -> Content:
     """What a method of something in an open HDF5 file returns."""
     if method == "get":
-        return Content(Kind.H5, "a dataset of an open HDF5 file", module, node)
+        return Content(Kind.H5, "an open `h5py.Dataset`", module, node)
     if method in {"keys", "attrs", "items"}:
         return Content(Kind.PATHS, "the keys of a file", module, node)
     return Content(Kind.ARRAY, "an array read whole from HDF5", module, node)

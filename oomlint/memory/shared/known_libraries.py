@@ -37,7 +37,7 @@ _RESULTS: dict[str, tuple[Kind, str]] = {
     for kind, words, known in (
         (
             Kind.OBJECTS,
-            "what `{last}` of {library} returns",
+            "what `{plain}` returns",
             (
                 "json.load json.loads orjson.loads ujson.load ujson.loads simplejson.load jsonlines.open xmltodict.parse srsly.read_json toml.load "
                 "builtins.eval ast.literal_eval"
@@ -213,7 +213,7 @@ class Libraries(Classifier):
                 return Content(Kind.ARRAY, "an array read whole from HDF5", module, node)
             if keys.count("item") > 1 and not isinstance(attr, str):
                 return Content(Kind.ARRAY, "an array read from HDF5", module, node, doubt=1)
-            return Content(Kind.H5, "a dataset of an open HDF5 file", module, node)
+            return Content(Kind.H5, "an open `h5py.Dataset`", module, node)
         if whole.kind is Kind.HANDLE and ".npz" in whole.words:
             return Content(Kind.ARRAY, "an array of an `.npz` file", module, node)
         if whole.kind is Kind.FRAME:

@@ -44,7 +44,7 @@ class StartMethods:
 
 
 ALL = StartMethods(frozenset(METHODS), known=False, source="")
-PORTABLE = "spawn (macOS, Windows) and forkserver (Linux from Python 3.14 on)"
+PORTABLE = "spawn (macOS, Windows) and forkserver (Python 3.14+)"
 
 
 def start_methods(loaders: Loaders, loader: Loader, frame: Frame) -> StartMethods:
