@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.buffers.growth_messages import kept, loop_of, target_of, told, what_of
@@ -104,6 +104,7 @@ class LossAccumulatesGraph(Rule):
     slug = "loss-accumulates-graph"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    help = "detach the value before it is summed, or sum `.item()`"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
     measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.NUMBERS, Trait.RECORDS_GRAPH, Trait.KEEPS_GRAPH}))
 
@@ -112,6 +113,6 @@ class LossAccumulatesGraph(Rule):
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
             target = "The trainer" if isinstance(store.node, cst.Return) else f"`{target_of(store)}`"
-            message = f"{target} adds up `{what_of(store)}` with its graph over {loop_of(growth)}: {kept(growth)}"
-            mend = detach_fix(growth, module, project, "add it up without its graph")
+            message = Message(f"{target} sums `{what_of(store)}` with its graph in {loop_of(growth)}", kept(growth))
+            mend = detach_fix(growth, module, project, "detach the value before it is summed")
             yield self.finding(message=message, fix=mend, **told(growth, module))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.buffers.growth_messages import kept, loop_of, target_of, told, what_of
@@ -104,6 +104,7 @@ class AppendAttachedTensor(Rule):
     slug = "append-attached-tensor"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    help = "detach the tensor before it is stored, or store `.item()`"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
     measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.NUMBERS, Trait.RECORDS_GRAPH, Trait.KEEPS_GRAPH}))
 
@@ -111,6 +112,6 @@ class AppendAttachedTensor(Rule):
         """Yield the statements that keep tensors with their graph."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
-            message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} with its graph: {kept(growth)}"
-            mend = detach_fix(growth, module, project, "keep it without its graph")
+            message = Message(f"`{target_of(store)}` collects `{what_of(store)}` with its graph in {loop_of(growth)}", kept(growth))
+            mend = detach_fix(growth, module, project, "detach the tensor before it is stored")
             yield self.finding(message=message, fix=mend, **told(growth, module))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.buffers.growth_messages import kept, loop_of
@@ -127,6 +127,7 @@ class MeterKeepsGraph(Rule):
     slug = "meter-keeps-graph"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    help = "detach the tensor before it is passed, or pass `.item()`"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
     measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.NUMBERS, Trait.RECORDS_GRAPH, Trait.KEEPS_GRAPH}))
 
@@ -135,10 +136,10 @@ class MeterKeepsGraph(Rule):
         for growth in buffers_of(project).told_as(self.code, module):
             call = growth.node
             name = module.code(call.func).strip() if isinstance(call, cst.Call) else "the meter"
-            message = f"`{name}` is given a tensor with its graph in {loop_of(growth)}, and the meter keeps it: {kept(growth)}"
+            message = Message(f"`{name}` stores a tensor with its graph in {loop_of(growth)}", kept(growth))
             store = growth.store
             places = [store.module.place(store.node, "kept here")] if store.node is not call else []
             places += [module.place(other, "here, too") for other in growth.others]
-            mend = None if not stays_detached(growth, project) else meter_fix(growth, module, "hand it over without its graph")
+            mend = None if not stays_detached(growth, project) else meter_fix(growth, module, "detach the tensor before it is passed")
             facts = growth_facts(growth)
             yield self.finding(module.place(call), message, severity=growth.severity, confidence=growth.confidence, related=places, fix=mend, facts=facts)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import Consequence, LoopKind, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, LoopKind, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.evaluation import evaluations_of
 from oomlint.memory.buffers.growth_messages import over
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _MOST_PLACES: Final = 6  # of the passes of a round, and the calls that lead to them
 
 
+_WAITS: Final = "each step stores activations for a backward that never runs"
+_MODE: Final = "`.eval()` does not prevent it"
 _EACH: Final = Weighs(Consequence.ONCE, Resource.GRAPH)  # its graph goes when the next step begins
 
 
@@ -120,6 +122,7 @@ class EvalWithoutNoGrad(Rule):
     slug = "eval-without-no-grad"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    help = "run the evaluation under `torch.no_grad()` or `torch.inference_mode()`"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
     measured_as = Measurement(
         loop=LoopPlan(ends=(Quantity.SAVED_BYTES,), also=(Quantity.NODES, Quantity.STORAGES)),
@@ -131,12 +134,11 @@ class EvalWithoutNoGrad(Rule):
         for found in evaluations_of(project).of(module):
             loop = found.loop
             model = found.forwards[0].name
-            what = f"(`while {over(loop)}`)" if isinstance(loop.node, cst.While) else f"of `{over(loop)}`"
-            message = f"`{model}` runs in grad mode in this evaluation {what}: each step keeps its activations for a backward that does not come"
+            what = f"in `while {over(loop)}`" if isinstance(loop.node, cst.While) else f"of `{over(loop)}`"
+            how = "what the loop stores keeps the activations of every step" if found.keeps_graph else _WAITS
             if all(forward.evaluating for forward in found.forwards):
-                message += "; `.eval()` does not change that"
-            if found.keeps_graph:
-                message += ", and what the loop keeps holds the graph of every step"
+                how += f"; {_MODE}"
+            message = Message(f"Evaluation {what} runs `{model}` without `torch.no_grad()`", how)
             text = Text(module.tree)
             node = loop.node
             header = node.iter if isinstance(node, cst.For) else node.test if isinstance(node, cst.While) else node.name
@@ -148,10 +150,7 @@ class EvalWithoutNoGrad(Rule):
             weighs = None if found.keeps_graph else _EACH
             yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=fix, facts=facts, weighs=weighs)
         for one in (*evaluations_of(project).at_once(module), *evaluations_of(project).between_steps(module)):
-            message = (
-                f"`{one.forward.name}` runs in grad mode in this evaluation: its activations are kept for a backward that does not come; "
-                "`.eval()` does not change that"
-            )
+            message = Message(f"Evaluation runs `{one.forward.name}` without `torch.no_grad()`", f"{_WAITS}; {_MODE}")
             facts = [loop_fact(one.caller, one.loop)]
             place = module.place(one.forward.node)
             yield self.finding(place, message, severity=Severity.WARNING, confidence=one.confidence, related=[one.call], facts=facts, weighs=_EACH)

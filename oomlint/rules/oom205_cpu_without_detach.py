@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers.growth import buffers_of
-from oomlint.memory.buffers.growth_messages import kept, loop_of, target_of, told, what_of
+from oomlint.memory.buffers.growth_messages import target_of, told, what_of
 from oomlint.memory.fixes.growth_fixes import detach_fix
 from oomlint.rule import Rule
 
@@ -95,6 +95,7 @@ class CpuWithoutDetach(Rule):
     slug = "cpu-without-detach"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    help = "detach the tensor before it is stored, or store `.item()`"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
     measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.NUMBERS, Trait.RECORDS_GRAPH, Trait.KEEPS_GRAPH}))
 
@@ -102,9 +103,10 @@ class CpuWithoutDetach(Rule):
         """Yield the statements that keep tensors with their graph."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
-            message = (
-                f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the host, "
-                f"but with its graph on the device: {kept(growth)}"
+            graph = "graph nodes" if growth.freed else "activations"
+            message = Message(
+                f"`{target_of(store)}` collects `{what_of(store)}` on the CPU without `.detach()`",
+                f"the copy keeps its graph, so the {graph} of every step stay on the device",
             )
-            mend = detach_fix(growth, module, project, "keep it without its graph")
+            mend = detach_fix(growth, module, project, "detach the tensor before it is stored")
             yield self.finding(message=message, fix=mend, **told(growth, module))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import AttributeFact, Confidence, Consequence, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import AttributeFact, Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.step_lists import step_lists
 from oomlint.memory.facts import store_fact
@@ -108,6 +108,7 @@ class StepListNeverCleared(Rule):
     slug = "step-list-never-cleared"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    help = "clear the list at the end of each epoch, or keep a running sum instead"
     weighs = Weighs(Consequence.GROWS, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(
         loop=LoopPlan(ends=(Quantity.STORAGES, Quantity.PYTHON_BYTES), also=(Quantity.TENSOR_BYTES, Quantity.NODES), steps=2, epochs=9),
@@ -117,14 +118,14 @@ class StepListNeverCleared(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that fill a list that no epoch empties."""
         for found in step_lists(project, module):
-            graph = ", with its graph" if found.graph else ""
             names = " and ".join(f"`self.{one.name}`" for one in (found, *found.others))
             owner = found.cls.scope.name
-            grows, them = ("get", "them") if found.others else ("gets", "it")
             if found.stage == "forward":
-                message = f"{names} {grows} more with every forward pass{graph}, and nothing empties {them}: growth for as long as the model runs"
+                graph = ", with the graph of every pass" if found.graph else ""
+                message = Message(f"Every forward pass extends {names}, which nothing clears", f"memory grows for as long as the model runs{graph}")
             else:
-                message = f"{names} {grows} more with every batch{graph}, and no method of `{owner}` empties {them}: growth in every epoch"
+                graph = ", with the graph of every batch" if found.graph else ""
+                message = Message(f"Every batch extends {names}, which `{owner}` never clears", f"memory grows from epoch to epoch{graph}")
             related = [module.place(one.store.node, "here, too") for one in found.others]
             facts: list[Fact] = []
             for one in (found, *found.others):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.growth import buffers_of
-from oomlint.memory.buffers.growth_messages import loop_of, target_of, told, what_of
+from oomlint.memory.buffers.growth_messages import target_of, told, what_of
 from oomlint.memory.fixes.growth_fixes import copied, fix, safe_if_sure, written_later
 from oomlint.rule import Rule
 
@@ -95,6 +95,7 @@ class KeepsLoaderTensors(Rule):
     slug = "keeps-loader-tensors"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    help = "store a copy: `.clone()` of a tensor, `.copy()` of an array"
     weighs = Weighs(Consequence.GROWS, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(
         loop=LoopPlan(ends=(Quantity.DESCRIPTORS,), also=(Quantity.STORAGES, Quantity.TENSOR_BYTES), workers=2), traits=frozenset({Trait.STARTS_WORKERS})
@@ -104,9 +105,7 @@ class KeepsLoaderTensors(Rule):
         """Yield the statements that keep tensors of the workers."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
-            message = (
-                f"`{target_of(store)}` keeps `{what_of(store)}` of every batch of {loop_of(growth)}: with workers each lies in `/dev/shm` and holds one file "
-                "descriptor, also as `.detach().cpu()` or `.numpy()`"
-            )
-            mend = None if written_later(growth) else fix(growth, module, "keep a copy", copied(module), safe_if_sure)
+            holds = "each one holds a file descriptor and memory in `/dev/shm`, until the run fails with `Too many open files`"
+            message = Message(f"`{target_of(store)}` collects `{what_of(store)}` of worker batches without a copy", holds)
+            mend = None if written_later(growth) else fix(growth, module, self.help, copied(module), safe_if_sure)
             yield self.finding(message=message, fix=mend, **told(growth, module))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.buffers.growth_messages import loop_of, target_of, told, what_of
@@ -88,6 +88,7 @@ class ViewKeepsBase(Rule):
     slug = "view-keeps-base"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    help = "store a copy of the part"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=LoopPlan(eases=(Quantity.TENSOR_BYTES, Quantity.ARRAY_BYTES)))
 
@@ -95,8 +96,9 @@ class ViewKeepsBase(Rule):
         """Yield the statements that keep a small part of something large."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
-            message = f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)}: a view, which holds all of the tensor it is a part of"
-            mend = fix(growth, module, "keep a copy of the part", copied(module), _never)
+            whole = f"each view keeps its whole tensor in memory, for every step of {loop_of(growth)}"
+            message = Message(f"`{target_of(store)}` collects `{what_of(store)}`, a view of a larger tensor", whole)
+            mend = fix(growth, module, self.help, copied(module), _never)
             yield self.finding(message=message, fix=mend, **told(growth, module))
 
 

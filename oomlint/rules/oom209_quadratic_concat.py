@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.concatenation import growths
 from oomlint.memory.buffers.rejoined import rejoined
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oomlint.memory.buffers.rejoined import Rejoin
     from oomlint.model.project import Module, Project
 
-_BEHIND = Fix(Safety.DISPLAY, "join the parts once, behind the loop")
+_BEHIND = Fix(Safety.DISPLAY, "join the parts once, after the loop")
 
 
 class QuadraticConcat(Rule):
@@ -122,10 +122,8 @@ class QuadraticConcat(Rule):
         for found in loops.values():
             ordered = sorted(found, key=lambda one: module.place(one.statement))
             first = ordered[0]
-            message = (
-                f"`{first.written}` is copied whole in each round of the loop over {first.over}: the time grows with the square of the rounds, "
-                "and the old and the new one are in memory together"
-            )
+            square = "time grows with the square of the rounds, and the old and the new array are in memory together"
+            message = Message(f"The loop over {first.over} copies all of `{first.written}` each round", square)
             related = [module.place(one.statement, f"so is `{one.written}`") for one in ordered[1:]]
             if first.site is not None:
                 related.append(first.site.module.place(first.site.call, "the loop calls it here"))
@@ -141,10 +139,8 @@ class QuadraticConcat(Rule):
             loops.setdefault(again.loop, []).append(again)
         for found in loops.values():
             first, *others = found
-            message = (
-                f"`{first.written}` gets longer with each round of the loop over {first.over}, and each round joins all of it again: "
-                "the time grows with the square of the rounds, and the parts and the whole are in memory together"
-            )
+            square = "time grows with the square of the rounds, and the parts and the whole are in memory together"
+            message = Message(f"The loop over {first.over} joins all of `{first.written}` each round", square)
             related = [module.place(first.added.statement, "longer here"), *(module.place(one.call, f"so is `{one.written}`") for one in others)]
             confidence = Confidence.HIGH if first.known else Confidence.MEDIUM
             yield self.finding(module.place(first.call), message, confidence=confidence, related=related, fix=_BEHIND, facts=rejoin_facts(module, found))

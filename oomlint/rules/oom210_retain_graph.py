@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity
 from oomlint.memory.buffers.retained_graph import cycles, retaining
 from oomlint.rule import Rule
@@ -93,10 +93,14 @@ class RetainGraph(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the backward calls that keep a graph for nobody."""
         for found in retaining(module, project):
-            message = "`retain_graph=True` keeps the graph of this step, and nothing goes back through it: a higher peak in every step"
+            message = Message(
+                "`retain_graph=True` keeps a graph that no other backward uses", "its activations stay longer, which raises the memory peak of every step"
+            )
             confidence = Confidence.HIGH if found.sure else Confidence.MEDIUM
             yield self.finding(module.place(found.call), message, confidence=confidence, fix=_PLAIN)
         for call, leaf in cycles(module, project):
-            held = f"`{leaf}.grad`" if leaf else "the gradients of the parameters"
-            message = f"`backward(create_graph=True)` leaves a reference cycle through {held}, which nothing resets: each step keeps its graph"
+            held = f"`{leaf}.grad`" if leaf else "the parameters' gradients"
+            message = Message(
+                f"`backward(create_graph=True)` creates a reference cycle through {held}", "nothing resets it, so the graph of every step stays in memory"
+            )
             yield self.finding(module.place(call), message, fix=_GRAD, weighs=_CYCLES)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
 from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.buffers.hooks import hooks_of, registrations, stored_by
 from oomlint.memory.buffers.hooks_lifetime import grows, registered_again, registered_by_calls, removed
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from oomlint.finding import Fact, Finding
     from oomlint.model.project import Module, Project
 
-_CLEAR = Fix(Safety.DISPLAY, "store under the layer's name instead of appending, clear the container in each round, or `remove()` the hook's handle")
-_ONCE = Fix(Safety.DISPLAY, "register the hook once before the loop, or `remove()` its handle at the end of the round")
+_ALL = "all copies of it run, and keep what they refer to"
+_CLEAR = Fix(Safety.DISPLAY, "store under the layer's name, clear the container in each round, or call `remove()` on the hook's handle")
+_ONCE = Fix(Safety.DISPLAY, "register the hook once before the loop, or call `remove()` on its handle in each round")
 
 
 class HookStoresActivations(Rule):
@@ -110,7 +111,8 @@ class HookStoresActivations(Rule):
                     held = ".".join((stored.root, *(str(part) for _, part in stored.path)))
                     passes = "backward" if "backward" in names.last_name(call.func) or names.last_name(call.func) == "register_hook" else "forward"
                     what = short(hook.module.code(stored.value), 40)
-                    message = f"This hook appends `{what}` to `{held}` in every {passes} pass, and nothing clears it or removes the hook"
+                    more = "nothing clears it or removes the hook, so memory grows with every pass"
+                    message = Message(f"This hook appends `{what}` to `{held}` in every {passes} pass", more)
                     related = [module.place(call, "the hook is registered here")]
                     confidence = Confidence.MEDIUM if isinstance(loop, cst.ClassDef) else Confidence.HIGH
                     facts: list[Fact] = [StoreFact(hook.module.place(stored.node), held)]
@@ -123,11 +125,11 @@ class HookStoresActivations(Rule):
             calls = registered_by_calls(call, module, scope, project) if again is None else None
             if again is not None:
                 head = again.target if isinstance(again, cst.For) else again.test
-                message = "This hook is registered again in each round and never removed: all of them run, and keep what they refer to"
+                message = Message("Each round registers this hook again and never removes it", _ALL)
                 related = [module.place(head, "once for each round of this loop")]
                 yield self.finding(module.place(call), message, related=related, fix=_ONCE, facts=[loop_fact(module, again)])
             elif calls is not None:
-                message = f"Each call of `{scope.name}` registers this hook again and never removes it: all of them run, and keep what they refer to"
+                message = Message(f"Each call of `{scope.name}` registers this hook again and never removes it", _ALL)
                 where, site = calls
                 related = [where.place(site, "called here in a loop")]
                 loops = [node for node in where.walk.ancestors(site) if isinstance(node, cst.For | cst.While)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Consequence, LoopKind, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import Confidence, Consequence, LoopKind, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers.recurrent_loops import carried_in, cut_at_the_end
 from oomlint.memory.facts import loop_fact
@@ -95,6 +95,7 @@ class RecurrentStateNotDetached(Rule):
     slug = "recurrent-state-not-detached"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    help = "detach the state once per batch"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
     measured_as = Measurement(
         loop=GRAPH,
@@ -107,15 +108,14 @@ class RecurrentStateNotDetached(Rule):
         for carried in carried_in(module, project):
             step, loop = carried.step, carried.loop
             state = " and ".join(f"`{name}`" for name in step.states)
-            keep, go, enter = ("keeps", "goes", "enters") if len(step.states) == 1 else ("keep", "go", "enter")
+            carries = "carries" if len(step.states) == 1 else "carry"
             if carried.trains:
-                message = (
-                    f"{state} {enter} each batch with the graph of all before: the second backward raises, or with `retain_graph` goes through all of them"
-                )
+                how = "the second `backward()` raises RuntimeError, or with `retain_graph` runs through all of them"
             elif loop is None:
-                message = f"{state} {keep} the graph of every call before: nothing detaches or resets it from one call to the next"
+                how = "nothing detaches or resets it between calls, so memory grows with every call"
             else:
-                message = f"{state} {go} from batch to batch with the graph of all before: memory grows with every batch"
+                how = "memory grows with every batch"
+            message = Message(f"{state} {carries} the graph of all earlier {'calls' if loop is None and not carried.trains else 'batches'}", how)
             related = []
             if loop is not None:
                 head = loop.target if isinstance(loop, cst.For) else loop.test

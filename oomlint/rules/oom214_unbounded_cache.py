@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import HELD, DatasetSign, Measurement, Trait
 from oomlint.memory.arrays.whole_file_caches import whole_caches
 from oomlint.memory.buffers.caches import caches, facts_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.memory.buffers.caches import Cache
     from oomlint.model.project import Module, Project
 
-_ADVICE: Final = Fix(Safety.DISPLAY, "bound it (`lru_cache(maxsize=...)`, the oldest out first), or fill it before the workers start and share it")
+_ADVICE: Final = Fix(Safety.DISPLAY, "limit its size, for example by `lru_cache(maxsize=...)`, or fill it before the workers start and share it")
 
 
 class UnboundedCache(Rule):
@@ -143,21 +143,19 @@ class UnboundedCache(Rule):
             yield self.finding(place, message, confidence=confidence, related=related, fix=_ADVICE, facts=facts_of(cache), weighs=_weighs(cache))
 
 
-def _message(cache: Cache) -> str:
+def _message(cache: Cache) -> Message:
+    grows = f"{cache.words} grows without a size limit"
     if not cache.readers:
-        return f"{cache.words} keeps {cache.what.words} for each argument that it was ever called with, in every process that calls it"
+        return Message(grows, f"for each argument it keeps {cache.what.words}, in every process that calls it")
     many = max((int(alt.const) for one in cache.readers if (alt := one.most) is not None and isinstance(alt.const, int)), default=0)
     if cache.whole:
-        each = f"each of {many} workers" if many > 1 else "each worker process"
-        return f"{cache.words} keeps {cache.what.words} from the first sample on: {each} reads it and holds a copy of its own"
+        who = f"Each of {many} workers" if many > 1 else "Each worker"
+        return Message(f"{who} fills its own {cache.words}", f"it keeps {cache.what.words} from the first sample on")
     alone = bool(cache.readers) and all(one.without_workers for one in cache.readers)
+    each = "" if alone else f", in each of {many} workers" if many > 1 else ", in each worker"
     if cache.adds:
-        each = "" if alone else f", in each of {many} workers" if many > 1 else ", in each worker process"
-        return f"{cache.words} gets {cache.what.words} while samples are read and drops nothing: it grows with what was asked for{each}"
-    if alone:
-        return f"{cache.words} keeps {cache.what.words} for each key that a sample asks for and drops nothing: it grows until all of the data is in memory"
-    where = f"and each of {many} workers fills one of its own" if many > 1 else "and each worker process fills one of its own"
-    return f"{cache.words} keeps {cache.what.words} for each key that a sample asks for and drops nothing: it grows with the dataset, {where}"
+        return Message(grows, f"while samples are read it gets {cache.what.words} and drops nothing{each}")
+    return Message(grows, f"for each key it keeps {cache.what.words}{each or ', until all of the data is in memory'}")
 
 
 def _weighs(cache: Cache) -> Weighs:

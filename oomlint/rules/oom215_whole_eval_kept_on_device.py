@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import HELD, CallCheck, Measurement
 from oomlint.memory.buffers.trainer_outputs import discarded_predictions, whole_evaluations
 from oomlint.memory.fixes.add_argument import added_argument
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
-_ADVICE = Fix(Safety.DISPLAY, "reduce the logits with `preprocess_logits_for_metrics`, for example to their argmax")
+_ADVICE = Fix(Safety.DISPLAY, "reduce the logits in `preprocess_logits_for_metrics`, for example to their argmax")
 
 
 class WholeEvalKeptOnDevice(Rule):
@@ -86,7 +86,7 @@ class WholeEvalKeptOnDevice(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the trainers that keep the predictions of a whole evaluation."""
         for case in whole_evaluations(module, project):
-            message = f"`compute_metrics` makes the trainer keep the logits of the whole evaluation on the device: {case.what} (`{case.head}`)"
+            message = Message("`compute_metrics` keeps the logits of the whole evaluation on the device", f"{case.what} values stay there (`{case.head}`)")
             facts = [StoreFact(module.place(case.call), "predictions", StoreKind.WHOLE)]
             related = []
             if case.arguments is not None:
@@ -94,7 +94,7 @@ class WholeEvalKeptOnDevice(Rule):
                 related.append(where.place(made, "`eval_accumulation_steps` is not given"))
             yield self.finding(module.place(case.call), message, confidence=Confidence.HIGH, related=related, fix=_ADVICE, facts=facts)
         for call in discarded_predictions(module, project):
-            message = "`predict` keeps all predictions to return them, and nobody takes them"
-            fix = Fix(Safety.SAFE, "do not keep them", (added_argument(module, call, "return_predictions=False"),))
+            message = Message("`predict` returns all predictions, and nothing uses them", "they stay in memory until the last batch is through")
+            fix = Fix(Safety.SAFE, "pass `return_predictions=False`", (added_argument(module, call, "return_predictions=False"),))
             facts = [StoreFact(module.place(call), "predictions", StoreKind.WHOLE)]
             yield self.finding(module.place(call), message, fix=fix, facts=facts)

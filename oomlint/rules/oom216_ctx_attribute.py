@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.autograd_context import functions_of, kept_by
 from oomlint.model.questions import short
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 _CYCLES = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))  # until the garbage collector runs
-_ADVICE = Fix(Safety.DISPLAY, "keep the tensor with `ctx.save_for_backward`, and take it from `ctx.saved_tensors` in backward")
+_ADVICE = Fix(Safety.DISPLAY, "pass the tensor to `ctx.save_for_backward`, and read it from `ctx.saved_tensors` in `backward`")
 
 
 class CtxAttribute(Rule):
@@ -100,12 +100,11 @@ class CtxAttribute(Rule):
             for kept in kept_by(module, cls, project):
                 what = f"`{short(module.code(kept.node), 40)}`"
                 if kept.role == "output":
-                    message = (
-                        f"`ctx.{kept.attribute}` keeps the output {what}: a reference cycle that only the garbage collector frees; use `save_for_backward`"
-                    )
+                    message = Message(f"`ctx.{kept.attribute}` keeps the output {what} in a reference cycle", "only the garbage collector frees it")
                 else:
-                    an = "an input" if kept.role == "input" else "a tensor"
-                    message = f"`ctx.{kept.attribute}` keeps {what}, {an}, as long as the graph lives: backward frees only what `save_for_backward` saved"
+                    an = "input" if kept.role == "input" else "tensor"
+                    frees = "it stays as long as the graph lives, since backward frees only saved tensors"
+                    message = Message(f"`ctx.{kept.attribute}` keeps the {an} {what} without `save_for_backward`", frees)
                 fact = StoreFact(module.place(kept.statement), f"ctx.{kept.attribute}", StoreKind.ASSIGN)
                 severity = Severity.NOTE if kept.constant else Severity.WARNING
                 weighs = _CYCLES if kept.role == "output" else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, LoopKind, Multiplier, Resource, Severity, StoreFact, Weighs
+from oomlint.finding import Confidence, Consequence, LoopKind, Message, Multiplier, Resource, Severity, StoreFact, Weighs
 from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.buffers.model_snapshots import snapshots
 from oomlint.memory.facts import loop_fact
@@ -89,6 +89,7 @@ class SnapshotList(Rule):
     slug = "snapshot-list"
     severity = Severity.WARNING
     fixable = None
+    help = "keep only the best state, or write each one to a file"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=HELD, traits=frozenset({Trait.OF_STATES, Trait.BY_EPOCH}))
 
@@ -102,8 +103,10 @@ class SnapshotList(Rule):
         for found in loops.values():
             ordered = sorted(found, key=lambda one: module.place(one.place))
             first = min(ordered, key=lambda one: one.improves)
-            which = " that is better than all before" if first.improves else ""
-            message = f"A copy of `{first.written}` for every {first.per}{which} stays in `{first.container}`: all parameters once more each time"
+            which = " that improves" if first.improves else ""
+            message = Message(
+                f"`{first.container}` keeps a copy of `{first.written}` for every {first.per}{which}", "each copy takes the memory of all parameters again"
+            )
             severity = Severity.NOTE if first.improves else None
             related = [module.place(one.place, f"so does one in `{one.container}`") for one in ordered if one is not first]
             confidence = Confidence.MEDIUM if first.doubt else Confidence.HIGH

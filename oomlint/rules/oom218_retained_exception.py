@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Consequence, Resource, Severity, StoreFact, Weighs
+from oomlint.finding import Confidence, Consequence, Message, Resource, Severity, StoreFact, Weighs
 from oomlint.memory.buffers.retained_exceptions import kept_exceptions, shown_and_kept
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
+
+_NAMED: Final = "assign the value to a name, or end the line with a semicolon"
 
 
 class RetainedException(Rule):
@@ -109,10 +111,16 @@ class RetainedException(Rule):
         if holds_tests(module):
             return
         for kept in kept_exceptions(module, project):
-            message = f"`{kept.container}` keeps the exception, and with it the tensors of all frames that `{kept.name}` came through"
+            frames = f"its traceback keeps the tensors of all frames that `{kept.name}` came through"
+            message = Message(f"`{kept.container}` keeps an exception with its traceback", frames, "store `repr(...)` of the exception instead")
             related = [module.place(kept.raiser, "the frames are of this call")]
             facts = [StoreFact(module.place(kept.node), kept.container)]
             yield self.finding(module.place(kept.node), message, confidence=Confidence.MEDIUM, related=related, facts=facts)
         for shown in shown_and_kept(module, project):
             related = [module.place(shown.later, "deleted here")] if shown.later is not None else []
-            yield self.finding(module.place(shown.node), f"The cell ends with a value: {shown.why}", confidence=Confidence.MEDIUM, related=related)
+            yield self.finding(
+                module.place(shown.node),
+                Message("The last expression of the cell stays in `Out`", shown.why, _NAMED),
+                confidence=Confidence.MEDIUM,
+                related=related,
+            )

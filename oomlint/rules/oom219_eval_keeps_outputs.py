@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Multiplier, Resource, Severity, Weighs
+from oomlint.finding import Consequence, Message, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.buffers.growth_messages import deleted_late, loop_of, related, target_of, what_of
@@ -84,6 +84,7 @@ class EvalKeepsOutputs(Rule):
     slug = "eval-keeps-outputs"
     severity = Severity.WARNING
     fixable = None
+    help = "reduce each batch first, update a metric batch by batch, or write the results to a file"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.ARRAYS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=HELD, traits=frozenset({Trait.EVALUATES, Trait.NUMBERS}))
 
@@ -91,11 +92,9 @@ class EvalKeepsOutputs(Rule):
         """Yield the loops that keep what the model gives until they end."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
-            where = "on the host" if growth.facts.get("host") else "until the end"
-            message = (
-                f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} {where}: "
-                f"it grows with the number of samples{deleted_late(growth)}"
-            )
+            where = "host memory" if growth.facts.get("host") else "memory"
+            grows = f"{where} grows with the number of samples{deleted_late(growth)}"
+            message = Message(f"`{target_of(store)}` collects `{what_of(store)}` in {loop_of(growth)}", grows)
             yield self.finding(
                 module.place(growth.node),
                 message,

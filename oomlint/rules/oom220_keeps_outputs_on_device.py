@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.buffer_readers import thrown_away
 from oomlint.memory.buffers.growth import buffers_of
@@ -103,6 +103,7 @@ class KeepsOutputsOnDevice(Rule):
     slug = "keeps-outputs-on-device"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    help = "move it to the CPU before it is stored, or reduce it first"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.STEPS,))
     measured_as = Measurement(loop=LoopPlan(ends=(Quantity.DEVICE_BYTES,), also=(Quantity.NODES,), simulated=True), traits=frozenset({Trait.ON_DEVICE}))
 
@@ -110,20 +111,20 @@ class KeepsOutputsOnDevice(Rule):
         """Yield the statements that keep dense outputs on the accelerator."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
-            message = (
-                f"`{target_of(store)}` keeps `{what_of(store)}` of every step of {loop_of(growth)} on the device: its memory grows with the number of samples"
-            )
+            grows = "device memory grows with the number of samples"
             copy = thrown_away(store, growth.loop)
             if copy is not None:
-                message += f"; `{store.module.code(copy)}` gives a copy that nobody takes"
+                grows += f"; nothing uses the copy that `{store.module.code(copy)}` returns"
+            message = Message(f"`{target_of(store)}` collects `{what_of(store)}` on the device in {loop_of(growth)}", grows)
             # In an evaluation the host would be what grows.
-            mend = None if growth.facts.get("evaluation") else fix(growth, module, "keep it on the host", on_host(module), lambda _: Safety.UNSAFE)
+            mend = None if growth.facts.get("evaluation") else fix(growth, module, self.help, on_host(module), lambda _: Safety.UNSAFE)
             yield self.finding(message=message, fix=mend, **told(growth, module))
         for kept in kept_by_metrics(module, project) if not holds_tests(module) else ():
             place = module.place(kept.node)
-            message = f"`self.{kept.state}` keeps `{module.code(kept.given).strip()}` of every update on the device, and `compute` reads it on the host"
+            given = module.code(kept.given).strip()
+            message = Message(f"`self.{kept.state}` collects `{given}` on the device in every update", "`compute` reads it on the host only")
             related = [module.place(kept.read, "here it is brought to the host"), *(module.place(call, "beside it") for call in kept.others)]
             edits = [edit for call in (kept.node, *kept.others) for edit in suffixed(module, call.args[0].value, ".cpu()")]
-            mend = Fix(Safety.UNSAFE, "keep it on the host", tuple(edits))
+            mend = Fix(Safety.UNSAFE, self.help, tuple(edits))
             facts = [StoreFact(place, f"self.{kept.state}")]
             yield self.finding(place, message, confidence=Confidence.MEDIUM, related=related, fix=mend, facts=facts)

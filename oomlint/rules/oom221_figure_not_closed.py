@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import ByteSize, Confidence, Consequence, Multiplier, Resource, Severity, Weighs
+from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Resource, Severity, Weighs
 from oomlint.memory.buffers.figures import figures_of
 from oomlint.memory.facts import loop_fact
 from oomlint.rule import Rule
@@ -101,12 +101,13 @@ class FigureNotClosed(Rule):
     slug = "figure-not-closed"
     severity = Severity.WARNING
     fixable = None
+    help = "call `plt.close(...)` with the figure at the end of each round"
     weighs = Weighs(Consequence.GROWS, Resource.FIGURE, (Multiplier.STEPS,), ByteSize(least=_EACH))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the figures that pile up."""
         for figure in figures_of(project).of(module):
-            message = f"`{figure.name}` makes a figure in each round of a loop and nothing closes it: pyplot keeps all of them, about 2 MiB each"
+            message = Message(f"`{figure.name}` creates figures in a loop, and nothing closes them", "pyplot keeps every figure, about 2 MiB each")
             related = [where.place(call, "on the way from the loop") for where, call in figure.calls]
             facts = [loop_fact(figure.loop_module, figure.loop)]
             severity = Severity.WARNING if figure.trains else Severity.NOTE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import AttributeFact, Confidence, Consequence, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import AttributeFact, Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import GRAPH, Measurement, Trait
 from oomlint.memory.buffers.module_state import written_states
 from oomlint.rule import Rule
@@ -123,14 +123,15 @@ class StateKeepsGraph(Rule):
     slug = "state-keeps-graph"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    help = "detach the value before it is written"
     weighs = Weighs(Consequence.GROWS, Resource.GRAPH, (Multiplier.STEPS,))
     measured_as = Measurement(loop=GRAPH, traits=frozenset({Trait.BESIDE_LOOP}))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the statements that make the graph of a buffer longer."""
         for found in written_states(module, project):
-            what = f"`self.{found.name}` is" if found.name else "A buffer is"
-            message = f"{what} changed with its graph in each forward pass: it keeps the graphs of all passes before"
+            what = f"`self.{found.name}`" if found.name else "a buffer"
+            message = Message(f"Each forward pass changes {what} with its graph", "it keeps the graphs of all earlier passes")
             place = module.place(found.store.node)
             facts: list[Fact] = [StoreFact(place, f"self.{found.name}", StoreKind.ASSIGN), AttributeFact(found.name, found.cls.scope.name, place=place)]
             related = [module.place(other.node, "and here") for other in found.others]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import Consequence, Fix, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
+from oomlint.finding import Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.facts import growth_facts
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
-_ADVICE: Final = Fix(Safety.DISPLAY, "call `reset()` of the metric once its value is computed, before the next epoch")
+_ADVICE: Final = Fix(Safety.DISPLAY, "call `reset()` after each `compute()`, before the next epoch")
 
 
 class MetricNeverReset(Rule):
@@ -118,6 +118,6 @@ class MetricNeverReset(Rule):
                     continue
                 func = node.func.value if isinstance(node.func, cst.Attribute) and node.func.attr.value in {"update", "forward"} else node.func
                 name = module.code(func).strip()
-                message = f"`{name}` keeps every tensor that it is given, and no epoch resets it: it grows for as long as the training runs"
+                message = Message(f"`{name}` stores every tensor it gets, and is never reset", "its memory grows from epoch to epoch")
                 facts = [StoreFact(module.place(node), name, StoreKind.METRIC), *growth_facts(growth)[:1]]
                 yield self.finding(module.place(node), message, confidence=growth.confidence, fix=_ADVICE, facts=facts)

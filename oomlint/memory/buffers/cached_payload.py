@@ -177,5 +177,5 @@ def _instance(value: Instance, project: Project, depth: int) -> Heavy | None:
                     continue
                 found = heavy(effect.value, frame, project, depth + 2)
                 if found is not None:
-                    return Heavy(f"a `{value.cls.scope.name}`, which itself keeps {found.words}", found.doubt, read=found.read, of=found.of)
+                    return Heavy(f"a `{value.cls.scope.name}` with {found.words}", found.doubt, read=found.read, of=found.of)
     return None

@@ -388,5 +388,5 @@ def _sample(effect: Effect, module: Module, scope: Scope, project: Project) -> H
     kept = module.code(effect.value).strip()
     stored = module.code(effect.node).strip()
     if any(r.value is not None and module.code(r.value).strip().strip("()") in {kept.strip("()"), stored} for r in scope.returns):
-        return Heavy("every sample", 1)
+        return Heavy("the sample", 1)
     return None

@@ -25,7 +25,7 @@ def loop_of(growth: Growth) -> str:
     """How the loop is called: by what it goes through."""
     node = growth.loop.node
     if isinstance(node, cst.FunctionDef):
-        return f"the loop that runs `{node.name.value}`"
+        return f"the loop around `{node.name.value}`"
     return f"the loop over `{over(growth.loop)}`" if isinstance(node, cst.For) else "the loop"
 
 
@@ -66,7 +66,7 @@ def deleted_late(growth: Growth) -> str:
     scope = walk.scope_at(growth.loop.node)
     for effect in scope.effects.get(target, ()) if scope.is_function else ():
         if effect.kind == "delete" and not effect.path and growth.loop.node not in walk.ancestors(effect.node):
-            return f"; `{target}` is local, so the `del` after the loop changes nothing"
+            return f"; the `del` after the loop frees nothing, since `{target}` is local"
     return ""
 
 
@@ -97,8 +97,8 @@ def _meter_call(store: Store) -> Via | None:
 def kept(growth: Growth) -> str:
     """What stays of each step's graph."""
     if growth.freed:
-        return "backward frees the activations, the autograd nodes of every step stay"
-    return "no backward frees it, so every step keeps its activations"
+        return "backward frees the activations, but the graph nodes of every step stay"
+    return "no backward frees it, so the activations of every step stay in memory"
 
 
 def related(growth: Growth, module: Module) -> list[Place]:

@@ -66,4 +66,4 @@ def _fix(call: cst.Call, value: Held, module: Module) -> Fix | None:
         if not one.sure:
             safety = Safety.UNSAFE
         edits += suffixed(module, arg.value, ".detach()")
-    return Fix(safety, "hand it over without its graph", tuple(edits)) if edits else None
+    return Fix(safety, "detach the tensor before it is passed", tuple(edits)) if edits else None

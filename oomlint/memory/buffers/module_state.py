@@ -275,8 +275,8 @@ def _fix(cases: list[tuple[str, Store, ClassRef]], module: Module, project: Proj
         else:
             return None
     if any(_used_later(name, store, [other.node for _, other, _ in cases], project) for name, store, _ in cases):
-        return Fix(Safety.DISPLAY, "detach what the pass before left, and keep the graph of what this one adds")
-    return Fix(Safety.UNSAFE, "write the value without its graph", tuple(edits))
+        return Fix(Safety.DISPLAY, "detach the old value, and keep the graph of what this pass adds")
+    return Fix(Safety.UNSAFE, "detach the value before it is written", tuple(edits))
 
 
 def _used_later(name: str, store: Store, writes: list[cst.CSTNode], project: Project) -> bool:

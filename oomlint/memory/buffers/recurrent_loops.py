@@ -229,7 +229,7 @@ def _only_by_init(method: Scope, cls: Scope, module: Module, project: Project) -
 def cut_at_the_end(carried: Carried, module: Module) -> Fix:
     """Detach the state as the last statement of the loop; advice where the loop or the state is not plain."""
     step, loop = carried.step, carried.loop
-    advice = Fix(Safety.DISPLAY, f"detach {' and '.join(f'`{state}`' for state in step.states)} once a batch, or run the evaluation under `torch.no_grad()`")
+    advice = Fix(Safety.DISPLAY, f"detach {' and '.join(f'`{state}`' for state in step.states)} once per batch, or run the evaluation under `torch.no_grad()`")
     if loop is None or not step.shape or not isinstance(loop.body, cst.IndentedBlock) or not loop.body.body:
         return advice
     if any(isinstance(node, cst.Continue) for node in descend(loop.body, into_scopes=False)):
@@ -251,4 +251,4 @@ def cut_at_the_end(carried: Carried, module: Module) -> Fix:
     row, _ = text.spot(text.span(last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last)[1])
     begin = text.starts[row - 1]
     spot = begin + len(text.text[begin : text.starts[row] if row < len(text.starts) else None].rstrip("\r\n"))
-    return Fix(Safety.UNSAFE, f"cut the graph at the end of each batch: `{line}`", (text.replaced(spot, spot, f"\n{indent}{line}"),))
+    return Fix(Safety.UNSAFE, f"detach it at the end of each batch: `{line}`", (text.replaced(spot, spot, f"\n{indent}{line}"),))

@@ -197,13 +197,13 @@ def _shown(module: Module, project: Project, node: cst.BaseExpression) -> Shown 
         if content.kind not in {Kind.TENSOR, Kind.ARRAY, Kind.TENSORS, Kind.ARRAYS} or (content.size.exact is not None and not big):
             return None
         later = _deleted(module, node)
-        return Shown(node, f"`{node.value}` ({size}) stays in `Out` after `del {node.value}`", later) if later is not None else None
+        return Shown(node, f"`del {node.value}` does not free it ({size})", later) if later is not None else None
     if not isinstance(node, cst.Call):
         return None
     if big and content.kind in {Kind.TENSOR, Kind.ARRAY}:
-        return Shown(node, f"this {'tensor' if content.kind is Kind.TENSOR else 'array'} ({size}) stays in `Out`")
+        return Shown(node, f"IPython keeps this {'tensor' if content.kind is Kind.TENSOR else 'array'} ({size}) until the kernel ends")
     if any(_is_model(project, alt.value) for alt in evaluator.values(node.func, frame)):
-        return Shown(node, "the output stays in `Out`, and with it the graph and the activations of the forward pass")
+        return Shown(node, "IPython keeps it with the graph and the activations of the forward pass")
     return None
 
 

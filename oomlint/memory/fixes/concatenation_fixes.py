@@ -25,7 +25,7 @@ _EMPTY = re.compile(
     r"^(\w+\.)?(array\(\[\]|empty\(\(?\[?0\b|zeros\(\(?\[?0\b|tensor\(\[\]|Tensor\((\[\])?|DataFrame\(\)$|(Float|Long)Tensor\((\[\])?).*$",
 )
 _LABELS = frozenset({"argmax", "argmin", "argsort", "nonzero", "bincount", "round"})
-_ADVICE = "collect the parts in a list and join them once, behind the loop"
+_ADVICE = "collect the parts in a list, and join them once after the loop"
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,11 +74,11 @@ def without_gradients(found: Evaluation, module: Module, project: Project) -> Fi
         indent = lead.group() if lead else ""
         if text.text[line + len(indent) :].startswith("def "):
             edits.append(text.replaced(line, line, f"{indent}@{name}.no_grad()\n"))
-            return Fix(safety, "record no graph in this function", tuple(edits))
+            return Fix(safety, f"decorate the function with `@{name}.no_grad()`", tuple(edits))
     if node is not module.tree.module and scope.yields:
         return None
     inner = _wrapped(loop.node, module, text, f"with {name}.no_grad():")
-    return Fix(safety, "record no graph in this loop", (*edits, *inner)) if inner else None
+    return Fix(safety, f"run the loop under `{name}.no_grad()`", (*edits, *inner)) if inner else None
 
 
 def _reads_mode(node: cst.CSTNode) -> bool:

@@ -47,7 +47,7 @@ def clearing(found: StepList, module: Module, project: Project) -> Fix | None:
         return None
     if any(_read_elsewhere(one, hook, project) for one in lists):
         safety = Safety.UNSAFE
-    return Fix(safety, f"empty the list at the end of each {found.stage} epoch", (edit,))
+    return Fix(safety, f"clear it at the end of each {found.stage} epoch", (edit,))
 
 
 def _is_list(found: StepList) -> bool:
