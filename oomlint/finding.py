@@ -115,8 +115,8 @@ class Message:
             if not longest or len(shorter) >= len(longest):
                 break
             headline, consequence = headline.replace(longest, shorter), consequence.replace(longest, shorter)
-        if excess > 0 and (left := len(consequence) - excess) > 0:
-            consequence = consequence[:left].rpartition(" ")[0].rstrip(",;") + " …"
+        if excess > 0 and (left := len(consequence) - excess - 2) > 0:
+            consequence = consequence[: left + 1].rpartition(" ")[0].rstrip(",;") + " …"
         return replace(self, headline=headline, consequence=consequence, help=" ".join(self.help.split()))
 
 

@@ -70,7 +70,7 @@ def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
         unique.setdefault((place.path, place.cell, place.row), place)
     shown = tuple(unique.values())[1 : _MOST_RELATED + 1]
     more = len(calls) - len([place for place in shown if place in calls])
-    return replace(first.adding(f"{more} more loader{'s have' if more > 1 else ' has'} it") if more else first, related=shown)
+    return replace(first.adding(f"also in {more} more loader{'s' if more > 1 else ''}") if more else first, related=shown)
 
 
 # -- copies of the same code in several files ----------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def _with_copies(first: Finding, others: list[Finding]) -> Finding:
     others = sorted(others, key=lambda item: item.sort_key)
     copies = [item.place.saying(COPY) for item in others]
     count = len({place.path for place in copies} - {first.place.path})
-    return replace(first.adding(f"{count} more files have a copy of it"), related=(*copies[:_MOST_COPIES], *first.related))
+    return replace(first.adding(f"also in {count} more files"), related=(*copies[:_MOST_COPIES], *first.related))
 
 
 def _text(path: str, overlay: Mapping[str, bytes]) -> str:

@@ -65,9 +65,9 @@ def words(weight: Weight) -> str:
     if size.exact is not None:
         much = f"about {readable(size.exact)}"
     elif size.least is not None:
-        much = f"at least {readable(size.least)}" + (f" ({size.formula} bytes)" if size.formula else "")
+        much = f"at least {readable(size.least)}" + (f" (`{size.formula}` bytes)" if size.formula else "")
     elif size.formula:
-        much = f"{size.formula} bytes"
+        much = f"`{size.formula}` bytes"
     else:
         return ""
     workers = next((factor for factor in weight.factors if factor.by is Multiplier.WORKERS), None)

@@ -105,7 +105,7 @@ class KeepsLoaderTensors(Rule):
         """Yield the statements that keep tensors of the workers."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
-            holds = "each one holds a file descriptor and memory in `/dev/shm`, until the run fails with `Too many open files`"
+            holds = "each holds `/dev/shm` memory and a file descriptor (often limited to 1024)"
             message = Message(f"`{target_of(store)}` collects `{what_of(store)}` of worker batches without a copy", holds)
             mend = None if written_later(growth) else fix(growth, module, self.help, copied(module), safe_if_sure)
             yield self.finding(message=message, fix=mend, **told(growth, module))

@@ -122,7 +122,7 @@ class QuadraticConcat(Rule):
         for found in loops.values():
             ordered = sorted(found, key=lambda one: module.place(one.statement))
             first = ordered[0]
-            square = "time grows with the square of the rounds, and the old and the new array are in memory together"
+            square = "time grows quadratically, and memory holds the old and the new array at once"
             message = Message(f"The loop over {first.over} copies all of `{first.written}` each round", square)
             related = [module.place(one.statement, f"so is `{one.written}`") for one in ordered[1:]]
             if first.site is not None:
@@ -139,7 +139,7 @@ class QuadraticConcat(Rule):
             loops.setdefault(again.loop, []).append(again)
         for found in loops.values():
             first, *others = found
-            square = "time grows with the square of the rounds, and the parts and the whole are in memory together"
+            square = "time grows quadratically, and memory holds the parts and the result at once"
             message = Message(f"The loop over {first.over} joins all of `{first.written}` each round", square)
             related = [module.place(first.added.statement, "longer here"), *(module.place(one.call, f"so is `{one.written}`") for one in others)]
             confidence = Confidence.HIGH if first.known else Confidence.MEDIUM

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oomlint.memory.buffers.caches import Cache
     from oomlint.model.project import Module, Project
 
+_SHARED: Final = Fix(Safety.DISPLAY, "read it before the workers start, or memory-map the file")
 _ADVICE: Final = Fix(Safety.DISPLAY, "limit its size, for example by `lru_cache(maxsize=...)`, or fill it before the workers start and share it")
 
 
@@ -140,7 +141,9 @@ class UnboundedCache(Rule):
         for cache in (*caches(module, project), *cached_functions(module, project), *whole_caches(module, project), *written_records(module, project)):
             place = module.place(cache.place)
             message, confidence, related = _message(cache), _confidence(cache), _related(cache, place)
-            yield self.finding(place, message, confidence=confidence, related=related, fix=_ADVICE, facts=facts_of(cache), weighs=_weighs(cache))
+            yield self.finding(
+                place, message, confidence=confidence, related=related, fix=_SHARED if cache.whole else _ADVICE, facts=facts_of(cache), weighs=_weighs(cache)
+            )
 
 
 def _message(cache: Cache) -> Message:
@@ -154,7 +157,7 @@ def _message(cache: Cache) -> Message:
     alone = bool(cache.readers) and all(one.without_workers for one in cache.readers)
     each = "" if alone else f", in each of {many} workers" if many > 1 else ", in each worker"
     if cache.adds:
-        return Message(grows, f"while samples are read it gets {cache.what.words} and drops nothing{each}")
+        return Message(grows, f"reading samples adds {cache.what.words} each time and drops nothing{each}")
     return Message(grows, f"for each key it keeps {cache.what.words}{each or ', until all of the data is in memory'}")
 
 

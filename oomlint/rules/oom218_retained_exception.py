@@ -111,8 +111,8 @@ class RetainedException(Rule):
         if holds_tests(module):
             return
         for kept in kept_exceptions(module, project):
-            frames = f"its traceback keeps the tensors of all frames that `{kept.name}` came through"
-            message = Message(f"`{kept.container}` keeps an exception with its traceback", frames, "store `repr(...)` of the exception instead")
+            frames = f"its traceback keeps all tensors alive in the frames that `{kept.name}` came through"
+            message = Message(f"`{kept.container}` keeps an exception object", frames, "store `repr(...)` of the exception instead")
             related = [module.place(kept.raiser, "the frames are of this call")]
             facts = [StoreFact(module.place(kept.node), kept.container)]
             yield self.finding(module.place(kept.node), message, confidence=Confidence.MEDIUM, related=related, facts=facts)

@@ -111,10 +111,10 @@ class KeepsOutputsOnDevice(Rule):
         """Yield the statements that keep dense outputs on the accelerator."""
         for growth in buffers_of(project).told_as(self.code, module):
             store = growth.store
-            grows = "device memory grows with the number of samples"
+            grows = "memory grows with the number of samples"
             copy = thrown_away(store, growth.loop)
             if copy is not None:
-                grows += f"; nothing uses the copy that `{store.module.code(copy)}` returns"
+                grows += f"; the result of `{store.module.code(copy)}` is unused"
             message = Message(f"`{target_of(store)}` collects `{what_of(store)}` on the device in {loop_of(growth)}", grows)
             # In an evaluation the host would be what grows.
             mend = None if growth.facts.get("evaluation") else fix(growth, module, self.help, on_host(module), lambda _: Safety.UNSAFE)

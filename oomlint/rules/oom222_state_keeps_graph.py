@@ -131,7 +131,7 @@ class StateKeepsGraph(Rule):
         """Yield the statements that make the graph of a buffer longer."""
         for found in written_states(module, project):
             what = f"`self.{found.name}`" if found.name else "a buffer"
-            message = Message(f"Each forward pass changes {what} with its graph", "it keeps the graphs of all earlier passes")
+            message = Message(f"Each forward pass writes {what} without detaching", "it keeps the graphs of all earlier passes")
             place = module.place(found.store.node)
             facts: list[Fact] = [StoreFact(place, f"self.{found.name}", StoreKind.ASSIGN), AttributeFact(found.name, found.cls.scope.name, place=place)]
             related = [module.place(other.node, "and here") for other in found.others]

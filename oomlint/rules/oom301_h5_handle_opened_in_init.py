@@ -133,6 +133,7 @@ class H5HandleOpenedInInit(Rule):
     slug = "h5-handle-opened-in-init"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    help = "store the path, and open the file on first use in each process"
     weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.WORKERS,))
     measured_as = Measurement(dataset=(DatasetSign.PICKLING,), error=PICKLE_ERROR, traits=frozenset({Trait.AT_ROW}))
 

@@ -102,6 +102,7 @@ class H5ModuleGlobal(Rule):
     slug = "h5-module-global"
     severity = Severity.WARNING
     fixable = None
+    help = "open the file on first use in each worker"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.HANDLE, (Multiplier.WORKERS,))
     measured_as = Measurement(dataset=(DatasetSign.OPENED_ON_IMPORT,))
 

@@ -125,6 +125,7 @@ class LazyHandleWithoutGetstate(Rule):
     slug = "lazy-handle-without-getstate"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    help = "drop the handle in `__getstate__`"
     weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.WORKERS,))
     measured_as = Measurement(dataset=(DatasetSign.PICKLING,), error=PICKLE_ERROR, traits=frozenset({Trait.AT_ROW}))
 

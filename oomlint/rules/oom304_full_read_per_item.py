@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Consequence, Multiplier, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Message, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.files_per_sample import item_files_of
 from oomlint.memory.arrays.reads_per_sample import item_reads_of
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding, Place
     from oomlint.memory.arrays.reads_per_sample import ItemRead
     from oomlint.model.project import Module, Project
+
+_ONCE: Final = "read the file once, or memory-map it"
 
 
 class FullReadPerItem(Rule):
@@ -121,6 +123,7 @@ class FullReadPerItem(Rule):
     slug = "full-read-per-item"
     severity = Severity.ERROR
     fixable = Safety.SAFE
+    help = "read only the part that is used"
     weighs = Weighs(Consequence.MULTIPLIED, by=(Multiplier.SAMPLES,))
     measured_as = Measurement(
         dataset=(DatasetSign.ITEM_READS,), function=FunctionSign.READS, command=(CommandSign.READS,), traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA})
@@ -141,25 +144,24 @@ class FullReadPerItem(Rule):
             )
         for file in item_files_of(project).of(module):
             read, part = " ".join(module.code(file.read.node).split()), " ".join(file.module.code(file.part).split())
-            message = f"`{short(read)}` reads a whole file for each sample, the same each time, and the sample needs `{short(part)}` of it"
+            message = Message(f"`{short(read)}` reads the same whole file for each sample", f"only `{short(part)}` of it is used", _ONCE)
             used = file.module.place(file.part, "what is used of it")
             yield self.finding(
                 module.place(file.read.node), message, severity=Severity.WARNING, confidence=Confidence.MEDIUM, related=[used], facts=[file_fact(file.read)]
             )
 
 
-def _message(case: ItemRead) -> str:
+def _message(case: ItemRead) -> Message:
     code = " ".join(case.read.module.code(case.read.node).split())
     often = "in each round of the loop" if case.context.root.loop is not None else "for each sample"
     if case.of_length:
-        often = "whenever the length is asked for"
-    what = f"the whole {case.read.what.store.value}"
+        often = "for each `len()`"
+    whole = f"`{code}` reads the whole {case.read.what.store.value} {often}"
     if case.only_measured:
-        return f"`{code}` reads {what} {often}, and only its shape is used"
+        return Message(whole, "only its shape is used")
     subscript, base = case.uses.parts[0]
-    whole = case.where.module.code(subscript)
-    index = " ".join(whole[len(case.where.module.code(base)) :].split())
-    return f"`{code}` reads {what} {often}, and only `{index}` of it is used"
+    part = case.where.module.code(subscript)[len(case.where.module.code(base)) :]
+    return Message(whole, f"only `{' '.join(part.split())}` of it is used")
 
 
 def _related(case: ItemRead) -> list[Place]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence, Consequence, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.eager_loads import eager_h5_loads
-from oomlint.memory.arrays.load_messages import bytes_of, kept_where, related, weighs_of, workers
+from oomlint.memory.arrays.load_messages import related, told, weighs_of
 from oomlint.memory.facts import load_facts
 from oomlint.rule import Rule
 
@@ -116,6 +116,7 @@ class FullReadInInit(Rule):
     slug = "full-read-in-init"
     severity = Severity.WARNING
     fixable = None
+    help = "store the path, and read each sample from the file in `__getitem__`"
     weighs = Weighs(Consequence.ONCE)
     per_rank = True
     measured_as = Measurement(
@@ -128,10 +129,9 @@ class FullReadInInit(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the whole reads of HDF5 datasets whose result a dataset keeps."""
         for load in eager_h5_loads(module, project):
-            size = bytes_of(module, load.node) or ""
-            each = " in each round of a loop" if load.many else ""
+            each = " in a loop" if load.many else ""
             first = "" if load.keeper.saver or load.of_object else " before the first sample"
-            message = f"All of {load.words} is read{each}{first}{size}, and {kept_where(load)}: {workers(load)}"
+            message = told(load, f"All of {load.words} is read{each}{first}")
             yield self.finding(
                 module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), facts=load_facts(load), weighs=weighs_of(load)
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import ByteSize, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import ByteSize, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import HANDLES, DatasetSign, Measurement, Trait
 from oomlint.memory.facts import container_facts
 from oomlint.memory.handles.open_file_collections import kept_files
@@ -148,13 +148,13 @@ def _weighs(kept: Kept) -> Weighs:
     return Weighs(Consequence.MULTIPLIED, Resource.HANDLE, (Multiplier.FILES, Multiplier.WORKERS), ByteSize(least=8_600_000 if kept.objects else 600_000))
 
 
-def _message(kept: Kept) -> str:
-    count = f"{kept.count} HDF5 files" if kept.count is not None else "every HDF5 file that a sample comes from" if kept.per_item else "all its HDF5 files"
-    each = "8.2 MiB, for the chunk cache of the dataset that is kept" if kept.objects else "0.6 MiB (8.2 MiB where its datasets are kept, too)"
-    return f"{kept.words} keeps {count} open, and nothing bounds it: each takes a file descriptor and {each}, in every process that reads"
+def _message(kept: Kept) -> Message:
+    files = f"{kept.count} HDF5 files" if kept.count is not None else "every HDF5 file that it reads" if kept.per_item else "all its HDF5 files"
+    much = "8.2 MiB of chunk cache" if kept.objects else "0.6 MiB (8.2 MiB with its datasets)"
+    return Message(f"{kept.words} keeps open {files}", f"each takes a file descriptor and {much}, in every process")
 
 
 def _advice(kept: Kept) -> str:
     if kept.objects:
-        return "keep the files, and look their datasets up at each read; or open them with a small `rdcc_nbytes`"
-    return "keep a bounded number of files: close the oldest one before another is opened"
+        return "keep only the files and look up datasets at each read, or open them with a small `rdcc_nbytes`"
+    return "limit the number of open files: close the oldest one before another is opened"

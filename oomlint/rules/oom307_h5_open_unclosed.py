@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import HANDLES, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.facts import opening_fact
 from oomlint.memory.fixes.with_fixes import under_with
@@ -149,19 +149,20 @@ def _told(opening: Opening, project: Project) -> bool:
     return keeps_many(opening, project) or any(handle.opening is opening for handle in handles_of(project).of(opening.module))
 
 
-def _message(opening: Opening, trail: Trail) -> str:
-    """What is not closed, why that mostly goes well, and what it costs."""
+def _message(opening: Opening, trail: Trail) -> Message:
+    """What is not closed, and what it costs, although CPython mostly closes it."""
     mode = f" (mode `{opening.mode}`)" if opening.mode is not None else ""
-    name = f"`{trail.names[0]}`" if trail.names else "it"
-    start = f"This HDF5 file{mode} has no `with` and no `.close()`"
     if End.CLOSED in trail.ends and closed_after_loop(opening, trail) is None:
-        start = f"This HDF5 file{mode} is not closed on every way out of the function"
+        headline = f"This HDF5 file{mode} is not closed on every path"
     elif End.CLOSED in trail.ends:
-        start = f"This HDF5 file{mode} is opened in every round of the loop, and `.close()` behind the loop closes the last one only"
+        headline = f"`close()` after the loop closes only its last HDF5 file{mode}"
     elif End.HANDED_OUT in trail.ends:
-        return f"{start}, and an object of it leaves the function: while that lives, the file stays open, with up to 8 MiB of chunk cache"
-    leak = f"{start}: CPython closes it when the last reference to {name} goes, so this leaks no descriptor"
+        held = "the file stays open as long as the object lives, with up to 8 MiB of chunk cache"
+        return Message(f"An object of this unclosed HDF5 file{mode} leaves the function", held)
+    else:
+        headline = f"This HDF5 file{mode} has no `with` and no `close()`"
     if opening.mode is not None and not opening.reads_only:
-        lost = "the new file cannot be read" if opening.mode.startswith(("w", "x")) else "what was written is lost"
-        return f"{leak}, but if the process is killed before that, {lost}"
-    return f"{leak}, but a traceback that is kept, or PyPy, keeps the file open"
+        lost = "the new file is unreadable" if opening.mode.startswith(("w", "x")) else "what was written is lost"
+        return Message(headline, f"if the process is killed before CPython closes it, {lost}")
+    last = f" to `{trail.names[0]}`" if trail.names else ""
+    return Message(headline, f"CPython closes it with the last reference{last}; PyPy or a kept traceback leaves it open")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Message, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.row_by_row import read_at_once, row_reads
 from oomlint.memory.facts import whole_read_fact
@@ -101,6 +101,7 @@ class TensorFromH5Dataset(Rule):
     slug = "tensor-from-h5-dataset"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    help = "read it at once with `[:]`"
     weighs = Weighs(Consequence.ONCE, Resource.ARRAYS)
     measured_as = Measurement(dataset=(DatasetSign.ITEM_READS,), function=FunctionSign.READS, command=(CommandSign.READS,), traits=frozenset({Trait.AT_ROW}))
 
@@ -112,7 +113,7 @@ class TensorFromH5Dataset(Rule):
             opened = what.module.place(what.call, "the file is opened here")
             yield self.finding(
                 module.place(case.node),
-                f"`{code}` reads {what.words} from the file row by row, each into an object of its own",
+                Message(f"`{code}` reads {what.words} row by row", "each row is a separate read from the file and an object of its own"),
                 confidence=confidence_of(case.read.doubt),
                 related=() if opened.path == module.path and opened.row == module.place(case.node).row else (opened,),
                 fix=read_at_once(case),

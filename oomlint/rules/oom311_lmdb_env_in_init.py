@@ -139,6 +139,7 @@ class LmdbEnvInInit(Rule):
     slug = "lmdb-env-in-init"
     severity = Severity.ERROR
     fixable = Safety.UNSAFE
+    help = "store the path, and open the environment on first use in each process"
     weighs = Weighs(Consequence.CRASHES, Resource.HANDLE, (Multiplier.WORKERS,))
     measured_as = Measurement(dataset=(DatasetSign.PICKLING,), error=PICKLE_ERROR, traits=frozenset({Trait.AT_ROW}))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import HANDLES, PICKLE_ERROR, DatasetSign, Measurement, Trait
 from oomlint.memory.facts import container_facts
 from oomlint.memory.handles.open_file_collections import LAZY_FILES, kept_files
@@ -112,9 +112,10 @@ class LazyFileObjectsKept(Rule):
         """Yield the calls that open a file for a container which keeps one for each path."""
         for kept in kept_files(module, project, LAZY_FILES):
             times = f"{kept.count} paths" if kept.count is not None else "each path"
-            message = f"{kept.words} keeps {kept.opening.kind.value} open for {times}: one file descriptor each, and a process often has 1024"
+            limit = "each takes a file descriptor, of which a process often has only 1024"
+            message = Message(f"{kept.words} keeps {kept.opening.kind.value} open for {times}", limit)
             place = module.place(kept.opening.call)
             spot = kept.store.module.place(kept.store.node, "kept here")
             related = [] if spot.path == place.path and spot.row == place.row else [spot]
-            fix = Fix(Safety.DISPLAY, "keep the paths, and open each file where it is read")
+            fix = Fix(Safety.DISPLAY, "store the paths, and open each file where it is read")
             yield self.finding(place, message, confidence=confidence_of(kept.doubt), related=related, fix=fix, facts=container_facts(kept))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Consequence, Resource, Severity, Weighs
+from oomlint.finding import Consequence, Message, Resource, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.memmap_copies import map_copies
 from oomlint.memory.facts import keeper_facts, whole_read_fact
@@ -112,6 +112,7 @@ class MemmapDefeated(Rule):
     slug = "memmap-defeated"
     severity = Severity.WARNING
     fixable = None
+    help = "convert each sample when it is read, not the whole map"
     weighs = Weighs(Consequence.ONCE, Resource.ARRAYS)
     measured_as = Measurement(
         dataset=(DatasetSign.ITEM_READS, DatasetSign.BUILT),
@@ -128,7 +129,7 @@ class MemmapDefeated(Rule):
             here = module.place(read.node)
             yield self.finding(
                 here,
-                f"`{code}` copies the whole memory map into memory, and {keeper.words} keeps the copy",
+                Message(f"`{code}` copies the whole memory map into memory", f"{keeper.words} keeps the copy"),
                 confidence=confidence_of(1 + read.doubt),
                 related=() if (mapped.path, mapped.row) == (here.path, here.row) else (mapped,),
                 facts=[whole_read_fact(read), *keeper_facts(keeper)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Consequence, Fix, Resource, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.joins import joins
 from oomlint.memory.buffers.growth import buffers_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
 
 _OUTPUTS: Final = Weighs(Consequence.ONCE, Resource.ARRAYS)
-_ROOM: Final = Fix(Safety.DISPLAY, "make room for all of it once, and fill it in the loop")
+_ROOM: Final = Fix(Safety.DISPLAY, "allocate the whole array once, and fill it in the loop")
 
 
 class LoadListThenStack(Rule):
@@ -126,13 +126,13 @@ class LoadListThenStack(Rule):
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that make one array of a list of all that was read."""
         for join in joins(module, project):
-            message = f"`{join.name}` copies a list that holds all of the data into one array: until it is done, everything is in memory twice"
+            message = Message(f"`{join.name}` joins a list of all the data into one array", "while it runs, everything is in memory twice")
             yield self.finding(module.place(join.node), message, confidence=Confidence.MEDIUM, related=join.related, fix=filled(), facts=join.facts)
         for growth in (*buffers_of(project).told_as("OOM219", module), *buffers_of(project).told_as("OOM220", module)):
             calls = joins_of(growth.stores, growth.loop)
             if calls:
                 name = names.dotted(calls[0].func)
-                message = f"`{name}` copies what {loop_of(growth)} has kept into one array: until the list is gone, all of it is in memory twice"
+                message = Message(f"`{name}` joins all results of {loop_of(growth)}", "until the list is freed, all of it is in memory twice")
                 related = [module.place(growth.node, "kept here"), *(module.place(other, "so does this") for other in calls[1:])]
                 place, facts = module.place(calls[0]), growth_facts(growth)
                 yield self.finding(place, message, confidence=growth.confidence, related=related, fix=_ROOM, facts=facts, weighs=_OUTPUTS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.eager_loads import eager_loads
-from oomlint.memory.arrays.load_messages import PIECES, bytes_of, kept_where, proven_small, related, weighs_of, workers
+from oomlint.memory.arrays.load_messages import proven_small, related, told, told_of_pieces, weighs_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.facts import load_facts
 from oomlint.memory.fixes.load_fixes import per_sample
@@ -126,6 +126,7 @@ class EagerDataset(Rule):
     slug = "eager-dataset"
     severity = Severity.WARNING
     fixable = Safety.DISPLAY
+    help = "read each sample in `__getitem__`, or memory-map the file"
     weighs = Weighs(Consequence.ONCE)
     per_rank = True
     measured_as = Measurement(
@@ -140,9 +141,7 @@ class EagerDataset(Rule):
         for load in eager_loads(module, project):
             if proven_small(module, load.node):
                 continue
-            size = bytes_of(module, load.node)
-            first = "" if load.keeper.saver else " before the first sample"
-            message = f"{load.words}{first}{size}, and {kept_where(load)}: {workers(load)}"
+            message = told(load, f"{load.words}{'' if load.keeper.saver else ' before the first sample'}")
             fix, facts = per_sample(load), load_facts(load)
             yield self.finding(
                 module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts, weighs=weighs_of(load)
@@ -150,6 +149,6 @@ class EagerDataset(Rule):
         for load, piece in arrays_of(project).pieces(module):
             if proven_small(module, load.node):
                 continue
-            message = f"`{load.words}` reads all of its file{bytes_of(module, load.node)}, and the code here takes {PIECES[piece.taken]}"
+            message = told_of_pieces(load, piece.taken)
             place = module.place(piece.place, "a part of it is taken here")
             yield self.finding(module.place(load.node), message, confidence=Confidence.MEDIUM, related=(place,), facts=load_facts(load))

@@ -94,6 +94,7 @@ class TolistInflation(Rule):
     slug = "tolist-inflation"
     severity = Severity.WARNING
     fixable = None
+    help = "keep the array, and index it in `__getitem__`"
     weighs = Weighs(Consequence.ONCE, Resource.RECORDS)
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Confidence, Consequence, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.eager_loads import torch_loads
-from oomlint.memory.arrays.load_messages import bytes_of, kept_where, proven_small, related, weighs_of
+from oomlint.memory.arrays.load_messages import proven_small, related, told, weighs_of
 from oomlint.memory.facts import load_facts
 from oomlint.memory.fixes.load_fixes import torch_mapped
 from oomlint.rule import Rule
@@ -101,6 +101,7 @@ class TorchLoadDataset(Rule):
     slug = "torch-load-dataset"
     severity = Severity.WARNING
     fixable = Safety.UNSAFE
+    help = "pass `mmap=True`, or read each sample in `__getitem__`"
     weighs = Weighs(Consequence.ONCE)
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,),
@@ -114,8 +115,7 @@ class TorchLoadDataset(Rule):
         for load in torch_loads(module, project):
             if proven_small(module, load.node):
                 continue
-            size = bytes_of(module, load.node)
-            message = f"All tensors of the file are read before the first sample{size}, and what is read {kept_where(load)}; `mmap=True` reads what is indexed"
+            message = told(load, "All tensors of the file are read before the first sample")
             fix, facts = torch_mapped(load, project), load_facts(load)
             yield self.finding(
                 module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts, weighs=weighs_of(load)

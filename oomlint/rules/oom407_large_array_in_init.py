@@ -90,6 +90,7 @@ class LargeArrayInInit(Rule):
     slug = "large-array-in-init"
     severity = Severity.WARNING
     fixable = None
+    help = "allocate it when it is needed, use a smaller dtype, or map a file with `np.memmap`"
     weighs = Weighs(Consequence.ONCE)
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,), function=FunctionSign.MEMORY, command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA})

@@ -101,6 +101,7 @@ class RoomForAllSamples(Rule):
     slug = "room-for-all-samples"
     severity = Severity.WARNING
     fixable = None
+    help = "make each row in `__getitem__`, or write the rows to a file one after the other"
     weighs = Weighs(Consequence.ONCE, Resource.ARRAYS)
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,), function=FunctionSign.MEMORY, command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA})

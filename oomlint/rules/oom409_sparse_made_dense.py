@@ -86,6 +86,7 @@ class SparseMadeDense(Rule):
     slug = "sparse-made-dense"
     severity = Severity.WARNING
     fixable = None
+    help = "make one batch of rows dense at a time"
     weighs = Weighs(Consequence.ONCE, Resource.ARRAYS)
     measured_as = Measurement(
         dataset=(DatasetSign.BUILT,), function=FunctionSign.MEMORY, command=(CommandSign.PROCESS_MEMORY,), traits=frozenset({Trait.AT_ROW, Trait.MORE_DATA})

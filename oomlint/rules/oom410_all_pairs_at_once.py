@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, FunctionSign, Measurement, Trait
 from oomlint.memory.buffers.all_pairs import all_pairs
 from oomlint.memory.facts import allocation_fact
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
 
-_ADVICE = Fix(Safety.DISPLAY, "go through one side in blocks of rows, and keep of each block what is needed: `(block @ gallery.t()).topk(k)`")
+_ADVICE = Fix(Safety.DISPLAY, "process one side in blocks of rows, and keep only what is needed: `(block @ gallery.t()).topk(k)`")
 
 
 class AllPairsAtOnce(Rule):
@@ -95,6 +95,7 @@ class AllPairsAtOnce(Rule):
         """Yield the operations that make a number for every pair of samples."""
         for one in all_pairs(module, project):
             rows = "N x N" if len(one.gathered) == 1 and not one.read else "N x M"
-            message = f"{one.name} makes a number for every pair of samples at once ({rows} x 4 bytes for `float32`): it grows with the square of the data"
+            square = f"the result takes {rows} x 4 bytes in `float32`, which grows with the square of the data"
+            message = Message(f"{one.name} computes a value for every pair of samples at once", square)
             facts = tuple(allocation_fact(module, call) for call in one.gathered)
             yield self.finding(module.place(one.node), message, confidence=Confidence.MEDIUM, related=one.related, fix=_ADVICE, facts=facts)

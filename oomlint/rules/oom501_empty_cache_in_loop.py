@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Consequence, Fix, LoopKind, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import Consequence, Fix, LoopKind, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.shared.step_contexts import batch_loop, library_name, project_function, runs_each_round
 from oomlint.model.names import last_name
@@ -101,6 +101,7 @@ class EmptyCacheInLoop(Rule):
     slug = "empty-cache-in-loop"
     severity = Severity.NOTE
     fixable = Safety.UNSAFE
+    help = "remove it from the loop"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.NOTHING, (Multiplier.STEPS,))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
@@ -116,9 +117,10 @@ class EmptyCacheInLoop(Rule):
         for around, calls in found.items():
             (call, what), *others = calls
             if what == "collect":
-                message = "`gc.collect()` for each batch looks at every container of the process; a tensor is freed without it once no name holds it"
+                message = Message("`gc.collect()` runs for every batch", "each call scans every container of the process, and tensors are freed without it")
             else:
-                message = f"`{last_name(call.func)}()` for each batch gives PyTorch no memory: the next step asks the driver for the same blocks again"
+                again = "it gives PyTorch no memory, and the next step asks the driver for the same blocks again"
+                message = Message(f"`{last_name(call.func)}()` runs for every batch", again)
             related = [module.place(other, "and here") for other, _ in others]
             fix = self._deletion(module, [c for c, _ in calls])
             yield self.finding(module.place(call), message, related=related, fix=fix, facts=[loop_fact(module, around, LoopKind.BATCH)])
@@ -178,7 +180,7 @@ class EmptyCacheInLoop(Rule):
             if left[block] < 1:
                 return None
             edits.append(text.replaced(*_rows(text, *text.span(call)), ""))
-        return Fix(Safety.UNSAFE, "take it out of the loop", tuple(edits))
+        return Fix(Safety.UNSAFE, "remove it from the loop", tuple(edits))
 
 
 def _rows(text: Text, start: int, end: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Consequence, Fix, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
 from oomlint.memory.arrays.torch_load import Loaded, chosen_by_device, loaded
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.fixes.add_argument import added_argument
@@ -123,14 +123,14 @@ class TorchLoadToSavedDevice(Rule):
             held = held_on(module, scope, call, several, project) if several is not None and not whole else None
             let_go = released(held, project) if held is not None else None
             edits += let_go.edits if let_go is not None else ()  # or each rank would hold it in host memory
-            fix = Fix(safety, "load it into host memory", tuple(edits))
+            fix = Fix(safety, 'pass `map_location="cpu"`', tuple(edits))
             if several is None and whole:
                 continue  # the model is made where the checkpoint goes
             if several is None:
-                message = "The checkpoint goes to the device it was saved from, beside the model; `map_location` says where to"
+                message = Message("The checkpoint is loaded onto the device it was saved from", "it takes device memory beside the model")
                 yield self.finding(place, message, severity=Severity.NOTE, fix=fix, facts=facts)
                 continue
-            message = "Each process moves the checkpoint to the device it was saved from, usually `cuda:0` for all of them; `map_location` says where to"
+            message = Message("Each process loads the checkpoint onto the device it was saved from", "for all processes, that is usually `cuda:0`")
             # Where it was saved is not known.
             yield self.finding(
                 place, message, severity=Severity.WARNING, confidence=Confidence.MEDIUM, fix=fix, facts=[*facts, ranks_fact(several)], weighs=_RANKS

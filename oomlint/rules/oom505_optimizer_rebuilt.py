@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import Confidence, Consequence, LoopKind, Resource, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, LoopKind, Message, Resource, Severity, Weighs
 from oomlint.memory.buffers.optimizer_models import in_the_callers_words, optimized, renewed, renewed_in_function
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -93,6 +93,7 @@ class OptimizerRebuilt(Rule):
     slug = "optimizer-rebuilt"
     severity = Severity.NOTE
     fixable = None
+    help = "build the optimizer once, before the loop"
     weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
@@ -112,8 +113,10 @@ class OptimizerRebuilt(Rule):
             yield from self._through_callers(module, project, call, scope, model)
 
     def _finding(self, module: Module, call: cst.Call, other: Module, loop: cst.For | cst.While, confidence: Confidence) -> Finding:
-        often = "epoch" if counts_epochs(loop, other) else "round of the loop"
-        message = f"The optimizer is built again in each {often} for the same model: its state is lost, and two of them live at once when the name is bound"
+        often = "epoch" if counts_epochs(loop, other) else "round"
+        message = Message(
+            f"Each {often} builds a new optimizer for the same model", "its state is lost, and two optimizers are in memory while the new one is built"
+        )
         head = loop.target if isinstance(loop, cst.For) else loop.test
         kind = LoopKind.EPOCH if often == "epoch" else LoopKind.ROUND
         related = [other.place(head, "once for each round of this loop")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.amounts import readable
-from oomlint.finding import ByteSize, Consequence, Factor, Multiplier, Resource, Severity, Weighs
+from oomlint.finding import ByteSize, Consequence, Factor, Message, Multiplier, Resource, Severity, Weighs
 from oomlint.memory.loaders.pinned_memory import rounded_arrays, rounded_batches
 from oomlint.rule import Rule
 
@@ -88,19 +88,19 @@ class PinnedRounding(Rule):
     slug = "pinned-rounding"
     severity = Severity.NOTE
     fixable = None
+    help = "choose sizes just below a power of two, or leave out pinning"
     weighs = Weighs(Consequence.ONCE, Resource.TENSORS)
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the pinned batches and arrays that rounding makes much larger."""
         for case in rounded_batches(module, project):
-            much = f", for each of up to {case.times} batches in flight" if case.times > 1 else ""
-            message = (
-                f"A batch of {readable(case.wanted)} takes {readable(case.pinned)} of pinned memory, which comes in powers of two: "
-                f"{readable(case.pinned - case.wanted)} hold nothing{much}"
-            )
+            much = f", in each of up to {case.times} batches in flight" if case.times > 1 else ""
+            empty = f"pinned memory comes in powers of two, so {readable(case.pinned - case.wanted)} hold nothing{much}"
+            message = Message(f"A batch of {readable(case.wanted)} takes {readable(case.pinned)} of pinned memory", empty)
             wasted = ByteSize(case.pinned - case.wanted)
             weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Factor(Multiplier.PREFETCH, case.times),), wasted) if case.times > 1 else None
             yield self.finding(case.place, message, confidence=case.confidence, related=case.related, facts=case.facts, weighs=weighs)
         for case in rounded_arrays(module, project):
-            message = f"{readable(case.wanted)} take {readable(case.pinned)} of pinned memory, which comes in powers of two"
+            empty = f"pinned memory comes in powers of two, so {readable(case.pinned - case.wanted)} hold nothing"
+            message = Message(f"An array of {readable(case.wanted)} takes {readable(case.pinned)} of pinned memory", empty)
             yield self.finding(case.place, message, confidence=case.confidence, facts=case.facts)

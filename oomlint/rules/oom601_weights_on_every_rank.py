@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Fix, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.fixes.load_fixes import mapped
 from oomlint.memory.ranks.checkpoints import released, weights
@@ -116,6 +116,7 @@ class WeightsOnEveryRank(Rule):
     slug = "weights-on-every-rank"
     severity = Severity.WARNING
     fixable = Safety.SAFE
+    help = "pass `mmap=True`, so that the ranks share the pages of the file"
     weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Multiplier.RANKS,))
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
@@ -130,13 +131,16 @@ class WeightsOnEveryRank(Rule):
             fix: Fix | None
             if found.training is not None:
                 kept = " and ".join(f"`{name}`" for name in found.keepers)
-                message = f"{who} holds the whole checkpoint in host memory, by {kept}, for as long as the training runs"
+                keep = "keeps" if len(found.keepers) == 1 else "keep"
+                message = Message(f"{who} holds the whole checkpoint in host memory", f"{kept} {keep} it for as long as the training runs")
                 related.append(module.place(found.training, "trained here, with the checkpoint still held"))
                 fix = mapped(module, found.call, project) if ranks.shards else released(found, project)
-                fix = fix or Fix(Safety.DISPLAY, "let go of it once it was used (`del`)")
+                fix = fix or Fix(Safety.DISPLAY, "delete it after its last use")
                 severity = Severity.WARNING
             else:
-                message = f"{who} reads the whole checkpoint into its own host memory; with `mmap=True` they share the pages of the file"
+                message = Message(
+                    f"{who} reads the whole checkpoint into host memory", "a machine holds it once per rank, although ranks could share its pages"
+                )
                 fix = mapped(module, found.call, project)
                 severity = Severity.WARNING if ranks.shards else Severity.NOTE
             yield self.finding(module.place(found.call), message, severity=severity, confidence=Confidence.MEDIUM, related=related, fix=fix, facts=facts)

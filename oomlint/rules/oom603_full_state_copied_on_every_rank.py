@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oomlint.finding import AllocationFact, Confidence, Consequence, Multiplier, Resource, Safety, Severity, Weighs
+from oomlint.finding import AllocationFact, Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.ranks.full_states import full_states, on_one_rank
 from oomlint.memory.shared.test_suites import holds_tests
@@ -99,8 +99,8 @@ class FullStateCopiedOnEveryRank(Rule):
             return
         for found in full_states(module, project):
             who = found.ranks.words if found.ranks is not None else "each rank"
-            does = "gathers the whole state of the model" if found.config is not None else "copies the whole state of the model"
-            message = f"{who.capitalize()} {does} into its host memory (`{found.name}`), and one of them reads it"
+            does = "gathers" if found.config is not None else "copies"
+            message = Message(f"{who.capitalize()} {does} the whole model state into host memory", f"only one rank uses `{found.name}`")
             related = [module.place(found.read, "read here, by one rank")]
             if found.config is not None:
                 related.append(found.config[0].place(found.config[1], "without `rank0_only=True`"))

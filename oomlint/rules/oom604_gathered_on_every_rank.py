@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Consequence, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
+from oomlint.finding import Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, StoreFact, Weighs
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.ranks.gathers import GATHER, gathers_of, to_one
 from oomlint.memory.shared.test_suites import holds_tests
@@ -113,7 +113,8 @@ class GatheredOnEveryRank(Rule):
             together.setdefault(one.scope, []).append(one)
         for found, *others in together.values():
             who = found.ranks.words if found.ranks is not None else "each rank"
-            message = f"`{found.collected}` of all ranks is sent to {who}, and one of them reads it: the others hold the whole evaluation for nothing"
+            unused = "only one rank reads it, and the others hold the whole evaluation for nothing"
+            message = Message(f"{who.capitalize()} receives `{found.collected}` of all ranks", unused)
             related = [found.filled[0].place(found.filled[1], "filled here"), found.read[0].place(found.read[1], "read here, by one rank")]
             if found.primitive is not None:
                 related.append(found.primitive[0].place(found.primitive[1], "gathered here"))

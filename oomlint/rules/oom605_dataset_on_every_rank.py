@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oomlint.finding import Confidence, Consequence, Fix, Multiplier, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Safety, Severity, Weighs
 from oomlint.measurement import DatasetSign, Measurement, Trait
-from oomlint.memory.datasets.worker_copies import held_words
 from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact, ranks_fact
 from oomlint.memory.ranks.sharded import sharded
 from oomlint.memory.shared.test_suites import holds_tests
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from oomlint.memory.ranks.sharded import Sharded
     from oomlint.model.project import Module, Project
 
-_ADVICE: Final = Fix(Safety.DISPLAY, "map the file, which the ranks of a machine then share, or let each rank read its own part", ())
+_ADVICE: Final = Fix(Safety.DISPLAY, "memory-map the file, which the ranks of a machine share, or let each rank read its own part", ())
 
 
 class DatasetOnEveryRank(Rule):
@@ -127,7 +126,10 @@ class DatasetOnEveryRank(Rule):
             who = found.ranks.words if found.ranks is not None else "each rank"
             size = words(weight_of(Weighs(Consequence.ONCE), [holding_fact(holding)]))
             much = f" ({size})" if size else ""
-            message = f"{held_words(holding)}{much}, is whole in {who}, and the sampler gives each of them a part of it: a machine holds it once a rank"
+            message = Message(
+                f"{who.capitalize()} holds all of `{holding.name}`",
+                f"the sampler splits only the indices, so a machine holds {holding.content.words}{much} once per rank",
+            )
             related = [found.sampler[0].place(found.sampler[1], "indices are dealt out here, not data")]
             if holding.effect is not None:
                 related.append(holding.module.place(holding.effect.node, f"`{holding.name}` holds {holding.content.words}"))

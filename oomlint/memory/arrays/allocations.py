@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.amounts import readable
-from oomlint.finding import Confidence
+from oomlint.finding import Confidence, Message
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -44,7 +44,7 @@ class Allocation:
     """A call that makes a large array."""
 
     node: cst.Call
-    message: str
+    message: Message
     confidence: Confidence
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
@@ -94,11 +94,10 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
             size, owner = _huge(project, module, scope, call, made, size)
     if owner is None:
         return None
-    when = "resident as it is filled" if made in _LAZY else "in memory at once"
+    when = "resident as it is filled" if made in _LAZY else "all at once"
     count = size.words() if size.exact is not None or not large else f"at least {readable(size.least)} ({size.words()})"
-    message = f"`{names.dotted(call.func)}` makes {count} for {owner} before the first {'sample' if keeper is not None else 'step'}, {when}"
-    if each:
-        message += ": one row for every sample"
+    headline = f"`{names.dotted(call.func)}` allocates {owner} before the first {'sample' if keeper is not None else 'step'}"
+    message = Message(headline, f"it takes {count}, {when}{', with one row per sample' if each else ''}")
     facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
     return Allocation(call, message, Confidence.HIGH if size.exact is not None else Confidence.MEDIUM, related, facts)
 

@@ -143,4 +143,4 @@ def _corpora(module: Module, project: Project) -> Iterator[Load]:
             keepers = tuple(k for k in kept.of(module, iterated) if k.owner is not None)
             if keepers:
                 node = loop if isinstance(loop, cst.ListComp) else iterated
-                yield Load(module, scope, node, "Every line of the corpus is read into Python objects", keepers, many=False)
+                yield Load(module, scope, node, "Every line of the corpus becomes Python objects", keepers, many=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.finding import Message
 from oomlint.memory.arrays.allocations import allocations
 from oomlint.memory.arrays.joins import joins
 from oomlint.memory.arrays.kept import kept_of
@@ -50,7 +51,7 @@ class Filled:
 
     node: cst.Call
     loop: cst.CSTNode
-    message: str
+    message: Message
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
 
@@ -105,7 +106,8 @@ def _of_lists(module: Module, project: Project) -> Iterator[Filled]:
         if scope in told:
             continue
         base = " ".join(module.code(window.value).split())
-        message = f"`{names.dotted(call.func)}` makes one array of all windows of `{base}`: what overlaps is there many times, and {_until(keeper, call)}"
+        repeats = f"overlapping parts are stored many times; {_until(keeper, call)}"
+        message = Message(f"`{names.dotted(call.func)}` makes one array of all windows of `{base}`", repeats, "cut each window in `__getitem__`")
         beside = dict.fromkeys(module.place(other, "so does this") for other, _, _ in others)
         related = [module.place(window, "cut here"), *(place for place in beside if place.row != module.place(call).row)]
         related += [keeper.module.place(keeper.node, f"{keeper.words} keeps it")] if not keeper.saver and keeper.node is not call else []
@@ -114,8 +116,8 @@ def _of_lists(module: Module, project: Project) -> Iterator[Filled]:
 
 def _until(keeper: Keeper | None, call: cst.Call) -> str:
     if keeper is None or keeper.node is call:
-        return "all of it is in memory " + ("until the loop is through" if keeper is None else "at once")
-    return f"all of it is in memory until `{keeper.saver}` writes it" if keeper.saver else f"it stays in {keeper.words}"
+        return "all of it is in memory " + ("until the loop ends" if keeper is None else "at once")
+    return f"it stays until `{keeper.saver}` writes it" if keeper.saver else f"it stays in {keeper.words}"
 
 
 def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every: dict[str, list[tuple[_Fill, Loop]]]) -> Filled | None:
@@ -138,8 +140,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every
 
 
 def _filled(project: Project, module: Module, scope: Scope, call: cst.Call, loop: Loop, size: Bytes, fill: _Fill, why: str, keeper: Keeper | None) -> Filled:
-    room = f"`{names.dotted(call.func)}` makes one array for all samples ({size.words()})"
-    message = f"{room}: each round of the loop fills some of it with {why}, and {_until(keeper, call)}"
+    message = Message(f"`{names.dotted(call.func)}` allocates one array for all samples", f"a loop fills {size.words()} with {why}; {_until(keeper, call)}")
     related = [module.place(fill, "filled here")]
     if keeper is not None and not keeper.saver:
         related.append(keeper.module.place(keeper.node, f"{keeper.words} keeps it"))
@@ -221,15 +222,15 @@ def _source(project: Project, module: Module, scope: Scope, fill: _Fill, loop: L
     for node, other in parts(module, scope, fill.value, loop):
         if node in reads:
             known = {load.node for load in (*arrays_of(project).files(module), *arrays_of(project).h5(module))}
-            return None if node in known else ("what it reads from a file", False)
+            return None if node in known else ("data from files", False)
         if isinstance(node, cst.Subscript):
             part = node.slice[0].slice
             if row and not other and is_window(project, module, scope, node, loop):
-                return f"another window of `{' '.join(module.code(node.value).split())}`, so that what overlaps is there many times", False
+                return f"overlapping windows of `{' '.join(module.code(node.value).split())}`", False
             if isinstance(part, cst.Index) and _is_dataset(project, module, scope, node.value):
-                return f"a sample of `{module.code(node.value).strip()}`", False
+                return f"samples of `{module.code(node.value).strip()}`", False
         if of_loader and isinstance(node, cst.Name) and node.value in drawn:
-            return "what comes of a batch", True
+            return "results of each batch", True
     return None
 
 

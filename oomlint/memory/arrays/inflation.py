@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import Fix, Safety, Severity
+from oomlint.finding import Fix, Message, Safety, Severity
 from oomlint.memory.arrays.kept import Does, byte_range, kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.facts import allocation_fact, keeper_facts
@@ -44,12 +44,15 @@ _FLOATS: Final = frozenset({"float", "half"})
 TENSORS: Final = frozenset({"FloatTensor", "HalfTensor"})
 
 
+_LATER: Final = "convert each sample in `__getitem__`, or each batch on the device"
+
+
 @dataclass(frozen=True, slots=True)
 class Inflation:
     """A place where data take more memory than they need."""
 
     node: cst.BaseExpression
-    message: str
+    message: Message
     related: tuple[Place, ...] = ()
     fix: Fix | None = None
     facts: tuple[Fact, ...] = ()
@@ -121,10 +124,8 @@ def _candidates(scope: Scope) -> Iterator[cst.BaseExpression]:
 def _divided(module: Module, node: cst.BaseExpression, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
     code = module.code(node.left) if isinstance(node, cst.BinaryOperation) else ""
     narrow = "float32" in code or ".float()" in code
-    wide = "four bytes" if narrow else "eight bytes, as NumPy divides integers to `float64`,"
-    message = (
-        f"All of the data is divided before the first sample: one byte a number becomes {wide} in {keeper.words}; divide in `__getitem__`, or on the device"
-    )
+    wide = f"4 bytes instead of 1, in {keeper.words}" if narrow else f"8 bytes instead of 1 in {keeper.words}, since NumPy divides integers to `float64`"
+    message = Message("All data is divided before the first sample", f"each number takes {wide}", _LATER)
     return Inflation(node, message, spots, facts=_facts(module, node, keeper))
 
 
@@ -209,9 +210,11 @@ def _converted(module: Module, project: Project, scope: Scope, call: cst.Call) -
         return None
     dotted = names.dotted(source.func) or name
     if size.item == 1:
-        message = f"All of the data becomes floating-point numbers before the first sample: one byte a number becomes {target} in {keeper.words}"
+        becomes = f"each number takes {target} bytes instead of 1, in {keeper.words}"
+        message = Message("All data is converted to floating-point before the first sample", becomes, _LATER)
         return Inflation(call, message, (), facts=_facts(module, call, keeper, size))
-    message = f"`{dotted}` makes {size.words()} of `float64`, which is then converted: the wide array and the narrow one are in memory at once"
+    both = f"it takes {size.words()}, and is in memory together with the converted array"
+    message = Message(f"`{dotted}` creates `float64` only to convert it", both, "create the array with its final dtype")
     facts = _facts(module, call, keeper, size)
     return Inflation(call, message, (), _typed(module, call, inner, name) if source is inner and last == "astype" else None, facts)
 
@@ -235,7 +238,7 @@ def _typed(module: Module, call: cst.Call, inner: cst.BaseExpression, name: str)
     inner_end = text.span(inner)[1]
     given = text.text[start : inner_end - 1].rstrip().rstrip(",")
     written = f"{given}, dtype={module.code(call.args[0].value)})"
-    return Fix(Safety.UNSAFE, "make it of that type at once", (text.replaced(start, end, written),))
+    return Fix(Safety.UNSAFE, "create the array with its final dtype", (text.replaced(start, end, written),))
 
 
 def _fits(call: cst.Call, word: str) -> bool:
@@ -348,8 +351,18 @@ def _casts(module: Module, project: Project, scope: Scope) -> Iterator[Inflation
             text = Text(module.tree)
             last = text.span(call.args[0].value)[1]
             shared = _shares(module, call.func.value, call)
-            fix = None if shared else Fix(Safety.UNSAFE, "copy only where the type differs", (text.replaced(last, last, ", copy=False"),))
-            yield Inflation(call, f"`.astype` copies all of the data for {keeper.words}, which has that type already", (), fix, _facts(module, call, keeper))
+            fix = None if shared else Fix(Safety.UNSAFE, "copy only if the dtype differs", (text.replaced(last, last, ", copy=False"),))
+            yield Inflation(
+                call,
+                Message(
+                    "`.astype` copies all data, which already has that dtype",
+                    f"the array and its copy, for {keeper.words}, are in memory at once",
+                    "pass `copy=False`, which copies only if the dtype differs",
+                ),
+                (),
+                fix,
+                _facts(module, call, keeper),
+            )
 
 
 def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[Inflation]:
@@ -364,24 +377,28 @@ def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[In
         keeper = keeper_of(module, project, node)
         what = operand(project, module, scope, left.left) if keeper is not None else None
         if keeper is not None and what is not None and may_be_large(project, what):
-            message = f"Two more arrays as large as all of the data are made for {keeper.words}: three at once; `-=` and `/=` change the one that is there"
+            three = f"for {keeper.words}, three arrays are in memory at once"
+            message = Message("Subtraction and division each create a copy of all data", three, "use `-=` and `/=`, which change the array in place")
             yield Inflation(node, message, facts=_facts(module, node, keeper))
 
 
 def _permuted(module: Module, node: cst.Subscript, keeper: Keeper, read: Place) -> Inflation:
     code = " ".join(module.code(node).split())
-    message = f"`{code}` makes all of the data for {keeper.words} once more, in another order: both are in memory at once; permute the indices"
+    both = f"the old and the new array, for {keeper.words}, are in memory at once"
+    message = Message(f"`{code}` copies all data into another order", both, "permute the indices, not the data")
     return Inflation(node, message, (read,), facts=_facts(module, node, keeper), severity=Severity.WARNING)
 
 
 def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
-    message = f"`{names.dotted(node.func)}` copies all of the data for {keeper.words}: the array and its copy are in memory at once"
+    both = f"the array and its copy, for {keeper.words}, are in memory at once"
     fix = None
     if names.last_name(node.func) == "tensor" and isinstance(node.func, cst.Attribute) and not _shares(module, node.args[0].value, node):
         given = [a.keyword.value for a in node.args[1:] if a.keyword is not None]
         if len(node.args) == 1 and made_by_numpy(project, module, module.walk.scope_at(node), node.args[0].value):
-            fix = Fix(Safety.UNSAFE, "let the tensor share the memory of the array", (replace(module.tree, node.func.attr, "from_numpy"),))
+            fix = Fix(Safety.UNSAFE, "use `from_numpy`, which shares the memory of the array", (replace(module.tree, node.func.attr, "from_numpy"),))
         elif given == ["dtype"] and len(node.args) == 2:  # noqa: PLR2004 - the array and its type
-            fix = Fix(Safety.UNSAFE, "copy only where the type differs", (replace(module.tree, node.func.attr, "as_tensor"),))
+            fix = Fix(Safety.UNSAFE, "copy only if the dtype differs", (replace(module.tree, node.func.attr, "as_tensor"),))
     joins = names.last_name(node.func) not in {"tensor", "array"}  # with something else, into an array that is all of it again
+    remedy = "allocate the result once, and fill it" if joins else "use `as_tensor` or `asarray`, which copy only if needed"
+    message = Message(f"`{names.dotted(node.func)}` copies all data", both, remedy)
     return Inflation(node, message, spots, fix, _facts(module, node, keeper), Severity.WARNING if joins else None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import Consequence, Multiplier, Weighs
+from oomlint.finding import Consequence, Message, Multiplier, Weighs
 from oomlint.memory.arrays.kept import Does
 from oomlint.memory.arrays.piecewise import Taken
 from oomlint.memory.arrays.read_calls import LAZY, Reads
@@ -26,9 +26,9 @@ _MOST_BESIDE: Final = 16
 _MOST_WITHIN: Final = 2  # reads of a function of the project
 
 
-def bytes_of(module: Module, node: cst.CSTNode) -> str:
+def _bytes(load: Load) -> str:
     """Bytes of what a statement loads, for a message: a formula, or in words."""
-    size = commented(module, node)
+    size = commented(load.module, load.node)
     return f" ({size.words()})" if size is not None else ""
 
 
@@ -84,39 +84,41 @@ def _each_once(keepers: Iterable[Keeper]) -> list[Keeper]:
     return [*first.values(), *(keeper for keeper in keepers if first[keeper.words] is not keeper)]
 
 
-def kept_where(load: Load) -> str:
-    """``stays in `data` of `Clips```."""
-    if load.keeper.saver:
-        return f"all of it is in {load.keeper.words} until `{load.keeper.saver}` writes it"
-    return f"stays in {load.keeper.words}" if load.keeper.owner is not None or load.keeper.live else f"goes into {load.keeper.words}"
-
-
 def weighs_of(load: Load) -> Weighs:
     """What a load costs: as much as one file, or as each of many."""
     return Weighs(Consequence.MULTIPLIED, by=(Multiplier.FILES,)) if load.many else Weighs(Consequence.ONCE)
 
 
-WRITES: Final = "a file that takes one after the other (HDF5, `np.lib.format.open_memmap`) needs the memory of one"
-LIVES: Final = "all of it, for as long as the training runs"
-WORKERS: Final = "forked workers share arrays, under spawn and forkserver each gets a copy"
-PICKLED: Final = "each forked worker ends up with a copy of the Python objects in it that it reads, under spawn and forkserver each gets a copy of all"
-OBJECTS: Final = "each forked worker ends up with a copy of the Python objects that it reads, under spawn and forkserver each gets all from the start"
-
-
-PIECES: Final = {
-    Taken.SLICES: 'slices of the array one after the other: `mmap_mode="r"` reads those alone',
-    Taken.ELEMENTS: "one of its objects after the other: a file for each, or one of HDF5, needs the memory of one",
-    Taken.LENGTHS: "no more than the keys and lengths of its objects: written beside them, these are read in no time, and in no memory",
+_TAKES: Final = {
+    Taken.SLICES: "slices of the array one after the other",
+    Taken.ELEMENTS: "one of its objects after the other",
+    Taken.LENGTHS: "only the keys and lengths of its objects",
 }
+_PIECES: Final = {
+    Taken.SLICES: 'pass `mmap_mode="r"`, which reads only the slices',
+    Taken.ELEMENTS: "store one file per object, or use HDF5",
+    Taken.LENGTHS: "store the keys and lengths in a file of their own",
+}
+STREAMS: Final = "write one sample after the other, with HDF5 or `np.lib.format.open_memmap`"
 
 
-def workers(load: Load) -> str:
+def told(load: Load, headline: str) -> Message:
+    """What a rule says of a load: how much of it is kept where, and what worker processes do with it."""
+    keeper, much = load.keeper, _bytes(load)
+    if keeper.saver:
+        return Message(headline, f"all of it{much} is in memory until `{keeper.saver}` writes it", STREAMS)
+    stays = f"it {'stays in' if keeper.owner is not None or keeper.live else 'goes into'} {keeper.words}{much}"
+    return Message(headline, f"as long as the training runs, {stays}" if keeper.live else f"{stays}; {_workers(load)}")
+
+
+def told_of_pieces(load: Load, taken: Taken) -> Message:
+    """What is said of a load of which the code takes one piece after the other."""
+    return Message(f"`{load.words}` reads all of its file", f"the code uses {_TAKES[taken]}{_bytes(load)}", _PIECES[taken])
+
+
+def _workers(load: Load) -> str:
     """What worker processes do with the data."""
-    if load.keeper.saver:
-        return WRITES
-    if load.keeper.live:
-        return LIVES
-    if load.read is not None and load.read.kind is Reads.OBJECT:
-        return PICKLED
-    objects = load.read is not None and load.read.kind in {Reads.RECORDS, Reads.TEXT}
-    return OBJECTS if objects or (load.read is None and load.whole is None and "Python objects" in load.words) else WORKERS
+    objects = load.read is not None and load.read.kind in {Reads.OBJECT, Reads.RECORDS, Reads.TEXT}
+    if objects or (load.read is None and load.whole is None and "Python objects" in load.words):
+        return "each worker copies the objects it reads"
+    return "each spawned worker gets a copy"

@@ -105,7 +105,7 @@ def read_at_once(case: RowRead) -> Fix | None:
         numpy = imported_as(module, "numpy")
         if len(node.args) != 1 or numpy is None or numpy not in made or library != numpy or names.last_name(node.func) not in {"stack", "array", "asarray"}:
             return None
-        return Fix(Safety.UNSAFE, "read the dataset at once", (replace(module.tree, node, f"{source}[:]"),))
+        return Fix(Safety.UNSAFE, "read it at once with `[:]`", (replace(module.tree, node, f"{source}[:]"),))
     torch = imported_as(module, "torch")
     if torch is None:
         return None
@@ -118,4 +118,4 @@ def read_at_once(case: RowRead) -> Fix | None:
         return None
     if given:
         tail = f".to({', '.join(value if name == 'dtype' and len(given) == 1 else f'{name}={value}' for name, value in given)})"
-    return Fix(Safety.UNSAFE, "read the dataset at once", (replace(module.tree, node, f"{torch}.from_numpy({source}[:]){tail}"),))
+    return Fix(Safety.UNSAFE, "read it at once with `[:]`", (replace(module.tree, node, f"{torch}.from_numpy({source}[:]){tail}"),))

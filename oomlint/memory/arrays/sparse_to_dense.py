@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.finding import Message
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -37,7 +38,7 @@ class Dense:
     """A call that makes all of a sparse matrix dense."""
 
     node: cst.Call
-    message: str
+    message: Message
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
 
@@ -64,9 +65,9 @@ def made_dense(module: Module, project: Project) -> Iterator[Dense]:
 def _told(module: Module, found: list[tuple[cst.Call, cst.BaseExpression, Keeper | None]]) -> Dense:
     (call, matrix, keeper), *others = found
     what = " ".join(module.code(matrix).split())
-    goes = f"and it stays in {keeper.words}" if keeper is not None and not keeper.saver else "all at once"
+    goes = f"; it stays in {keeper.words}" if keeper is not None and not keeper.saver else ""
     name = names.last_name(call.func)
-    message = f"`{name}` makes all of the sparse `{what}` dense, {goes}: it takes memory for each pair of a row and a column, not for what is stored"
+    message = Message(f"`{name}` makes all of the sparse `{what}` dense", f"zeros then take as much memory as the stored values{goes}")
     related = [module.place(other, "so does this") for other, _, _ in others]
     if keeper is not None and not keeper.saver:
         related.append(keeper.module.place(keeper.node, f"{keeper.words} keeps it"))

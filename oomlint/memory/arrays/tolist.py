@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.finding import Consequence, Resource, Severity, Weighs
+from oomlint.finding import Consequence, Message, Resource, Severity, Weighs
 from oomlint.memory.arrays.inflation import TENSORS, Inflation, building, keeper_of, may_be_large, of_numbers
 from oomlint.memory.datasets.name_uses import names_files
 from oomlint.memory.facts import allocation_fact, keeper_facts
@@ -43,8 +43,8 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
             if isinstance(content.node, cst.BinaryOperation) and content.size.exact is None and content.count is None:
                 continue  # what is computed of something that nobody knows: a shape, a scale
             if "column" not in content.words and may_be_large(project, content):
-                times = "8 to 19 times the bytes"
-                message = f"`{_short(module, call)}` makes Python objects of all of the data for {keeper.words}: {times}, which workers copy as they read"
+                times = f"for {keeper.words}, they take 8 to 19 times the bytes, and workers copy them as they read"
+                message = Message(f"`{_short(module, call)}` turns all data into Python objects", times)
                 own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
                 facts = (allocation_fact(module, call), *keeper_facts(keeper))
                 related = () if (own.path, own.row) == (there.path, there.row) else (there,)

@@ -97,7 +97,7 @@ def _written(effect: Effect, held: tuple[str, cst.BaseExpression, bool], module:
     known = content.kind in _RECORDS and not (content.kind is Kind.PATHS and inside) and not content.doubt
     if not known and (not _is_list(container, frame, project) or (inside and not longer)):
         return None
-    what = heavy(effect.value, frame, project) or (Heavy("more with every access") if longer else None)
+    what = heavy(effect.value, frame, project) or (Heavy("more elements") if longer else None)
     found = readers(project, module, scope) if what is not None else []
     if what is None or not found:
         return None

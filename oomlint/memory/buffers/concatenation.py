@@ -198,7 +198,7 @@ def _loop(
         # What a round reads or cuts out is large, whatever it is called; where nobody knows how often that is, it is often.
         proven = found is None and not _flattens(call) and adds_samples(project, added, loop, scope, module)
         if proven and not in_groups(project, path, loop, growing, scope, module):
-            found = f"`{short(module.code(loop.iter), _WIDEST)}`" if isinstance(loop, cst.For) else "its reads", False
+            found = f"`{short(module.code(loop.iter), _WIDEST)}`" if isinstance(loop, cst.For) else "what it reads", False
         if found is None:
             continue
         if _used_in(loop, path, growing, module):

@@ -66,7 +66,7 @@ def deleted_late(growth: Growth) -> str:
     scope = walk.scope_at(growth.loop.node)
     for effect in scope.effects.get(target, ()) if scope.is_function else ():
         if effect.kind == "delete" and not effect.path and growth.loop.node not in walk.ancestors(effect.node):
-            return f"; the `del` after the loop frees nothing, since `{target}` is local"
+            return "; the later `del` has no effect"
     return ""
 
 
@@ -97,7 +97,7 @@ def _meter_call(store: Store) -> Via | None:
 def kept(growth: Growth) -> str:
     """What stays of each step's graph."""
     if growth.freed:
-        return "backward frees the activations, but the graph nodes of every step stay"
+        return "backward frees activations, but the graph nodes of every step stay"
     return "no backward frees it, so the activations of every step stay in memory"
 
 

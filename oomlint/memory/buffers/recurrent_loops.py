@@ -251,4 +251,4 @@ def cut_at_the_end(carried: Carried, module: Module) -> Fix:
     row, _ = text.spot(text.span(last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last)[1])
     begin = text.starts[row - 1]
     spot = begin + len(text.text[begin : text.starts[row] if row < len(text.starts) else None].rstrip("\r\n"))
-    return Fix(Safety.UNSAFE, f"detach it at the end of each batch: `{line}`", (text.replaced(spot, spot, f"\n{indent}{line}"),))
+    return Fix(Safety.UNSAFE, f"detach at the end of each batch: `{line}`", (text.replaced(spot, spot, f"\n{indent}{line}"),))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.finding import Message
 from oomlint.memory.arrays.filled import rows_of_all, rows_of_loaders
 from oomlint.memory.arrays.inflation import passed
 from oomlint.memory.arrays.kept import Does, kept_of
@@ -32,7 +33,7 @@ class Split:
     """Where the whole of a dataset goes to the accelerator."""
 
     node: cst.BaseExpression
-    message: str
+    message: Message
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
 
@@ -46,7 +47,9 @@ def moved(module: Module, project: Project) -> Iterator[Split]:
             groups.setdefault(module.walk.scope_at(node), []).append((node, keeper))
     for group in groups.values():
         (node, keeper), *others = sorted(group, key=lambda one: (module.place(one[0]).row, module.place(one[0]).column))
-        message = f"All of the data goes to the accelerator at once for {keeper.words}, and stays there beside the model; move each batch"
+        message = Message(
+            "All data moves to the device at once", f"it stays there beside the model, for {keeper.words}", "move each batch in the training loop"
+        )
         related = [module.place(other, "so does this") for other, _ in others[:_MOST_RELATED]]
         yield Split(node, message, tuple(related), keeper_facts(keeper))
 
@@ -63,9 +66,10 @@ def rooms(module: Module, project: Project) -> Iterator[Split]:
         if any(kept.moves(module, one) for one in (call, *wrapping) if isinstance(one, cst.Call)):
             groups.setdefault(module.walk.scope_at(call), []).append((call, size))
     for (first, size), *others in groups.values():
-        room = f"`{names.dotted(first.func)}` makes room on the accelerator for what the model gives of every sample ({size.words()})"
+        much = f"the results of the model take {size.words()} there, beside the model"
+        message = Message(f"`{names.dotted(first.func)}` allocates a row per sample on the device", much, "allocate it in host memory")
         related = tuple(module.place(one, "so does this") for one, _ in others[:_MOST_RELATED])
-        yield Split(first, f"{room}: it is there beside the model; keep it on the host", related, (allocation_fact(module, first, size),))
+        yield Split(first, message, related, (allocation_fact(module, first, size),))
 
 
 def in_one_batch(module: Module, project: Project) -> Iterator[Split]:
@@ -82,5 +86,6 @@ def in_one_batch(module: Module, project: Project) -> Iterator[Split]:
             asked = bound[0]
         if names.dotted(asked.func) != "len" or len(asked.args) != 1 or not asked.args[0].value.deep_equals(dataset.value):
             continue
-        message = f"One batch is the whole dataset: all samples of `{module.code(dataset.value)}` are collated, moved and run through the model at once"
+        whole = "all samples are collated, moved to the device and run through the model at once"
+        message = Message(f"One batch holds all of `{module.code(dataset.value)}`", whole, "choose a smaller `batch_size`")
         yield Split(loader.call, message, (), (loader_fact(loader, option="batch_size"),))

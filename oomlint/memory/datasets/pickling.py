@@ -171,7 +171,8 @@ def _case(
 ) -> Unsendable:
     place = loader.module.place(loader.call)
     sure = methods.known and methods.only_pickles
-    under = f"{' and '.join(sorted(methods.counted))} ({methods.source})" if sure else PORTABLE
+    portable = "spawn or forkserver" if cause.why else PORTABLE
+    under = f"{' and '.join(sorted(methods.counted))} ({methods.source})" if sure else portable
     headline = cause.headline if cause.why else f"{cause.headline}, which cannot be pickled"
     message = Message(headline, f"{cause.why}workers fail to start under {under}", cause.remedy)
     related = list(spots)

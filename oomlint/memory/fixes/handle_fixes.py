@@ -58,7 +58,7 @@ def dropped_when_pickled(handle: Handle) -> Fix | None:
     end = end_of(text, init, outer)
     sure = handle.opening.kind is not Opens.LMDB and not in_doubt(family, handle.scope, handle.opening.path)
     method = f'{outer}def __getstate__(self):\n{outer}{unit}return {{**self.__dict__, "{handle.attribute}": None}}'
-    return Fix(Safety.SAFE if sure else Safety.UNSAFE, f"leave `{handle.attribute}` out of what is pickled", (text.replaced(end, end, f"\n\n{method}"),))
+    return Fix(Safety.SAFE if sure else Safety.UNSAFE, f"drop `{handle.attribute}` in `__getstate__`", (text.replaced(end, end, f"\n\n{method}"),))
 
 
 def _none_at_first(handle: Handle, init: str) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
+from oomlint.memory.arrays.load_messages import STREAMS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import Const, ExternalCall
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
-_FILLED: Final = Fix(Safety.DISPLAY, "allocate the array once, from the shape and type of the first file, and fill it in the loop", ())
-_PER_SAMPLE: Final = Fix(Safety.DISPLAY, "keep the paths, and read one sample in `__getitem__`", ())
+_FILLED: Final = Fix(Safety.DISPLAY, "allocate the array once, with shape and dtype of the first file, and fill it in the loop", ())
+_STREAMED: Final = Fix(Safety.DISPLAY, STREAMS, ())
+_PER_SAMPLE: Final = Fix(Safety.DISPLAY, "store the paths, and read each sample in `__getitem__`", ())
 # What can be written where a path is.
 _PLAIN: Final = (cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.BinaryOperation)
 _OPEN: Final = re.compile(r"(^|_)(fh|fp|fd|fin|f|buf|buff|buffer|bytes|stream|handle|fileobj)$|file_?obj|bytes_?io|file_?like", re.IGNORECASE)
@@ -36,7 +38,7 @@ def filled() -> Fix:
 
 def per_sample(load: Load) -> Fix | None:
     """Advice for a dataset that is read whole."""
-    return _PER_SAMPLE if load.many else None
+    return (_STREAMED if load.keeper.saver else _PER_SAMPLE) if load.many else None
 
 
 def torch_mapped(load: Load, project: Project) -> Fix | None:
@@ -64,7 +66,7 @@ def mapped(module: Module, call: cst.Call, project: Project) -> Fix | None:
         return None
     text = Text(module.tree)
     last = text.span(call.args[-1].value)[1]
-    return Fix(Safety.UNSAFE, "map the file: what is indexed is read", (text.replaced(last, last, ", mmap=True"),))
+    return Fix(Safety.UNSAFE, "pass `mmap=True`, which reads only what is indexed", (text.replaced(last, last, ", mmap=True"),))
 
 
 def _written(path: cst.BaseExpression, module: Module, call: cst.Call, project: Project) -> bool:

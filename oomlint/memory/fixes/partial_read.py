@@ -51,7 +51,7 @@ def partial_read(case: ItemRead, project: Project) -> Fix | None:
     if direct or (by_name and _assigned_plainly(where.module, node) and _still_open(case, text)):
         if not direct:
             safety = Safety.UNSAFE  # by then the file may be closed, and parts of one array share their memory
-        words = "ask the dataset itself" if case.only_measured else "read only what is used"
+        words = "take the shape from the dataset itself" if case.only_measured else "read only the part that is used"
         return Fix(safety, words, (text.replaced(start, end, code),))
     return _moved(case, text, code)
 
@@ -244,4 +244,4 @@ def _moved(case: ItemRead, text: Text, code: str) -> Fix | None:
         if any(isinstance(n, cst.Call | cst.Attribute) for entry in subscript.slice for n in descend(entry)):
             return None
     edits = (text.replaced(start, end, f"{code}{index.strip()}"), text.replaced(base_end, sub_end, ""))
-    return Fix(Safety.UNSAFE, "read only what is used", edits)
+    return Fix(Safety.UNSAFE, "read only the part that is used", edits)

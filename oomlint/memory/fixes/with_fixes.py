@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _NAMES: Final = ("f", "h5", "h5_file", "h5_opened")
-_ADVICE: Final = "open it in a `with`, and read what is needed (`[...]`, `[()]`) before that ends"
+_ADVICE: Final = "open it in a `with` block, and read what is needed (`[...]`, `[()]`) inside it"
 # Between the statement and the call, these decide whether, or how often, the call runs at all.
 _DECIDES: Final = (cst.IfExp, cst.BooleanOperation, cst.Lambda, cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.NamedExpr, cst.Await)
 _STRINGS: Final = (cst.SimpleString, cst.FormattedString)
@@ -37,7 +37,7 @@ def under_with(opening: Opening, trail: Trail) -> Fix:
     if not edits:
         return Fix(Safety.DISPLAY, _ADVICE)
     safe = not {End.MAYBE_OUT, End.UNKNOWN} & trail.ends.keys() and _plain(opening, trail)
-    return Fix(Safety.SAFE if safe else Safety.UNSAFE, "open it in a `with`", tuple(edits))
+    return Fix(Safety.SAFE if safe else Safety.UNSAFE, "open it in a `with` block", tuple(edits))
 
 
 def _plain(opening: Opening, trail: Trail) -> bool:

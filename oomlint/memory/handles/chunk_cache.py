@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from oomlint.amounts import readable
-from oomlint.finding import Confidence, Place
+from oomlint.finding import Confidence, Message, Place
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.facts import class_fact, handle_facts, loader_fact, opening_fact
@@ -27,13 +27,16 @@ if TYPE_CHECKING:
     from oomlint.memory.handles.openings import Opening
     from oomlint.model.project import Module, Project
 
+_CORE: Final = '`driver="core"` reads the whole HDF5 file into memory'
+_PLAIN: Final = 'open the file without `driver="core"`, and read each sample from disk'
+
 
 @dataclass(frozen=True, slots=True)
 class Cache:
     """One opening that costs memory in each worker."""
 
     place: Place
-    message: str
+    message: Message
     confidence: Confidence
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
@@ -60,7 +63,7 @@ def held_in_memory(module: Module, project: Project) -> Iterator[Cache]:
                 continue
             cls = _read_for_samples(opening, project) if core else None
             if cls is not None:
-                message = f'`driver="core"` reads the whole file into memory, here each time that `{cls.scope.name}` is asked for a sample'
+                message = Message(_CORE, f"it does so for each sample of `{cls.scope.name}`", _PLAIN)
                 facts = (opening_fact(opening, size, in_core=core), class_fact(cls))
                 yield Cache(module.place(opening.call), message, Confidence.HIGH, (), facts)
             continue
@@ -72,32 +75,35 @@ def held_in_memory(module: Module, project: Project) -> Iterator[Cache]:
         yield Cache(place, message, confidence, related_places(handle, place), handle_facts(handle, size, in_core=core))
 
 
-def _whole(handle: Handle) -> str:
-    start = '`driver="core"` reads the whole file into memory when it is opened'
+def _whole(handle: Handle) -> Message:
     who = f"`{handle.owner.scope.name}.{handle.attribute}`"
-    if not handle.at_first:
-        return f"{start}, and each of {workers_words(handle.readers)} opens it: `{who[1:-1]}` keeps it there"
     pickled = handle.readers.pickled
-    if handle.spared or not pickled:
-        return f"{start}, in every process that opens it: {who} keeps it there"
-    return f"{start}, and {who} keeps it there; it cannot be pickled either, so no worker starts under {pickled}"
+    if not handle.at_first:
+        how = f"each of {workers_words(handle.readers)} opens it, and {who} keeps it"
+    elif handle.spared or not pickled:
+        how = f"{who} keeps it in every process that opens the file"
+    else:
+        under = pickled if handle.readers.certain else "spawn or forkserver"
+        how = f"{who} keeps it; it cannot be pickled, so workers fail to start under {under}"
+    return Message(_CORE, how, _PLAIN)
 
 
-def _cache(handle: Handle, size: int) -> str:
+def _cache(handle: Handle, size: int) -> Message:
     reading = handle.readers.helped
     count = reading.helped.const if reading is not None and reading.helped is not None else None
-    total = f", {readable(size * count)} for one object in all" if isinstance(count, int) and count > 1 else ""
-    return (
-        f"`rdcc_nbytes` is the chunk cache of each object of the file that is kept, and `{handle.owner.scope.name}` keeps one in each of "
-        f"{workers_words(handle.readers)}: up to {readable(size)} for each{total}"
-    )
+    total = f", {readable(size * count)} in all" if isinstance(count, int) and count > 1 else ""
+    return _cached(size, f"`{handle.owner.scope.name}` keeps one in each of {workers_words(handle.readers)}{total}")
 
 
-def _for_workers(readers: Readers, *, core: bool, size: int) -> str:
+def _for_workers(readers: Readers, *, core: bool, size: int) -> Message:
     who = f"each of {workers_words(readers)}"
-    if core:
-        return f'`driver="core"` reads the whole file into memory when it is opened, and {who} opens it'
-    return f"`rdcc_nbytes` is the chunk cache of each object of the file that is kept, and {who} keeps one: up to {readable(size)} for each"
+    return Message(_CORE, f"{who} opens it", _PLAIN) if core else _cached(size, f"{who} keeps one")
+
+
+def _cached(size: int, how: str) -> Message:
+    return Message(
+        f"`rdcc_nbytes` allows a chunk cache of {readable(size)} per open object", how, "lower `rdcc_nbytes`, or keep the file open without its datasets"
+    )
 
 
 def _in_worker_init(opening: Opening, project: Project) -> tuple[Readers, bool] | None:

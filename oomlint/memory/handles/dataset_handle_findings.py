@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Place, Severity
+from oomlint.finding import Confidence, Message, Place, Severity
 from oomlint.memory.handles.dataset_handles import handles_of
 from oomlint.memory.handles.first_use import touched
 from oomlint.memory.handles.h5_options import driver_chosen, in_core
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from oomlint.memory.handles.dataset_handles import Handle
     from oomlint.model.project import Module, Project
 
-_UNPICKLED = {Opens.H5: "h5py objects cannot be pickled", Opens.LMDB: "cannot pickle 'Environment' object"}
-
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -29,7 +27,7 @@ class Told:
 
     handle: Handle
     place: Place
-    message: str
+    message: Message
     severity: Severity
     confidence: Confidence
     related: tuple[Place, ...]
@@ -44,17 +42,17 @@ def opened_in_init(module: Module, project: Project, kind: Opens) -> Iterator[To
             continue
         readers = handle.readers
         pickled = readers.pickled
-        subject = f"{_who(handle)} keeps {_what(handle)} from `__init__` on"
-        inherited = "forked workers share what LMDB wants opened in each process" if kind is Opens.LMDB else "forked workers all read through this one handle"
+        lmdb = kind is Opens.LMDB
         if readers.certain:
-            message = f"{subject}: it cannot be pickled, so no worker starts under {pickled}"
+            how = f"it cannot be pickled, so workers fail to start under {pickled}"
         elif pickled:
-            message = f"{subject}: it cannot be pickled, so no worker starts under {pickled}; {inherited}"
-        elif kind is Opens.LMDB:
-            message = f"{subject}: {inherited}"
+            forked = "; LMDB forbids sharing under fork" if lmdb else " and share one handle under fork"
+            how = f"workers fail to start under spawn or forkserver{forked}"
+        elif lmdb:
+            how = "forked workers share it, which LMDB forbids"
         else:
             continue
-        told = _told(handle, project, message)
+        told = _told(handle, project, Message(f"{_who(handle)} holds {_what(handle)} since `__init__`", how))
         if told is not None:
             yield told
 
@@ -68,17 +66,14 @@ def lazy_but_touched(module: Module, project: Project) -> Iterator[Told]:
         touch = touched(handle, project)
         if touch is None:
             continue
-        where = readers.pickled
-        message = (
-            f"{_who(handle)} keeps {_what(handle)} from its first use on, and {touch.words} makes that use in the main process: with no `__getstate__` to "
-            f"drop it, workers do not start under {where} (`{_UNPICKLED[handle.opening.kind]}`)"
-        )
+        how = f"without `__getstate__`, workers then fail to start under {readers.pickled if readers.certain else 'spawn or forkserver'}"
+        message = Message(f"{touch.words} opens {_who(handle)} in the main process", how)
         told = _told(handle, project, message, first=touch.places)
         if told is not None:
             yield told
 
 
-def _told(handle: Handle, project: Project, message: str, first: Iterable[Place] = ()) -> Told | None:
+def _told(handle: Handle, project: Project, message: Message, first: Iterable[Place] = ()) -> Told | None:
     module = handle.opening.module
     likely = _likely(handle, project)
     if likely is None:
@@ -124,8 +119,8 @@ def _who(handle: Handle) -> str:
 
 def _what(handle: Handle) -> str:
     if handle.opening.kind is Opens.LMDB:
-        return "a part of an LMDB environment" if handle.part else "an LMDB environment"
-    return "an object of an open HDF5 file" if handle.part else "an open HDF5 file"
+        return "an LMDB object" if handle.part else "an LMDB environment"
+    return "an open HDF5 object" if handle.part else "an open HDF5 file"
 
 
 def workers_words(readers: Readers) -> str:

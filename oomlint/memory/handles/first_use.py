@@ -51,9 +51,7 @@ def touched(handle: Handle, project: Project) -> Touch | None:
             return found
     length = next((scope for scope in opening if scope.name == "__len__"), None)
     if length is not None and not any(s.name == "__iter__" for s in opening):
-        return Touch(
-            "`__len__`, which samplers and loaders ask,", (handle.module.place(length.node, "opens it"),) if length in handle.module.walk.scopes else ()
-        )
+        return Touch("`__len__`", (handle.module.place(length.node, "opens it"),) if length in handle.module.walk.scopes else ())
     return None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.finding import AttributeFact, ContentKind, ReadFact
+from oomlint.finding import AttributeFact, ContentKind, Message, ReadFact
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.facts import class_fact, loader_fact, opening_fact
 from oomlint.memory.handles.dataset_handles import handles_of, in_with
@@ -33,7 +33,7 @@ class Shared:
     """An opening that the import of a module makes, and the code of a worker that reads it."""
 
     place: Place
-    message: str
+    message: Message
     confidence: Confidence
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
@@ -65,7 +65,7 @@ def _shared(opening: Opening, project: Project) -> Shared | None:
                 words, readers, datasets = user
                 related = (here.place(node, f"`{local}` is read here"), *readers.places())
                 confidence = confidence_of(0 if readers.helped is not None else 1)
-                message = f"`{name}` is opened {_when(opening)}, and {words} reads it: {_harm(opening)}"
+                message = Message(f"`{name}` is opened {_when(opening)} and read by {words}", _harm(opening))
                 loaders = dict.fromkeys(loader_fact(one.loader, methods=one.methods) for one in readers.busy)
                 kept = AttributeFact(name, scope.qualname if scope.is_class else "", ContentKind.H5, place=module.place(opening.call))
                 facts: tuple[Fact, ...] = (opening_fact(opening), kept, ReadFact(here.place(node)), *datasets, *loaders)
@@ -153,7 +153,7 @@ def _when(opening: Opening) -> str:
         return "in a cell"
     if _guarded(opening):
         return "under `if __name__ == ...`"
-    return "when the module is imported"
+    return "on import"
 
 
 def _guarded(opening: Opening) -> bool:
@@ -163,9 +163,9 @@ def _guarded(opening: Opening) -> bool:
 
 
 def _harm(opening: Opening) -> str:
-    shared = "forked workers all read through this one handle"
+    shared = "forked workers share one handle"
     if opening.module.path.endswith(".ipynb"):
         return shared
     if _guarded(opening):
-        return f"{shared}, and a spawned worker does not have the variable (`NameError`)"
+        return f"{shared}, and spawned workers raise NameError"
     return f"each spawned worker opens it again, and {shared}"

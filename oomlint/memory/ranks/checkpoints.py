@@ -253,7 +253,7 @@ def released(found: Weights, project: Project) -> Fix | None:
     row = text.starts[text.spot(text.span(lines[0])[0])[0] - 1]
     indent = re.match(r"[ \t]*", text.text[row:]).group()  # type: ignore[union-attr] # it matches nothing, too
     safety = Safety.UNSAFE if isinstance(block, cst.Module) else Safety.SAFE
-    return Fix(safety, "let go of it once it was used", (text.replaced(stop, stop, f"\n{indent}del {', '.join(found.keepers)}"),))
+    return Fix(safety, "delete it after its last use", (text.replaced(stop, stop, f"\n{indent}del {', '.join(found.keepers)}"),))
 
 
 def _is_keyword(node: cst.Name, module: Module) -> bool:

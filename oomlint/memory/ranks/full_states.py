@@ -115,13 +115,13 @@ def _on_every_rank(module: Module, scope: Scope, made: cst.Call, project: Projec
 def on_one_rank(found: FullState) -> Fix:
     """The fix that has one rank get the state: ``rank0_only=True``."""
     if found.config is None:
-        return Fix(Safety.DISPLAY, "copy it on the rank that saves it")
+        return Fix(Safety.DISPLAY, "copy it only on the rank that saves it")
     module, call = found.config
-    message = "let the first rank alone get the state"
+    message = "gather the state on the first rank only"
     if any(a.keyword is not None and a.keyword.value == "rank0_only" for a in call.args) or any(a.keyword is None for a in call.args):
         return Fix(Safety.DISPLAY, f"{message}: `rank0_only=True`")
     if _has_other_users(module, call):
-        return Fix(Safety.DISPLAY, f"{message}: `rank0_only=True`, in settings that nothing else goes by")
+        return Fix(Safety.DISPLAY, f"{message}: `rank0_only=True`, in a config that nothing else uses")
     return Fix(Safety.UNSAFE, message, (added_argument(module, call, "rank0_only=True"),))
 
 

@@ -328,7 +328,7 @@ def _is_written(module: Module, node: cst.Name) -> bool:
 
 def to_one(gathers: tuple[Gather, ...]) -> Fix:
     """``dist.all_gather_object(out, a)`` → ``dist.gather_object(a, out if dist.get_rank() == 0 else None)``."""
-    message = "gather it where it is read: `gather_object`, with a list for the results on that rank only"
+    message = "gather it on one rank: `gather_object`, with a result list on that rank only"
     edits = [_to_one(one) for one in gathers]
     known = tuple(edit for edit in edits if edit is not None)
     return Fix(Safety.UNSAFE, message, known) if len(known) == len(edits) else Fix(Safety.DISPLAY, message)

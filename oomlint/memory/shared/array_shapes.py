@@ -64,8 +64,8 @@ class Bytes:
 
     def words(self) -> str:
         """For a message, with its unit."""
-        said = "by the comment " if self.by_comment else ""
-        return f"{said}{self.formula}" + ("" if self.exact is not None else " bytes" if self.item is not None else " elements")
+        much = self.formula if self.exact is not None else f"`{self.formula}` {'bytes' if self.item is not None else 'elements'}"
+        return f"comment: {much}" if self.by_comment else much
 
 
 def few_a_sample(module: Module, node: cst.CSTNode) -> bool:
