@@ -44,7 +44,7 @@ class Rule(ABC):
     def finding(
         self,
         place: Place,
-        message: Message | str,
+        message: Message,
         *,
         severity: Severity | None = None,
         confidence: Confidence = Confidence.HIGH,
@@ -54,9 +54,6 @@ class Rule(ABC):
         weighs: Weighs | None = None,
     ) -> Finding:
         """A finding of this rule, as grave as the rule unless ``severity`` says otherwise, and as heavy unless ``weighs`` does."""
-        if isinstance(message, str):
-            headline, _, consequence = message.partition(": ")
-            message = Message(headline, consequence)
         known = tuple(facts)
         weight = weight_of(weighs or self.weighs, known)
         remedy = fix.message if fix is not None else message.help or self.help

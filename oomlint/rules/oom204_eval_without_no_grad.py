@@ -26,7 +26,7 @@ _MOST_PLACES: Final = 6  # of the passes of a round, and the calls that lead to 
 
 
 _WAITS: Final = "each step stores activations for a backward that never runs"
-_MODE: Final = "`.eval()` does not prevent it"
+_MODE: Final = "even after `.eval()`"
 _EACH: Final = Weighs(Consequence.ONCE, Resource.GRAPH)  # its graph goes when the next step begins
 
 
@@ -137,7 +137,7 @@ class EvalWithoutNoGrad(Rule):
             what = f"in `while {over(loop)}`" if isinstance(loop.node, cst.While) else f"of `{over(loop)}`"
             how = "what the loop stores keeps the activations of every step" if found.keeps_graph else _WAITS
             if all(forward.evaluating for forward in found.forwards):
-                how += f"; {_MODE}"
+                how += f", {_MODE}"
             message = Message(f"Evaluation {what} runs `{model}` without `torch.no_grad()`", how)
             text = Text(module.tree)
             node = loop.node
@@ -150,7 +150,7 @@ class EvalWithoutNoGrad(Rule):
             weighs = None if found.keeps_graph else _EACH
             yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=fix, facts=facts, weighs=weighs)
         for one in (*evaluations_of(project).at_once(module), *evaluations_of(project).between_steps(module)):
-            message = Message(f"Evaluation runs `{one.forward.name}` without `torch.no_grad()`", f"{_WAITS}; {_MODE}")
+            message = Message(f"Evaluation runs `{one.forward.name}` without `torch.no_grad()`", f"{_WAITS}, {_MODE}")
             facts = [loop_fact(one.caller, one.loop)]
             place = module.place(one.forward.node)
             yield self.finding(place, message, severity=Severity.WARNING, confidence=one.confidence, related=[one.call], facts=facts, weighs=_EACH)
