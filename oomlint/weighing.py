@@ -59,21 +59,14 @@ def in_each(weight: Weight, ranks: RanksFact) -> Weight:
     return replace(weight, consequence=consequence, factors=(*weight.factors, Factor(Multiplier.RANKS, ranks.count)))
 
 
-def words(weight: Weight) -> str:
-    """The bytes for the end of a message, ``about 2.1 GiB in each of 8 workers``; empty where they are not known."""
-    size = weight.bytes
+def words(size: ByteSize) -> str:
+    """Bytes for a message, ``about 2.1 GiB``; empty where they are not known."""
     if size.exact is not None:
-        much = f"about {readable(size.exact)}"
-    elif size.least is not None:
-        much = f"at least {readable(size.least)}" + (f" (`{size.formula}` bytes)" if size.formula else "")
-    elif size.formula:
-        much = f"`{size.formula}` bytes"
-    else:
-        return ""
-    workers = next((factor for factor in weight.factors if factor.by is Multiplier.WORKERS), None)
-    if workers is None:
-        return much
-    return f"{much} in each of {workers.count} workers" if workers.count is not None and workers.count > 1 else f"{much} in each worker"
+        return f"about {readable(size.exact)}"
+    formula = f"`{size.formula}` bytes" if size.formula else ""
+    if size.least is None:
+        return formula
+    return f"at least {readable(size.least)}" + (f" ({formula})" if formula else "")
 
 
 def _resource(facts: Iterable[Fact]) -> Resource:

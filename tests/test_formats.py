@@ -160,7 +160,7 @@ def test_advice_is_no_replacement(folder: Path, out: Callable[..., str]) -> None
     (folder / "a.py").write_text(BAD)
     (result,) = log(out("sarif", "--unfixable", "OOM101"))["results"]
     assert "fixes" not in result
-    assert result["properties"]["advice"]
+    assert result["properties"]["help"]
     (result,) = log(out("sarif"))["results"]
     assert result["fixes"][0]["description"]["text"].endswith(" (safe fix)")
 

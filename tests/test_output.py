@@ -86,12 +86,14 @@ def finding(folder: Path) -> Finding:
     return Finding(
         "OOM101",
         "persistent-without-workers",
-        "`persistent_workers=True` needs workers, and `num_workers` is 0",
+        "`persistent_workers=True` requires `num_workers > 0`",
         Severity.ERROR,
         Confidence.HIGH,
         Place(train, 0, 6, 10, 6, 80),
         (Place(str(folder / "cli.py"), 0, 2, 34, 2, 43, "`--workers` is 0 by default"),),
         Fix(Safety.SAFE, "Keep workers alive only where there are some", (Edit(Place(train, 0, 6, 75, 6, 79), "args.workers > 0"),)),
+        consequence="`num_workers` is 0 (default of `--workers`); `DataLoader` raises ValueError",
+        help="Keep workers alive only where there are some",
     )
 
 
@@ -99,7 +101,8 @@ def of(folder: Path, text: str | bytes, place: tuple[int, int, int, int], *, nam
     """A finding in a file of its own."""
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return Finding("OOM901", "made-up", "message", Severity.WARNING, Confidence.MEDIUM, Place(str(path), cell, *place), (), fix)
+    help_ = fix.message if fix is not None else ""
+    return Finding("OOM901", "made-up", "message", Severity.WARNING, Confidence.MEDIUM, Place(str(path), cell, *place), (), fix, help=help_)
 
 
 def unreadable(folder: Path) -> Finding:
@@ -260,7 +263,7 @@ x.py:6:1: OOM901 warning message
 """)
 
 
-def test_advice_without_edits_is_a_line(folder: Path, view: View) -> None:
+def test_help_without_edits_is_a_line(folder: Path, view: View) -> None:
     found = of(folder, "x\n", (1, 1, 1, 2), fix=Fix(Safety.DISPLAY, "Pack the strings into one array"))
     assert plain(full.lines([found], view)) == snapshot("""\
 x.py:1:1: OOM901 warning message
@@ -304,7 +307,7 @@ def test_json_holds_everything(finding: Finding, view: View) -> None:
             {
                 "code": "OOM101",
                 "name": "persistent-without-workers",
-                "message": "`persistent_workers=True` needs workers, and `num_workers` is 0",
+                "message": "`persistent_workers=True` requires `num_workers > 0`",
                 "severity": "error",
                 "confidence": "high",
                 "filename": "src/train.py",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oomlint import registry
-from oomlint.finding import ByteSize, Confidence, Consequence, Factor, Finding, Multiplier, Place, Resource, Safety, Severity, Weighs, Weight
+from oomlint.finding import ByteSize, Confidence, Consequence, Factor, Finding, Fix, Message, Multiplier, Place, Resource, Safety, Severity, Weighs, Weight
 from oomlint.rule import HEADINGS, Rule, page
 
 if TYPE_CHECKING:
@@ -152,10 +152,13 @@ def test_a_page_is_taken_apart() -> None:
 def test_a_rule_makes_findings_of_its_own() -> None:
     place = Place("/x.py", 0, 1, 1, 1, 2)
     weight = Weight(Consequence.GROWS, Resource.GRAPH, ByteSize(), (Factor(Multiplier.STEPS),))
-    assert Silent().finding(place, "m") == Finding("OOM999", "silent", "m", Severity.WARNING, Confidence.HIGH, place, weight=weight)
+    assert Silent().finding(place, Message("m", "c", "h")) == Finding(
+        "OOM999", "silent", "m", Severity.WARNING, Confidence.HIGH, place, weight=weight, consequence="c", help="h"
+    )
     once = Weighs(Consequence.ONCE, Resource.ARRAYS, bytes=ByteSize(8))
-    assert Silent().finding(place, "m", weighs=once).weight == Weight(Consequence.ONCE, Resource.ARRAYS, ByteSize(8))
-    assert Silent().finding(place, "m", severity=Severity.NOTE, related=[place]).severity is Severity.NOTE
+    assert Silent().finding(place, Message("m"), weighs=once).weight == Weight(Consequence.ONCE, Resource.ARRAYS, ByteSize(8))
+    assert Silent().finding(place, Message("m"), severity=Severity.NOTE, related=[place]).severity is Severity.NOTE
+    assert Silent().finding(place, Message("m", help="h"), fix=Fix(Safety.DISPLAY, "what the fix says")).help == "what the fix says"
 
 
 @pytest.mark.parametrize("code", [code for code, _ in registry.catalogue()])

@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_read_keeps_its_finding() -> None:
 def test_comments_to_other_linters_count_for_the_whole_file_with_codes_of_ours() -> None:
     text = "# ruff: noqa: OOM101\nx = 1\n# flake8: noqa: E501, OOM2\n"
     assert kept(text, finding(2), finding(2, "OOM201"), finding(2, "OOM102")) == [finding(2, "OOM102")]
-    assert [each.message for each in unused(text)] == [f"unused suppression: no finding of {code} here" for code in ("OOM101", "OOM2")]
+    assert [each.message for each in unused(text)] == [f"Unused suppression: no finding of {code} here" for code in ("OOM101", "OOM2")]
     assert mended(text) == "x = 1\n# flake8: noqa: E501\n"
 
 
@@ -195,7 +195,7 @@ def test_a_notebook() -> None:
 def test_an_unused_comment_is_reported_with_a_safe_fix() -> None:
     (report,) = unused("x = 1\ny = 2  # noqa: OOM101\n", finding(1))
     assert (report.name, report.severity, report.confidence) == ("unused-suppression", Severity.WARNING, Confidence.HIGH)
-    assert report.message == "unused suppression: no finding of OOM101 here"
+    assert report.message == "Unused suppression: no finding of OOM101 here"
     assert (report.place.row, report.place.column, report.place.end_column) == (2, 8, 22)
     assert report.fix is not None
     assert report.fix.safety is Safety.SAFE
@@ -241,9 +241,9 @@ def test_prefixes_are_unused_where_every_rule_of_theirs_ran() -> None:
 
 def test_codes_that_do_not_exist_are_reported() -> None:
     (report,) = unused("x = 1  # oomlint: ignore[OOM999, workers, OOM101, E501]\n")
-    assert report.message == "unused suppression: no finding of OOM101 here, and no rule is named OOM999, WORKERS, E501"
+    assert report.message == "Unused suppression: no finding of OOM101 here, and no rule is named OOM999, WORKERS, E501"
     assert unused("x = 1  # oomlint: ignore[OOM999, workers]\n", known=()) == []
-    assert unused("x = 1  # noqa: OOM999\n")[0].message == "unused suppression: no rule is named OOM999"
+    assert unused("x = 1  # noqa: OOM999\n")[0].message == "Unused suppression: no rule is named OOM999"
 
 
 @pytest.mark.parametrize(

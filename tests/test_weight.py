@@ -316,7 +316,7 @@ def make(train):
 """
     found = only(check(tmp_path, {f"train_{number:02}.py": text for number in range(12)}, "OOM111"))
     assert [place.path.rpartition("/")[2] for place in found.related] == ["train_00.py", *(f"train_{number:02}.py" for number in range(1, 8))]
-    assert found.message.endswith("; 4 more loaders have it")
+    assert found.message.endswith("; also in 4 more loaders")
 
 
 def test_what_a_loop_keeps_besides_is_told_where_it_stands(tmp_path: Path) -> None:
@@ -504,8 +504,8 @@ def test_a_weight_has_the_bytes_of_one_and_what_multiplies_them(tmp_path: Path) 
     first, second = check(tmp_path, {"train.py": HEAVY}, "OOM112").findings
     rows = ByteSize(8192 * 128 * 128 * 4)
     assert first.weight == Weight(Consequence.MULTIPLIED, Resource.ARRAYS, rows, (Factor(Multiplier.WORKERS, 8),))
-    assert first.message.endswith(", about 512.0 MiB in each of 8 workers")
-    assert second.message.endswith(", about 1.0 GiB in each of 8 workers")
+    assert first.message.endswith("; about 512.0 MiB each")
+    assert second.message.endswith("; about 1.0 GiB each")
     assert (first.weight.total, second.weight and second.weight.total) == (4 << 30, 8 << 30)
 
 
@@ -545,8 +545,9 @@ def test_what_each_rank_holds_is_multiplied_by_the_ranks(tmp_path: Path) -> None
     rows = ByteSize(8192 * 128 * 128 * 4)
     by_ranks = only(check(tmp_path, {**launched, "train.py": SHARDED.replace("SAMPLER", ", sampler=DistributedSampler(rows)")}, "OOM605"))
     assert by_ranks.weight == Weight(Consequence.MULTIPLIED, Resource.ARRAYS, rows, (Factor(Multiplier.RANKS, 4),))
-    assert " (about 512.0 MiB), is whole in each of 4 ranks" in by_ranks.message
+    assert by_ranks.message.startswith("Each of 4 ranks holds all of `rows`: ")
+    assert by_ranks.message.endswith("a machine holds a NumPy array (about 512.0 MiB) once per rank")
     by_both = only(check(tmp_path, {**launched, "train.py": SHARDED.replace("SAMPLER", "")}, "OOM112"))
     assert by_both.weight == Weight(Consequence.MULTIPLIED, Resource.ARRAYS, rows, (Factor(Multiplier.WORKERS, 8), Factor(Multiplier.RANKS, 4)))
     assert by_both.weight.total == 16 << 30
-    assert by_both.message.endswith(", about 512.0 MiB in each of 8 workers; each of 4 ranks holds its own")
+    assert by_both.message.endswith("; about 512.0 MiB each; again on each of 4 ranks")

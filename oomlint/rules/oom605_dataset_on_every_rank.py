@@ -10,7 +10,7 @@ from oomlint.memory.facts import dataset_facts, holding_fact, loader_fact, ranks
 from oomlint.memory.ranks.sharded import sharded
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
-from oomlint.weighing import weight_of, words
+from oomlint.weighing import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,7 @@ class DatasetOnEveryRank(Rule):
         for found, *others in groups.values():
             holding = found.holding
             who = found.ranks.words if found.ranks is not None else "each rank"
-            size = words(weight_of(Weighs(Consequence.ONCE), [holding_fact(holding)]))
+            size = words(holding_fact(holding).bytes)
             much = f" ({size})" if size else ""
             message = Message(
                 f"{who.capitalize()} holds all of `{holding.name}`",

@@ -14,7 +14,7 @@ from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story
 from oomlint.memory.shared.content_kinds import IN_MEMORY, Content, Kind
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Unknown, assumptions
-from oomlint.weighing import weight_of, words
+from oomlint.weighing import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,7 +168,7 @@ def held_words(holding: Holding) -> str:
 
 def _much(holding: Holding) -> str:
     """``; about 2.1 GiB each``, of what each worker has; empty where the bytes are not known."""
-    size = words(weight_of(Weighs(Consequence.ONCE), [holding_fact(holding)]))
+    size = words(holding_fact(holding).bytes)
     return f"; {size} each" if size else ""
 
 
