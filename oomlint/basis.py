@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from oomlint.discovery import is_paper
+from oomlint.discovery import ENVIRONMENT_MARKS, ignores_above, is_paper, is_passed_by, repository_excludes
 from oomlint.model.readings import Search
 from oomlint.model.search_paths import SHELL_SUFFIXES, SPEAKS
 from oomlint.settings import BASELINE
@@ -18,13 +18,13 @@ from oomlint.settings import BASELINE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from oomlint.discovery import Patterns
     from oomlint.model.readings import Searched
 
 MANY_ENTRIES: Final = 200_000  # a project with more, datasets included, is not looked over
 FRESH: Final = 2 * 10**9  # nanoseconds; a file written within them may be written again under the same time stamp
 READ_BY_RULES: Final = (".py", ".pyi", ".ipynb", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".gitignore", *SHELL_SUFFIXES)
 CODE: Final = (".py", ".pyi", ".ipynb")  # what is told apart file by file: any other one may tell on all findings
-NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -55,18 +55,24 @@ class Basis:
         changed = {path for path in (*before, *after) if before.get(path) != after.get(path)}
         if not changed:
             return set()
-        moved = {path for path in changed if path not in before or path not in after}
+        moved = {path for path in changed if not (before.get(path) and after.get(path))}
         if any(os.path.basename(path).startswith("__init__.") or any(word in _content(path) for word in SPEAKS) for path in moved):
             return set(self.reads)  # what is a package, and what is put into the search path, decides where imports begin
-        words = {word.encode() for path in moved for word in _WORD.findall(os.path.splitext(path)[0])}
-        doubtful = set().union(*(self.otherwise(path, _content(path)) for path in changed))
+        words = {word.encode() for path in moved for word in _WORD.findall(os.path.basename(path[:-1]) if path.endswith(os.sep) else os.path.splitext(path)[0])}
+        doubtful = set().union(*(self.otherwise(path, _content(path) if after.get(path) else None) for path in changed))
         if words:
             doubtful |= {near for near in set().union(*self.reads.values()) if _names_one(near, words)}
         return {path for path, reads in self.reads.items() if not reads.isdisjoint(changed) or not reads.isdisjoint(doubtful)}
 
-    def otherwise(self, path: str, data: bytes) -> set[str]:
-        """The files on whose behalf a search finds something else in that one, now that this is its content."""
-        return set().union(*(nears for what, (found, nears) in self._grouped().items() if found.get(path, "") != what.of(path, data)))
+    def otherwise(self, path: str, data: bytes | None) -> set[str]:
+        """The files on whose behalf a search finds something else in that one, now that this is its content; ``None``: it is gone."""
+        return set().union(
+            *(nears for what, (found, nears) in self._grouped().items() if found.get(path, "") != (what.of(path, data) if data is not None else ""))
+        )
+
+    def beside(self, state: State) -> dict[str, str]:
+        """Marks of the files that findings rest on and that a look over the project passes by: in hidden folders, outside of it, or not there."""
+        return {path: mark_of(path, state.now) for path in sorted(set().union(*self.reads.values())) if path not in state.files}
 
     def _grouped(self) -> dict[Search, tuple[Mapping[str, str], list[str]]]:
         """Each search once: what it has found, and on whose behalf it was made."""
@@ -121,7 +127,8 @@ class State(NamedTuple):
     """The state of a project on the disk."""
 
     key: str  # stands for the tool, its settings and all that is not code
-    files: dict[str, str]  # marks of the files of code, which change when they do
+    files: dict[str, str]  # marks of the files of code, which change when they do, and of the folders that a name may mean, with a separator at the end
+    now: int  # when it was looked at
 
 
 def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folders: Sequence[str] = ()) -> State | None:
@@ -134,6 +141,8 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folde
     newest = number = 0
     now = time.time_ns()
     pending = [root, *sorted({_hidden_above(folder, root) for folder in folders} - {root})]
+    for each in (root, *folders):
+        _tell_ignores(rest, ignores_above(each, root))
     linked: set[str] = set()  # folders that a link leads to
     behind: set[str] = set()  # the same and those in them: rules know their files by other names
     while pending:
@@ -152,8 +161,13 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folde
             try:
                 if entry.is_dir():
                     target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-                    if _is_passed_by(entry.name) or target in linked:
+                    if entry.name == ".git" or entry.name in ENVIRONMENT_MARKS:  # it says where a repository or an environment begins, which bounds searches
+                        rest.update(f"{entry.path}\0".encode(errors="surrogateescape"))
+                        _tell_ignores(rest, repository_excludes(folder) if entry.name == ".git" else ())
+                    if is_passed_by(entry.name) or target in linked:
                         continue
+                    if entry.name.isidentifier():
+                        files[os.path.join(entry.path, "")] = os.sep
                     pending.append(target)
                     if entry.is_symlink():
                         linked.add(target)
@@ -163,20 +177,34 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folde
                 # What makes a folder look like a repository says where a project begins, and a README how it is launched.
                 if (entry.name.endswith(READ_BY_RULES) or is_paper(entry.name)) and entry.name != BASELINE:
                     status = entry.stat()
-                    mark = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
                     if entry.name.endswith(CODE) and folder not in behind:
-                        # What was written just now may be written again unseen: it is not the same in any later run.
-                        files[entry.path] = mark if status.st_mtime_ns < now - FRESH else f"{mark} {now}"
+                        files[entry.path] = _mark(status, now)
                     else:
-                        rest.update(f"{entry.path}\0{mark}\n".encode(errors="surrogateescape"))
+                        rest.update(f"{entry.path}\0{_mark(status)}\n".encode(errors="surrogateescape"))
                         newest = max(newest, status.st_mtime_ns)
             except OSError:
                 continue
-    return None if newest > now - FRESH else State(rest.hexdigest(), files)
+    return None if newest > now - FRESH else State(rest.hexdigest(), files, now)
 
 
-def _is_passed_by(name: str) -> bool:
-    return name.startswith(".") or name in NOT_ENTERED
+def mark_of(path: str, now: int) -> str:
+    """The mark of a file, as :func:`state_of` makes it at that time; empty where there is none."""
+    try:
+        return _mark(os.stat(path), now)
+    except (OSError, ValueError):
+        return ""
+
+
+def _mark(status: os.stat_result, now: int | None = None) -> str:
+    """What changes with a file. One that was written just ``now`` may be written again unseen: it is not the same in any later run."""
+    mark = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+    return mark if now is None or status.st_mtime_ns < now - FRESH else f"{mark} {now}"
+
+
+def _tell_ignores(rest: hashlib.blake2b, patterns: Iterable[Patterns]) -> None:
+    """Add what leaves files out from outside of the project's own folders."""
+    for each in patterns:
+        rest.update("\n".join([each.base, *each.lines, ""]).encode(errors="surrogateescape"))
 
 
 def _hidden_above(folder: str, root: str) -> str:
@@ -186,6 +214,6 @@ def _hidden_above(folder: str, root: str) -> str:
     here = root
     for part in os.path.relpath(folder, root).split(os.sep):
         here = os.path.join(here, part)
-        if _is_passed_by(part):
+        if is_passed_by(part):
             return here
     return root

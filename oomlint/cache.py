@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import oomlint
 from oomlint import facts
-from oomlint.basis import Basis, state_of
+from oomlint.basis import Basis, mark_of, state_of
 from oomlint.finding import Confidence, Edit, Finding, Fix, Place, Safety, Severity
 from oomlint.writing import LEFTOVER, is_own, sweep, write_whole
 
@@ -70,12 +70,13 @@ class Cache:
         self._state = state
         known = self._load("findings", state.key)
         with suppress(*WRONG):
-            before, entries = typed(known["files"], dict), typed(known["findings"], dict)
-            if before == state.files:
+            before, beside, entries = (typed(known[name], dict) for name in ("files", "beside", "findings"))
+            beside_now = {path: mark_of(path, state.now) for path in beside}
+            if before == state.files and beside == beside_now:
                 self._findings = entries
                 return
             basis = self._basis_of(state.key, before)
-            sound = basis.reads.keys() - basis.fallen(before, state.files)
+            sound = basis.reads.keys() - basis.fallen(beside | before, beside_now | state.files)
             self._findings = {path: item for path, item in entries.items() if path in sound}
             self._kept = basis.kept(self._findings)
 
@@ -127,7 +128,7 @@ class Cache:
             if self._state is None:
                 return
             if "findings" in self._changed:
-                content = {"files": self._state.files, "findings": self._findings}
+                content = {"files": self._state.files, "beside": self.basis().beside(self._state), "findings": self._findings}
                 self._store("findings", self._state.key, content)
             if "basis" in self._changed and self._kept is not None:
                 self._store("basis", _basis_key(self._state.key, self._state.files), self._kept.kept(self._findings).plain())

@@ -24,6 +24,7 @@ SUFFIXES: Final = (".py", ".pyi", ".ipynb")
 ENVIRONMENT_MARKS: Final = frozenset({"pyvenv.cfg", "conda-meta"})  # a folder that holds one is an environment, whatever its name
 
 _PAPERS: Final = ("license", "licence", "requirements", "setup.py", "setup.cfg", "pyproject.toml", "environment.y", ".gitignore")
+_NOT_ENTERED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 _WILD: Final = re.compile(r"[*?\[]")
 _SIMPLE_SET: Final = re.compile(r"\[[A-Za-z0-9_.]+\]")
 _GLOB_PART: Final = re.compile(r"\*+|\?|\[[A-Za-z0-9_.]+\]|[^*?\[]+")
@@ -88,6 +89,11 @@ def is_laid_out(names: Iterable[str]) -> bool:
 def is_paper(name: str) -> bool:
     """Whether an entry is one of those that make a folder look like the top of a repository."""
     return name.lower().startswith(("readme", *_PAPERS))
+
+
+def is_passed_by(name: str) -> bool:
+    """Whether a look over the state of a project does not enter a folder of that name."""
+    return name.startswith(".") or name in _NOT_ENTERED
 
 
 def unreached(folders: Iterable[str], settings: Settings, root: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -276,27 +282,29 @@ class _Walk:
         if not self._respect_gitignore:
             return ()
         if not start and os.path.lexists(os.path.join(folder, ".git")):
-            above = _repository_excludes(folder)  # a repository of its own: the one around it has no say
+            above = repository_excludes(folder)  # a repository of its own: the one around it has no say
         own = _read_patterns(folder, os.path.join(folder, ".gitignore"))
         return (own, *above) if own.lines else above
 
     def _ignores_above(self, start: str) -> tuple[Patterns, ...]:
-        """Patterns from the folders above ``start`` (nearest first), up to its repository's top; without a repository, up to the project's root."""
-        if not self._respect_gitignore:
-            return ()
-        if os.path.lexists(os.path.join(start, ".git")):
-            return tuple(patterns.without_covering(start) for patterns in _repository_excludes(start))
-        above = [start]
-        while os.path.dirname(above[-1]) != above[-1]:
-            above.append(os.path.dirname(above[-1]))
-        above = above[1:]
-        top = next((folder for folder in above if os.path.lexists(os.path.join(folder, ".git"))), None)
-        limit = top or (self._root if self._root in above else None)
-        if limit is None:
-            return ()
-        found = [_read_patterns(folder, os.path.join(folder, ".gitignore")) for folder in above[: above.index(limit) + 1]]
-        found += _repository_excludes(top) if top else ()
-        return tuple(patterns.without_covering(start) for patterns in found if patterns.lines)
+        return ignores_above(start, self._root) if self._respect_gitignore else ()
+
+
+def ignores_above(start: str, root: str) -> tuple[Patterns, ...]:
+    """Patterns from the folders above ``start`` (nearest first), up to its repository's top; without a repository, up to the project's root."""
+    if os.path.lexists(os.path.join(start, ".git")):
+        return tuple(patterns.without_covering(start) for patterns in repository_excludes(start))
+    above = [start]
+    while os.path.dirname(above[-1]) != above[-1]:
+        above.append(os.path.dirname(above[-1]))
+    above = above[1:]
+    top = next((folder for folder in above if os.path.lexists(os.path.join(folder, ".git"))), None)
+    limit = top or (root if root in above else None)
+    if limit is None:
+        return ()
+    found = [_read_patterns(folder, os.path.join(folder, ".gitignore")) for folder in above[: above.index(limit) + 1]]
+    found += repository_excludes(top) if top else ()
+    return tuple(patterns.without_covering(start) for patterns in found if patterns.lines)
 
 
 def _is_left_out(path: str, listed: Iterable[Patterns], *, folder: bool) -> bool:
@@ -320,7 +328,7 @@ def _chain(path: str, base: str) -> Iterator[str]:
         path = os.path.dirname(path)
 
 
-def _repository_excludes(top: str) -> tuple[Patterns, ...]:
+def repository_excludes(top: str) -> tuple[Patterns, ...]:
     """The patterns of .git/info/exclude. In a work tree or submodule ``.git`` is a file that says where the repository is."""
     repository = os.path.join(top, ".git")
     if os.path.isfile(repository):

@@ -138,6 +138,66 @@ def test_a_file_that_is_renamed_is_another_one(tree: Tree) -> None:
     assert tree.check(cache=True) == tree.check(cache=False)
 
 
+IMPORTS: Final = f"{LOADER}from options import WORKERS\nDataLoader(range(9), num_workers=WORKERS, persistent_workers=True)\n"
+LOADS: Final = f"{LOADER}import yaml\nwith open('{{}}') as file:\n    config = yaml.safe_load(file)\nDataLoader([], num_workers=config['workers'], timeout=9)\n"
+CALLED: Final = {"factory.py": FILES["factory.py"][0] or "", "sub/caller.py": "from factory import make\nmake(range(9), 0)\n"}
+LMDB: Final = (
+    LOADER
+    + "import lmdb\nclass Images(Dataset):\n    def __init__(self, path):\n        self.env = lmdb.open(path)\n    def __len__(self):\n        return 3\n"
+    "    def __getitem__(self, index):\n        return self.env.begin().get(b'a')\nDataLoader(Images('a'), num_workers=4)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("files", "changes"),
+    [
+        pytest.param(CALLED | {".git/info/exclude": ""}, {".git/info/exclude": "caller.py\n"}, id="a file is excluded by the repository"),
+        pytest.param(CALLED | {"../.git/HEAD": "", "../.gitignore": ""}, {"../.gitignore": "caller.py\n"}, id="a file is ignored from above"),
+        pytest.param(CALLED, {"sub/conda-meta/": None}, id="a folder becomes an environment"),
+        pytest.param({"a.py": LMDB}, {"lmdb/": None}, id="a folder has the name of a library"),
+        *(
+            pytest.param({"a.py": LOADS.format(path), path: content}, {path: now}, id=f"{path} {what}")
+            for path in ("train.yaml", ".hidden/train.yaml", "../train.yaml", "train.odd", "train")
+            for what, content, now in (("changes", "workers: 4", "workers: 0"), ("comes", None, "workers: 0"), ("goes", "workers: 0", None))
+        ),
+        *(
+            pytest.param(
+                {"a.py": f"import sys\nsys.path.insert(0, '{path}')\n{IMPORTS}", f"{path}/z.py": "", **files}, {f"{path}/options.py": "WORKERS = 0\n"}, id=what
+            )
+            for path in (".hidden", "site-packages", "lib")
+            for what, files in ((f"{path} changes", {f"{path}/options.py": "WORKERS = 4\n"}), (f"{path} comes", {"options.py": "WORKERS = 4\n"}))
+        ),
+    ],
+)
+def test_what_a_look_over_the_project_does_not_see_is_seen(tmp_path: Path, files: dict[str, str | None], changes: dict[str, str | None]) -> None:
+    root = tmp_path / "around" / "project"
+    clock = iter(range(1_700_000_000, 1_800_000_000, 10))
+
+    def put(name: str, content: str | None) -> None:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith("/"):
+            path.mkdir()
+        elif content is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(content)
+            os.utime(path, (now := next(clock), now))
+
+    def findings(*, cache: bool) -> tuple[object, ...]:
+        return engine.run([str(root)], NOTES, root, engine.Options(cache=cache, processes=1)).findings
+
+    put("pyproject.toml", "")
+    for name, content in files.items():
+        put(name, content)
+    before = findings(cache=True)
+    for name, content in changes.items():
+        put(name, content)
+    after = findings(cache=False)
+    assert after != before, "the change says nothing"
+    assert findings(cache=True) == after
+
+
 def test_what_was_written_just_now_tells_on_no_more_than_has_read_it(tree: Tree, linted: list[str]) -> None:
     tree.check(cache=True)
     (tree.folder / "loop.py").write_text(FILES["loop.py"][1] or "")

@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from oomlint.discovery import is_passed_by
 from oomlint.model.readings import Memory
 from oomlint.model.search_paths import SPEAKS, added, exported, laid_out
 from oomlint.source import SourceError, read_source
@@ -31,16 +32,26 @@ class Locator:
     def __init__(self, project: Project) -> None:
         self._project = project
         self.exists: dict[str, bool] = {}  # of files; of folders with a separator at the end
+        self._hidden: dict[str, bool] = {}
         self._additions: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._laid_out: dict[str, tuple[tuple[str, str], ...]] = {}
         self._additions_beside: Memory[str, tuple[str, ...]] = Memory(project.readings)
         self._located: Memory[tuple[str, str], str | None] = Memory(project.readings)
 
     def _is_file(self, path: str) -> bool:
+        if self._is_hidden(os.path.dirname(path)):
+            self._project.readings.read(path)  # nobody else sees it come
         known = self.exists.get(path)
         if known is None:
             known = path in self._project.overlay or os.path.isfile(path)
             self.exists[path] = known
+        return known
+
+    def _is_hidden(self, folder: str) -> bool:
+        """Whether a look over the project passes the folder by."""
+        known = self._hidden.get(folder)
+        if known is None:
+            known = self._hidden[folder] = any(map(is_passed_by, os.path.relpath(folder, self._project.root).split(os.sep))) and folder != self._project.root
         return known
 
     def _is_folder(self, path: str) -> bool:

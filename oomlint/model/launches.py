@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import libcst as cst
 
 from oomlint.finding import Place
-from oomlint.model.readings import Memory, finder
+from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import Alternative, Const, Step, picked
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Launches:
         tail = "/" + "/".join(part for part in word.split("/") if part not in {"", ".", ".."} and "$" not in part)
         if not script.path.endswith(tail):
             return False
-        alike = [path for path in self.project.files() if path.endswith(tail)]
+        alike = self.project.search(_ends_so, (tail,), script.path)
         return len(alike) < 2 or os.path.dirname(script.path) == os.path.dirname(place.path)  # noqa: PLR2004 - itself
 
     def _told(self, script: Module) -> list[tuple[Place, list[str]]]:
@@ -146,6 +146,12 @@ class Launches:
                     known.append((Place(path, line.cell, line.row, 1, line.row, len(line.text) + 2), _words(line.text)))
             self._lines[""] = known
         return known
+
+
+@finder
+def _ends_so(path: str, data: bytes, tail: str) -> str:
+    del data
+    return FOUND if path.endswith(tail) else ""
 
 
 @finder

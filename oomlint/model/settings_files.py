@@ -108,12 +108,14 @@ class SettingsReader:
             folders.append(folder)
         for folder in folders:
             path = os.path.normpath(os.path.join(folder, text))
+            self.project.readings.read(path)
             if os.path.isfile(path):
                 return path
         return None
 
     def read(self, path: str, form: str = "") -> Settings | None:
         """The root node of a settings file, or ``None`` where it cannot be read as one."""
+        self.project.readings.read(path)
         form = form or SUFFIXES.get(os.path.splitext(path)[1], "")
         key = (path, form)
         if key in self._files:

@@ -248,6 +248,7 @@ class Sources:
         parts: list[Value] = []
         for text in self._bases(top):
             below = os.path.normpath(os.path.join(os.path.dirname(path), text))
+            self.project.readings.read(below)
             parts.append(self._layers(below, seen) if os.path.isfile(below) else Unknown("configuration"))
         return Merged((*parts, top), deep=True) if parts else top
 

@@ -16,8 +16,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint import facts
-from oomlint.basis import NOT_ENTERED
 from oomlint.cache import WRONG, project_key, read_kept, refusal, typed
+from oomlint.discovery import is_passed_by
 from oomlint.verify.case import Fidelity, Outcome, Reading, Timeline, Verdict
 from oomlint.verify.folders import walk
 from oomlint.verify.session import nearest
@@ -111,7 +111,7 @@ def data_state(root: str) -> str:
     state = hashlib.blake2b(digest_size=16)
     number = 0
     for folder, folders, names in walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in NOT_ENTERED)
+        folders[:] = sorted(name for name in folders if not is_passed_by(name))
         number += len(names)
         if number > MOST_FILES:
             break
