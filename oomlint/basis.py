@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import re
+import stat
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -189,10 +191,11 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folde
 
 def mark_of(path: str, now: int) -> str:
     """The mark of a file, as :func:`state_of` makes it at that time; empty where there is none."""
-    try:
-        return _mark(os.stat(path), now)
-    except (OSError, ValueError):
-        return ""
+    with suppress(OSError, ValueError):
+        status = os.stat(path)
+        if stat.S_ISREG(status.st_mode):
+            return _mark(status, now)
+    return ""
 
 
 def _mark(status: os.stat_result, now: int | None = None) -> str:

@@ -215,3 +215,12 @@ def test_fixes_after_a_warm_run_are_those_after_a_cold_one(tree: Tree) -> None:
     warm, cold = (tree.check(cache=cache, fix=True, write=False, unsafe_fixes=True) for cache in (True, False))
     assert warm == cold
     assert warm.changes
+
+
+def test_what_is_new_in_a_folder_that_is_named_where_a_file_is_meant_tells_nothing(tree: Tree, linted: list[str]) -> None:
+    tree.put("train.py", f"{LOADS.format('.')}")
+    tree.check(cache=True)
+    (tree.folder / "notes.txt").write_text("")
+    linted.clear()
+    tree.check(cache=True)
+    assert linted == []
