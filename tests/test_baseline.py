@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 IMPORT = "from torch.utils.data import DataLoader\n"
 BAD = "loader = DataLoader(data, num_workers=0, persistent_workers=True)\n"
+HOW = "; name it by --baseline or the setting `baseline`\n"
 NEW = "def fit(data):\n    return DataLoader(data, num_workers=0, persistent_workers=True, batch_size=8)\n"
 MENDED = BAD.replace(", persistent_workers=True", "")
 
@@ -40,7 +41,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
 @pytest.fixture
 def known(run: Callable[..., Done]) -> Callable[..., Done]:
     """A run with the baseline that was written first."""
-    assert run("--write-baseline") == (0, "No findings in 1 file.\n1 known finding not shown.\n", f"oomlint: wrote 1 finding to {NAME}\n")
+    assert run("--write-baseline") == (0, "No findings in 1 file.\n1 known finding not shown.\n", f"oomlint: wrote 1 finding to {NAME}{HOW}")
 
     def call(*words: str) -> Done:
         return run("--baseline", NAME, *words)
@@ -104,15 +105,15 @@ def test_what_is_gone_is_said_in_a_line(folder: Path, known: Callable[..., Done]
     (folder / "a.py").unlink()
     assert known("b.py").err == ""
     assert known().err == line
-    assert run("--write-baseline").err == f"oomlint: wrote 0 findings to {NAME}\n"
+    assert run("--write-baseline").err == f"oomlint: wrote 0 findings to {NAME}{HOW}"
     assert json.loads((folder / NAME).read_text())["findings"] == []
     assert known() == (0, "No findings in 1 file.\n", "")
 
 
 def test_what_a_run_does_not_look_at_stays(folder: Path, known: Callable[..., Done], run: Callable[..., Done]) -> None:
     (folder / "b.py").write_text(IMPORT + NEW)
-    assert run("--write-baseline", "b.py").err == f"oomlint: wrote 1 finding to {NAME}\n"
-    assert run("--write-baseline", "--select", "OOM102").err == f"oomlint: wrote 0 findings to {NAME}\n"
+    assert run("--write-baseline", "b.py").err == f"oomlint: wrote 1 finding to {NAME}{HOW}"
+    assert run("--write-baseline", "--select", "OOM102").err == f"oomlint: wrote 0 findings to {NAME}{HOW}"
     assert known() == (0, "No findings in 2 files.\n2 known findings not shown.\n", "")
 
 
@@ -120,7 +121,7 @@ def test_what_a_broken_file_had_is_not_gone(folder: Path, known: Callable[..., D
     (folder / "a.py").write_text(IMPORT + BAD + "x = (\n")
     assert known("-q").status == 1
     assert known().err == ""
-    assert run("--write-baseline").err == f"oomlint: wrote 0 findings to {NAME}\n"
+    assert run("--write-baseline").err == f"oomlint: wrote 0 findings to {NAME}{HOW}"
     (folder / "a.py").write_text(IMPORT + BAD)
     assert known() == (0, "No findings in 1 file.\n1 known finding not shown.\n", "")
 
@@ -162,7 +163,7 @@ def test_what_is_known_is_not_fixed(folder: Path, known: Callable[..., Done]) ->
 def test_fixing_comes_before_writing(folder: Path, run: Callable[..., Done]) -> None:
     (folder / "b.py").write_text("num_workers = (\n")
     status, out, err = run("--write-baseline", "--fix")
-    assert (status, err) == (1, f"oomlint: wrote 0 findings to {NAME}\n")
+    assert (status, err) == (1, f"oomlint: wrote 0 findings to {NAME}{HOW}")
     assert (folder / "a.py").read_text() == IMPORT + MENDED
     assert out.startswith("b.py:1:15: cannot check"), "what cannot be read is never known"
 
@@ -182,7 +183,7 @@ def test_findings_that_are_told_once_are_known_one_by_one(folder: Path, run: Cal
     for name in "bcdefg":
         (folder / f"{name}.py").write_text(f"{IMPORT}def f(data):\n    {BAD}")
     (folder / "a.py").unlink()
-    assert run("--write-baseline").err == f"oomlint: wrote 6 findings to {NAME}\n"
+    assert run("--write-baseline").err == f"oomlint: wrote 6 findings to {NAME}{HOW}"
     (folder / "b.py").unlink()
     assert run("--baseline", NAME).out == "No findings in 5 files.\n5 known findings not shown.\n"
 

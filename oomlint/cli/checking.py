@@ -227,7 +227,8 @@ class _Check:
             return report
         count = baseline.write(report, self._scope())
         if not self.arguments.quiet:
-            say(f"wrote {summary.count(count, 'finding')} to {baseline.path}")
+            used = self.arguments.baseline is not None or self.settings.baseline is not None
+            say(f"wrote {summary.count(count, 'finding')} to {baseline.path}{'' if used else '; name it by --baseline or the setting `baseline`'}")
         return baseline.filtered(report)
 
     def _silence(self, report: Report, reason: str) -> Report:
