@@ -192,6 +192,18 @@ def test_what_is_typed_elsewhere_counts(folder: Path) -> None:
     session(folder, talk)
 
 
+def test_what_is_closed_while_it_is_checked_has_no_findings(folder: Path) -> None:
+    async def talk(client: Client) -> None:
+        client.open("train.py", BAD)
+        client.client.text_document_did_close(types.DidCloseTextDocumentParams(types.TextDocumentIdentifier(client.uri("train.py"))))
+        assert await client.hover("train.py", 1, 12) == "", "nothing is said of a file that is not open"
+        client.open("other.py", BAD)
+        await client.shows("other.py", ("OOM101", 1))
+        assert client.codes("train.py") == []
+
+    session(folder, talk)
+
+
 def test_findings_stay_while_a_program_is_broken(folder: Path) -> None:
     async def talk(client: Client) -> None:
         client.open("train.py", BAD)  # a file that is not on the disk yet

@@ -107,10 +107,10 @@ class Server(LanguageServer):
     def forget(self, uris: set[str]) -> None:
         """Take the findings of documents back that are closed."""
         still = self.open_documents()
-        for path in [path for path in self.seen if path not in still]:
-            seen = self.seen.pop(path)
-            uris.update(seen.sent)
-            if task := self._tasks.pop(path, None):
+        for path in [path for path in {*self.seen, *self._tasks} if path not in still]:
+            if seen := self.seen.pop(path, None):
+                uris.update(seen.sent)
+            if task := self._tasks.pop(path, None):  # which may be in the middle of its first check
                 task.cancel()
         for uri in uris:
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
@@ -270,7 +270,8 @@ def make() -> Server:
     def hover(params: types.HoverParams) -> types.Hover | None:
         uri, position = params.text_document.uri, params.position
         codes = [item.code for item in server.at(uri, types.Range(position, position)) if item.code]
-        lines = server.workspace.get_text_document(uri).source.split("\n")
+        document = server.workspace.text_documents.get(uri)
+        lines = document.source.split("\n") if document else []
         line = lines[position.line] if position.line < len(lines) else ""
         known = dict(registry.catalogue())
         codes += [each.group() for each in _CODE.finditer(line) if each.start() <= position.character <= each.end() and each.group() in known]
