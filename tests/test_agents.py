@@ -75,6 +75,8 @@ def test_findings_come_with_what_a_program_needs(folder: Path) -> None:
         assert (finding["fix"]["safety"], finding["fix"]["edits"][0]["content"]) == ("safe", "")
         answer = json.loads((await ask(client, "check", paths=["."], select=["OOM101"], limit=0))[1])
         assert (answer["total"], answer["findings"], answer["left_out"]) == (1, [], 1)
+        for word in ("persistent-without-workers", "oom101"):
+            assert json.loads((await ask(client, "check", paths=["train.py"], select=[word]))[1])["total"] == 1
         assert json.loads((await ask(client, "check", paths=["datasets.py"]))[1]) == {"total": 0, "findings": []}
 
         failed, text = await ask(client, "explain", rule="persistent-without-workers")
@@ -83,6 +85,8 @@ def test_findings_come_with_what_a_program_needs(folder: Path) -> None:
             ("explain", {"rule": "OOM999"}, "unknown rule 'OOM999'"),
             ("check", {"paths": ["train.py"], "select": ["--fix"]}, "is no code of a rule"),
             ("check", {"paths": ["."], "select": ["OOM9"]}, "OOM9"),
+            ("check", {"paths": ["train\0.py"]}, "paths: embedded null byte"),
+            ("check", {"paths": ["x" * 300_000]}, "paths: Argument list too long"),
         ):
             failed, text = await ask(client, tool, **arguments)
             assert failed

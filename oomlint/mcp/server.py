@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LIMIT: Final = 20  # findings in an answer, unless another number is asked for
-_CODES: Final = re.compile(r"[A-Z]{1,3}\d{0,3}")
+_CODES: Final = re.compile(r"\w[\w-]*")  # codes, prefixes, names: nothing that could be an option, or several
 _ABOUT: Final = """Finds the memory bugs of PyTorch training code: workers that copy the dataset, growing lists of tensors, leaked graphs and handles.
 check reads code and runs nothing of it, explain gives the page of a rule. Findings come with the heaviest first. fix.edits are spans with rows and columns
 from 1, the end exclusive."""
@@ -36,7 +37,7 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
         """Check Python files, notebooks and folders for memory bugs. Nothing of them is executed or changed.
 
         paths: files and folders, relative to the folder that the server was started in. For a single file, what it causes in other files is found, too.
-        select: codes or prefixes of rules, such as OOM101 or OOM2; all by default.
+        select: codes, prefixes or names of rules, such as OOM101 or OOM2; all by default.
         limit: how many findings to show at most.
         Returns JSON: total, and findings with code, message, place, related places, facts, weight, and fix with its safety and edits.
         """
@@ -81,7 +82,10 @@ def _selected(codes: list[str] | None) -> list[str]:
 async def _entries(words: list[str], paths: list[str]) -> list[dict[str, Any]]:
     """The JSON that a command prints. Raises ToolError with what it says where it prints none."""
     # Paths stand behind what ends the options: none of them can be one.
-    done = await anyio.run_process([sys.executable, "-m", "oomlint", *words, "--", *(paths or ["."])], check=False, stdin=None)
+    try:
+        done = await anyio.run_process([sys.executable, "-m", "oomlint", *words, "--", *(paths or ["."])], check=False, stdin=subprocess.DEVNULL)
+    except (OSError, ValueError) as error:  # a line that is too long, or no line
+        raise ToolError(f"paths: {error.strerror or error}" if isinstance(error, OSError) else f"paths: {error}") from None
     try:
         found = json.loads(done.stdout)
     except ValueError:
