@@ -1,4 +1,4 @@
-"""The codes and names of all rules, by the names of their files: no rule is imported for them."""
+"""The codes and names of all rules: of ours by the names of their files, so that no rule is imported for them, and of what plugins have added."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ _FILE: Final = re.compile(r"(oom\d{3})_([a-z0-9_]+)\.py")
 _FOLDER: Final = os.path.join(os.path.dirname(__file__), "rules")
 
 
-@cache
+ADDED: Final[dict[str, str]] = {}  # slugs by codes: rules of plugins that were loaded
+
+
 def catalogue() -> tuple[tuple[str, str], ...]:
-    """Code and slug of every rule, sorted by code."""
+    """Code and slug of every rule, sorted by code; those of plugins come last."""
+    return (*own(), *sorted(ADDED.items())) if ADDED else own()
+
+
+@cache
+def own() -> tuple[tuple[str, str], ...]:
+    """The same of our own rules only."""
     found = (_FILE.fullmatch(name) for name in os.listdir(_FOLDER))
     return tuple(sorted((match[1].upper(), match[2].replace("_", "-")) for match in found if match))
 

@@ -6,10 +6,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oomlint import registry
+from oomlint import plugins, registry
 from oomlint.ast_trees import tree_of
 from oomlint.discovery import PerFileIgnores
 from oomlint.finding import Confidence, Finding, Place, Severity
+from oomlint.plugins import Sources
 from oomlint.projects import Projects
 from oomlint.scout.look import triage
 from oomlint.scout.mistakes import is_old, mistake_of
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from oomlint.cache import Verdict
     from oomlint.config import Settings
-    from oomlint.model.project import Project
+    from oomlint.model.project import Module, Project
     from oomlint.model.readings import Searched
     from oomlint.rule import Rule
     from oomlint.source import Source
@@ -33,12 +34,13 @@ UNFINISHED: Final = "unfinished"  # the same where its analysis takes more steps
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A rule that raised: a bug of oomlint, not of the file."""
+    """A rule that raised: a bug of oomlint, or of a plugin, not of the file."""
 
     code: str
     path: str
     cause: str
     trace: str = field(compare=False)
+    origin: str = ""  # the plugin
 
 
 def cannot_check(path: str, cause: str, cell: int = 0, row: int = 1, column: int = 1) -> Finding:
@@ -66,6 +68,7 @@ class Job:
     folders: tuple[str, ...] = ()  # of the project, though a walk over its root passes them by
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # what is known of contents
     suppress: bool = True
+    sources: Sources = field(default_factory=Sources)  # of rules beside ours
 
 
 class Looked(NamedTuple):
@@ -79,6 +82,12 @@ class Looked(NamedTuple):
     comments: bool = False  # a suppression may be unused
     broken: Finding | None = None
     readers: tuple[str, ...] = ()  # functions that it calls: a rule may have something to say only if one of them reads a file
+    plugged: bool = False  # a rule of a plugin may have something to say
+
+    @property
+    def concerns(self) -> bool:
+        """Whether anybody has to look again."""
+        return self.parse or self.comments or self.plugged
 
 
 class Linted(NamedTuple):
@@ -98,6 +107,10 @@ class Checker:
         self.job = job
         self.projects = projects or Projects(job.root, job.settings, job.overlay, job.folders)
         self._ignores = PerFileIgnores(job.settings, job.root)
+        rules = [rule for code in job.codes if (rule := plugins.rule(code))]
+        # None: their rules are asked about all files.
+        self._mentions = None if any(not rule.mentions for rule in rules) else frozenset(word for rule in rules for word in rule.mentions)
+        self._noted: tuple[str, ...] = ()  # what was read to find out that only rules of plugins are asked
         self._finished = True  # whether the last file was checked within half its budget; else nobody has noted what was read for it
 
     def take_projects(self) -> Projects:
@@ -113,8 +126,9 @@ class Checker:
             return Looked(path, broken=_broken(error))
         digest = content_digest(path, source.data)
         comments = Suppressions.from_source(source).reportable
+        plugged = self._mentions is None or any(word in source.text for word in self._mentions)
         if not self.job.scout:
-            return Looked(path, digest, len(source.data), None, parse=True, comments=comments)
+            return Looked(path, digest, len(source.data), None, parse=True, comments=comments, plugged=plugged)
         fresh: Verdict | None = None
         known = self.job.verdicts.get(digest)
         if known is None:
@@ -128,7 +142,7 @@ class Checker:
             broken = cannot_check(path, cause, place.cell, place.row, place.column)
             if is_old(source.text):
                 broken = replace(broken, name=PYTHON_2)
-        return Looked(path, digest, len(source.data), fresh, parse or bool(readers), comments, broken, readers)
+        return Looked(path, digest, len(source.data), fresh, parse or bool(readers), comments, broken, readers, plugged)
 
     def lint(self, looked: Looked) -> Linted:
         """Ask the rules about a file, silence what its comments silence, and leave out what is not to be shown."""
@@ -136,12 +150,12 @@ class Checker:
         ignored = tuple("" if code == "ALL" else code for code in self._ignores.codes(looked.path))
         codes = [code for code in self.job.codes if not code.startswith(ignored)] if ignored else self.job.codes
         reads: tuple[str, ...] | None = ()
-        readings = self.projects.of(looked.path).readings if looked.parse else None
+        readings = self.projects.of(looked.path).readings if looked.parse or looked.plugged else None
         try:
             said, failures, source = self._said(looked, codes)
             if readings is not None:
-                reads = None if failures or not self._finished else readings.end()
-            known = [code for code, _ in registry.catalogue()]
+                reads = None if failures or not self._finished else (*readings.end(), *self._noted)
+            known = [code for code, _ in registry.catalogue()] if plugins.whole() else ()  # else one that is not there may be of what is missing
             findings = apply(said, Suppressions.from_source(source), codes, known) if self.job.suppress else tuple(said)
         except SourceError as error:
             return Linted((self._mistake(error),))
@@ -169,8 +183,13 @@ class Checker:
 
     def _said(self, looked: Looked, codes: Iterable[str]) -> tuple[list[Finding], list[Failure], Source]:
         """What the rules say, what failed, and the content that they have seen. Raises SourceError where it is not the one that was looked at."""
-        if looked.parse and self._may_read(looked):
-            said, failures, source = self._ask(looked.path, codes)
+        self._noted = ()
+        ours = looked.parse and self._may_read(looked)
+        asked = [code for code in codes if (looked.plugged if plugins.rule(code) else ours)]
+        if asked:
+            if looked.parse and not ours:
+                self._noted = self.projects.of(looked.path).readings.end()
+            said, failures, source = self._ask(looked.path, asked)
         else:
             said, failures, source = [], [], read_source(looked.path, self.job.overlay.get(looked.path))
         if content_digest(looked.path, source.data) != looked.digest:
@@ -220,16 +239,16 @@ class Checker:
         for rule in map(registry.load, codes):
             said: list[Finding] = []
             try:
-                for item in rule.check(module, project):
+                for item in _said_by(rule, module, project):
                     # A call of another file that brings a bad value is told there, and weighed there.
                     home = module if item.place.path == module.path else project.find(item.place.path) or module
                     told = weighed(item, home)
                     said.append(by_ranks(told, home, project) if rule.per_rank else told)
             except OutOfStepsError:
                 break  # what a rule says in the middle of its work may be half of it
-            except (RecursionError, SourceError):  # of the file, not of the rule
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever a rule does wrong, the other rules and files are checked
+            except (Exception, SystemExit) as error:  # whatever a rule does wrong, the other rules and files are checked
+                if isinstance(error, RecursionError | SourceError) and not plugins.origin(rule.code):  # of the file, not of the rule
+                    raise
                 failures.append(_failure(rule, path, error))
             findings += said
         return findings, failures, module.source
@@ -239,8 +258,19 @@ def _broken(error: SourceError) -> Finding:
     return cannot_check(error.path, error.message, error.cell, error.row, error.column)
 
 
-def _failure(rule: Rule, path: str, error: Exception) -> Failure:
+def _said_by(rule: Rule, module: Module, project: Project) -> Iterable[Finding]:
+    """What a rule says, which must be its own findings where it is one of a plugin."""
+    if not plugins.origin(rule.code):
+        return rule.check(module, project)
+    found: list[object] = list(rule.check(module, project))
+    stray = next((item for item in found if not isinstance(item, Finding) or item.code != rule.code), None)
+    if stray is not None:
+        raise TypeError(f"it says {str(stray)[:80]!r}, which is no finding of {rule.code}")
+    return [item for item in found if isinstance(item, Finding)]
+
+
+def _failure(rule: Rule, path: str, error: BaseException) -> Failure:
     import traceback  # noqa: PLC0415 - never needed, one hopes
 
     cause = " ".join(f"{type(error).__name__}: {error}".split())
-    return Failure(rule.code, path, cause, "".join(traceback.format_exception(error)))
+    return Failure(rule.code, path, cause, "".join(traceback.format_exception(error)), plugins.origin(rule.code))

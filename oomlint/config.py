@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
 
 from oomlint.settings import (
     CODE,
@@ -55,7 +56,21 @@ __all__ = (
 )
 
 SETTINGS_FILES: Final = (".oomlint.toml", "oomlint.toml")  # keys at their top; in a folder they win over pyproject.toml
+LOCAL: Final = "local-rules"
 PROJECT_MARKERS: Final = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+
+# Given files and folders with rules, loads them: the codes of plugins, and whether none is missing.
+Local = Callable[[Sequence[str]], tuple[Sequence[str], bool]]
+
+
+class _Known(NamedTuple):
+    """The codes that there are; none: nobody asks."""
+
+    codes: tuple[str, ...] = ()
+    whole: bool = True  # whether no plugin is missing: else a code that is not there may be one of its
+
+
+_ANY: Final = _Known()
 
 
 def load_settings(
@@ -64,24 +79,30 @@ def load_settings(
     start: Path,
     known: Iterable[str] = (),
     over: Iterable[str] = (),
+    local: Local | None = None,
 ) -> tuple[Settings, Path]:
     """The settings that hold in ``start``, and the project's root. Raises ConfigError.
 
     ``config`` names a settings file, ``isolated`` ignores them all, ``over`` are lines of TOML that go over what a file
     says; else the nearest of ``start`` and the folders above it is taken. With ``known``
-    codes given, codes that fit none of them are refused. The root is the folder of the settings file, else the nearest folder that looks like a project,
+    codes given, codes that fit none of them are refused. ``local`` is told where rules of the project's own lie; without it they are not there, and what
+    settings say of codes that may be theirs means nothing. The root is the folder of the settings file, else the nearest folder that looks like a project,
     else ``start``.
     """
     if config is not None and isolated:
         raise ConfigError("a settings file is given and is to be ignored: --config and --isolated exclude each other")
     start = Path(os.path.abspath(start))
     folder = start.parent if os.path.isfile(start) else start
-    codes = tuple(known)
-    lines = _lines(over, codes)
+    codes = _Known(tuple(known))
     if isolated:
-        return _settings_of("--config: ", lines, codes), _project_root(folder)
+        return _settings_of("--config: ", _lines(over, codes), codes), _project_root(folder)
     found = _given(Path(os.path.abspath(config))) if config else _nearest(folder)
     root = found[0].parent if found else _project_root(folder)
+    if codes.codes and (local or (found and LOCAL in found[1])):
+        folders = _settings_of(_origin(found[0]), {LOCAL: found[1][LOCAL]}).local_rules if found and LOCAL in found[1] else ()
+        more, whole = local([os.path.normpath(os.path.join(root, each)) for each in folders]) if local else ((), not folders)
+        codes = _Known((*codes.codes, *more), whole)
+    lines = _lines(over, codes)
     settings = _settings_of(_origin(found[0]), {**_inherited(*found, codes), **lines}, codes) if found else _settings_of("--config: ", lines, codes)
     if settings.requires_python is None:
         settings = replace(settings, requires_python=_requires_python(root / "pyproject.toml"))
@@ -105,7 +126,7 @@ def load_own(path: Path, data: bytes) -> dict[str, object]:
     stray = next((key for key in table if key != "verify"), None)
     if stray is not None:
         raise ConfigError(f"{_shown(path)}: unknown key {stray!r}: the user's own settings hold the table `verify` and nothing else")
-    verify = _settings_of(_origin(path), table, ()).verify
+    verify = _settings_of(_origin(path), table).verify
     given = table.get("verify")
     return {each.name: getattr(verify, each.name) for each in fields(verify) if isinstance(given, dict) and key_of(each.name) in given}
 
@@ -209,7 +230,7 @@ def _shown(path: Path) -> str:
         return path.as_posix()
 
 
-def _inherited(path: Path, table: dict[str, object], known: tuple[str, ...], below: tuple[Path, ...] = ()) -> dict[str, object]:
+def _inherited(path: Path, table: dict[str, object], known: _Known, below: tuple[Path, ...] = ()) -> dict[str, object]:
     """A table, and where it says nothing what the file says that it extends. How code is run is nothing to inherit: each project has to be trusted itself."""
     given = table.get("extend")
     if not isinstance(given, str):
@@ -218,7 +239,7 @@ def _inherited(path: Path, table: dict[str, object], known: tuple[str, ...], bel
     if other in {path, *below}:
         raise ConfigError(f"{_origin(path)}extend: {quoted(given)} leads in a circle")
     try:
-        above = {key: value for key, value in _inherited(other, _given(other)[1], known, (*below, path)).items() if key != "verify"}
+        above = {key: value for key, value in _inherited(other, _given(other)[1], known, (*below, path)).items() if key not in {"verify", LOCAL}}
         _settings_of(_origin(other), above, known)
     except ConfigError as error:
         raise error if below else ConfigError(f"{_origin(path)}extend: {error}") from None
@@ -232,7 +253,7 @@ def _inherited(path: Path, table: dict[str, object], known: tuple[str, ...], bel
     return joined
 
 
-def _lines(lines: Iterable[str], known: tuple[str, ...]) -> dict[str, object]:
+def _lines(lines: Iterable[str], known: _Known) -> dict[str, object]:
     """The table that lines of TOML make, a setting each."""
     table: dict[str, object] = {}
     for line in lines:
@@ -242,7 +263,7 @@ def _lines(lines: Iterable[str], known: tuple[str, ...]) -> dict[str, object]:
             setting = tomllib.loads(line)
         except (tomllib.TOMLDecodeError, RecursionError):
             raise ConfigError(f"--config: {quoted(line)} is neither a file nor a setting as in TOML, such as 'worker-limit = 8'") from None
-        stray = next((key for key in ("extend", "verify") if key in setting), None)
+        stray = next((key for key in ("extend", "verify", LOCAL) if key in setting), None)
         if stray is not None:
             raise ConfigError(f"--config: {stray!r} is a setting of files only")
         _settings_of("--config: ", setting, known)
@@ -258,15 +279,17 @@ def _origin(path: Path) -> str:
     return f"{_shown(path)}: [tool.oomlint] " if path.name == "pyproject.toml" else f"{_shown(path)}: "
 
 
-def _settings_of(origin: str, table: dict[str, object], known: tuple[str, ...]) -> Settings:
+def _settings_of(origin: str, table: dict[str, object], known: _Known = _ANY) -> Settings:
     if not table:
         return Settings()
     try:
         values = _validated(table)
         settings = Settings(**{name: capitals(name, value) for name, value in values.items()})
+        if not known.whole:
+            settings = settings.known_only(known.codes)
         check_values(settings, values)
-        if known:
-            settings.check_codes(known)
+        if known.codes:
+            settings.check_codes(known.codes)
     except ConfigError as error:
         raise ConfigError(f"{origin}{error}") from None
     return settings

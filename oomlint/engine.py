@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oomlint import registry
+from oomlint import plugins, registry
 from oomlint.basis import Basis
 from oomlint.cache import Cache, project_state, refusal
 from oomlint.causes import Causes, causes_of
@@ -94,7 +94,8 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     overlaid = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
     files = tuple(sorted({*found.files, *(overlaid & options.overlay.keys())}))
     # How findings are reported says nothing of what a run finds, nor of what the cache holds.
-    job = Job(settings.of_findings(), root, codes, options.scout, options.overlay, unreached(tops_of(paths), settings, root), suppress=options.suppress)
+    outside = unreached(tops_of(paths), settings, root)
+    job = Job(settings.of_findings(), root, codes, options.scout, options.overlay, outside, suppress=options.suppress, sources=plugins.used())
     keeps = options.cache and options.suppress and not options.overlay
     folder = options.cache_folder or os.path.join(root, settings.cache_dir) if keeps else None
     refused = refusal(folder, os.path.dirname(folder) if options.cache_folder else root) if folder else None
@@ -170,10 +171,10 @@ def _check(checker: Checker, files: Sequence[str], options: Options, cache: Cach
         if looked.verdict is not None:
             cache.keep_verdict(looked.digest, looked.verdict)
         by_file[looked.path] = (looked.broken,) if looked.broken else ()
-        if looked.broken is None and (looked.parse or looked.comments):
+        if looked.broken is None and looked.concerns:
             waiting.append(looked)
     if waiting and cache.in_use:
-        cache.open_findings(project_state(job.root, job.settings.as_table(), job.codes, job.folders))
+        cache.open_findings(project_state(job.root, [job.settings.as_table(), plugins.signature()], job.codes, job.folders))
     fresh: list[Looked] = []
     for looked in waiting:
         known = cache.findings(looked.path, looked.digest)
@@ -197,7 +198,7 @@ def _check(checker: Checker, files: Sequence[str], options: Options, cache: Cach
 
 
 def _lint(checker: Checker, items: Sequence[Looked], options: Options) -> list[Linted]:
-    if any(item.parse for item in items):
+    if any(item.parse or item.plugged for item in items):
         importlib.import_module("oomlint.model.project")  # before any fork, so that it is paid for once
         for code in checker.job.codes:
             registry.load(code)

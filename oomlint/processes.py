@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from oomlint import plugins
 from oomlint.checking import Checker
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ def _begin(job: Job) -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
     gc.disable()  # as in the process that asks
+    if plugins.used() != job.sources:  # no fork
+        plugins.use(job.sources)
     _checker = Checker(job)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -160,7 +160,7 @@ class _Again:
         looked = self._looks.get(path) if path not in self.contents else None
         if looked is None:
             looked = self._checker.look(path)
-        if looked.broken is not None or not (looked.parse or looked.comments):
+        if looked.broken is not None or not looked.concerns:
             return _Answer((looked.broken,) if looked.broken else (), self.contents, self._basis, frozenset({path}))
         linted = self._checker.lint(looked)
         self._basis.note(path, linted.reads, linted.searches)

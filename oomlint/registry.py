@@ -1,6 +1,6 @@
-"""Finds the rules by the names of their files, and selects them by code and prefix.
+"""Finds the rules by the names of their files, beside those that plugins have, and selects them by code and prefix.
 
-Codes and slugs are known without importing a rule, so that a run without candidates pays for none.
+Codes and slugs of ours are known without importing a rule, so that a run without candidates pays for none.
 """
 
 from __future__ import annotations
@@ -9,25 +9,29 @@ import importlib
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from oomlint import plugins
 from oomlint.catalogue import catalogue
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("PREFIX", "all_rules", "catalogue", "codes", "find", "load", "select")
-
-PREFIX: Final = "OOM"
+__all__ = ("all_rules", "catalogue", "codes", "family_of", "find", "is_known", "load", "load_own", "select")
 
 _NONE: Final = -1  # the length of no selector: less than that of `ALL`, which is empty
 
 
-@cache
 def load(code: str) -> Rule:
     """The rule of that code.
 
     Raises KeyError where there is none, and TypeError where its file does not hold exactly one rule of that code and slug.
     """
+    return plugins.rule(code) or load_own(code)
+
+
+@cache
+def load_own(code: str) -> Rule:
+    """The same of our own rules only."""
     slug = dict(catalogue())[code]
     module = importlib.import_module(f"oomlint.rules.{code.lower()}_{slug.replace('-', '_')}")
     classes = [item for item in vars(module).values() if isinstance(item, type) and issubclass(item, Rule) and item.__module__ == module.__name__]
@@ -72,12 +76,22 @@ def find(name: str) -> str:
     raise ValueError(f"unknown rule {name!r}")
 
 
+def is_known(name: str) -> bool:
+    """Whether a code or a slug, in any case, is one of a rule."""
+    return any(name.upper() == code or name.lower() == slug for code, slug in catalogue())
+
+
+def family_of(code: str) -> str:
+    """The letters that a code begins with."""
+    return code.rstrip("0123456789")
+
+
 def _selector(item: str) -> str:
     """A code or a prefix of one, in upper case. ``ALL`` is the empty prefix."""
     name = item.strip().upper()
     if name == "ALL":
         return ""
-    if not name.startswith(PREFIX) or not any(code.startswith(name) for code, _ in catalogue()):
+    if not any(code.startswith(name) and name.startswith(family_of(code)) for code, _ in catalogue()):
         raise ValueError(f"unknown rule or prefix {item!r}")
     return name
 

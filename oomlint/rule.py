@@ -36,6 +36,8 @@ class Rule(ABC):
     measured_as: ClassVar[Measurement] = UNMEASURED  # how its findings are verified by running the code
     help: ClassVar[str] = ""  # what to do about its findings, where neither they nor their fix say it
     per_rank: ClassVar[bool] = False  # whether what it speaks of is held once in each rank of a distributed training
+    mentions: ClassVar[tuple[str, ...]] = ()  # of a plugin: it is asked about files in which one of these words stands; about all where there are none
+    url: ClassVar[str] = ""  # of a plugin: the address of its page
 
     @abstractmethod
     def check(self, module: Module, project: Project) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ DEFAULT_EXCLUDE: Final = (
 )  # fmt: skip
 
 BASELINE: Final = "oomlint-baseline.json"  # in the project's root, unless it is called otherwise
-CODE: Final = re.compile(r"[Aa][Ll][Ll]|[Oo][Oo][Mm][0-9]{0,3}")
+CODE: Final = re.compile(r"[Aa][Ll][Ll]|[Oo][Oo][Mm][0-9]{0,3}|(?![Oo][Oo][Mm])[A-Za-z]{2,9}[0-9]{0,4}")  # all, ours, those of plugins
 SPECIFIERS: Final = re.compile(r"\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*(?:,\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*)*,?\s*")
 VARIABLES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")  # the name of one, or the beginning of several
 FACTORY: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")  # module and function
@@ -114,12 +114,13 @@ class Settings:
     """What a run is asked to do. The keys are the same in TOML, with hyphens."""
 
     extend: Annotated[str | None, _About("Another settings file, from the folder of this one: it holds where this one says nothing.")] = None
-    select: Annotated[tuple[str, ...], _About("Codes, prefixes of codes and names of the rules to check.")] = ("OOM",)
+    select: Annotated[tuple[str, ...], _About("Codes, prefixes of codes and names of the rules to check.")] = ("ALL",)
     ignore: Annotated[tuple[str, ...], _About("Codes and prefixes of the rules to leave out.")] = ()
     extend_select: Annotated[tuple[str, ...], _About("Codes and prefixes to check beside those of `select`.")] = ()
     per_file_ignores: Annotated[Mapping[str, tuple[str, ...]], _About("Codes and prefixes to leave out in files that match a pattern.")] = field(
         default_factory=dict, hash=False
     )
+    local_rules: Annotated[tuple[str, ...], _About("Files and folders of the project, from its root, with rules of its own: they are run.")] = ()
     fix: Annotated[bool, _About("Apply safe fixes, as `--fix` does.")] = False
     unsafe_fixes: Annotated[bool, _About("Apply unsafe fixes too, where fixes are applied.")] = False
     fixable: Annotated[tuple[str, ...], _About("Codes and prefixes of the rules whose fixes may be applied.")] = ("ALL",)
@@ -163,6 +164,17 @@ class Settings:
         for key, code in self.codes():
             if code != "ALL" and not any(each.startswith(code) for each in codes):
                 raise ConfigError(f"{key}: unknown rule or prefix {code!r}")
+
+    def known_only(self, known: Iterable[str]) -> Settings:
+        """These settings without codes and prefixes of plugins that fit none of the ``known`` codes: their rules are not there."""
+        codes = tuple(known)
+
+        def kept(given: Iterable[str]) -> tuple[str, ...]:
+            return tuple(code for code in given if code == "ALL" or code.startswith("OOM") or any(each.startswith(code) for each in codes))
+
+        ignores = {pattern: kept(given) for pattern, given in self.per_file_ignores.items()}
+        given: dict[str, Any] = {name: kept(getattr(self, name)) for name in CODE_FIELDS}
+        return replace(self, per_file_ignores=ignores, **given)
 
     def codes(self) -> Iterator[tuple[str, str]]:
         """Every code and prefix, in capitals, with the key that holds it."""

@@ -42,6 +42,7 @@ _FILE_NOQA: Final = re.compile(r"#[ \t]*(?:ruff|flake8)[ \t]*:[ \t]*noqa[ \t]*:[
 _IGNORE: Final = re.compile(r"#[ \t]*oomlint[ \t]*:[ \t]*(?P<form>file-ignore|ignore)\b(?:[ \t]*\[(?P<codes>[^\]#]*)\])?")
 _ITEM: Final = re.compile(r"[^\s,]+")
 _OWN_CODE: Final = re.compile(r"OOM\d*")
+_FOREIGN_CODE: Final = re.compile(r"(?!OOM)[A-Z]+\d+")
 _NOWHERE: Final = -1
 _WEIGHT: Final = Weight(Consequence.ONCE, Resource.NOTHING)
 
@@ -247,7 +248,8 @@ def _is_idle(code: str, directive: _Directive, selected: Collection[str], known:
         return False
     reach = [each for each in known if each.startswith(code)]
     if known and not reach:
-        return True  # no such rule
+        # No such rule; of another family, it may be one of a plugin that is not here.
+        return not (_FOREIGN_CODE.fullmatch(code) and not any(each.rstrip("0123456789") == code.rstrip("0123456789") for each in known))
     return all(each in selected for each in reach) if known else any(each.startswith(code) for each in selected)
 
 

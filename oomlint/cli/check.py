@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from oomlint import plugins
 from oomlint.cli.ending import ending_in_order
 from oomlint.cli.options import Color, choice, flag, several, text, words
 from oomlint.config import ConfigError, Format, Settings, Sort
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oomlint.cli import verify
+    from oomlint.config import Local
     from oomlint.engine import Report
 
 
@@ -35,7 +37,7 @@ class Verify(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """Check files for memory bugs. Nothing of them is executed, unless --verify asks for it.
+    """Check files for memory bugs. Nothing of them is executed, unless --verify or the setting `local-rules` asks for it.
 
     The exit status is 0 where all is clean or fixed, 1 for findings and for files that cannot be read, 2 for wrong options or settings and for errors of
     oomlint itself.
@@ -64,6 +66,7 @@ class Arguments:
     ignore: tuple[str, ...] = several("Codes, prefixes and names of rules to leave out.", _RULES, "CODES")
     extend_select: tuple[str, ...] = several("Codes, prefixes and names of rules to check beside the others.", _RULES, "CODES")
     per_file_ignores: tuple[str, ...] = several("Rules to leave out in files that match a pattern.", _RULES, "PATTERN:CODES")
+    no_local_rules: bool = flag("Load no rules from files of the project, whatever the settings say.", _RULES)
     severity: Severity | None = choice("The lowest severity to show; `warning` unless the settings say otherwise.", _RULES, Severity)
     min_confidence: Confidence | None = choice("The lowest confidence to show; `medium` unless the settings say otherwise.", _RULES, Confidence)
 
@@ -150,11 +153,31 @@ def overridden(settings: Settings, arguments: Arguments | verify.Arguments) -> S
 def tell_failures(report: Report, view: View) -> None:
     """Rules that failed and what was not done, on standard error: also where only findings are asked for."""
     for failure in report.failures:
-        say(f"internal error: {failure.code} failed on {view.name(failure.path)}: {failure.cause} (OOMLINT_DEBUG=1 shows where)")
+        say(f"{failure.origin or 'internal error'}: {failure.code} failed on {view.name(failure.path)}: {failure.cause} (OOMLINT_DEBUG=1 shows where)")
         if os.environ.get("OOMLINT_DEBUG"):
             sys.stderr.write(failure.trace)
     for notice in report.notices:
         say(f"{view.name(notice.path)}: {notice.message}")
+
+
+def with_plugins(*, local: bool) -> Local | None:
+    """Load the rules of installed packages; with ``local``, return what loads those of the project as well. What cannot be loaded is told."""
+    plugins.use(plugins.Sources(installed=True))
+    if not local:
+        _tell_problems()
+        return None
+
+    def load(paths: Sequence[str]) -> tuple[list[str], bool]:
+        plugins.use(plugins.Sources(installed=True, local=tuple(paths)))
+        _tell_problems()
+        return [code for code, _ in catalogue()], plugins.whole()
+
+    return load
+
+
+def _tell_problems() -> None:
+    for problem in plugins.problems():
+        say(problem)
 
 
 def say(message: str) -> None:

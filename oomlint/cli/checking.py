@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oomlint.cli.check import overridden, say, start_of, tell_failures
+from oomlint import plugins
+from oomlint.cli.check import overridden, say, start_of, tell_failures, with_plugins
 from oomlint.cli.files import current_folder, refuse_unwritable
 from oomlint.cli.options import STANDARD, with_environment
 from oomlint.cli.reporting import Result, refuse_statistics
@@ -100,10 +101,11 @@ class _Check:
         self.paths, self.overlay = _inputs(arguments)
         self.start = start_of(self.paths, self.folder)
         self.config, lines = _configuration(arguments.config)
+        local = with_plugins(local=not (arguments.isolated or arguments.no_local_rules))
         known = [code for code, _ in catalogue()]
-        settings, self.root = load_settings(Path(self.config) if self.config else None, arguments.isolated, Path(self.start), known, lines)
+        settings, self.root = load_settings(Path(self.config) if self.config else None, arguments.isolated, Path(self.start), known, lines, local)
         self.settings = _overridden(settings, arguments)
-        self.settings.check_codes(known)
+        self.settings.check_codes(code for code, _ in catalogue())
         asked = arguments.fix or arguments.fix_only
         self.fix = not arguments.no_fix and (asked or (self.settings.fix and arguments.add_ignore is None and not arguments.write_baseline))
         self.baseline = None
@@ -144,7 +146,9 @@ class _Check:
             sys.stdout.buffer.write(next((change.after for change in report.changes), *self.overlay.values()))
         known = self.baseline.left_out if self.baseline else 0
         fixable = (Safety.SAFE, Safety.UNSAFE) if self.settings.unsafe_fixes else (Safety.SAFE,)
-        result = Result(report, self.arguments, self.settings.output_format, view, self.approved, known, mending=self.fix, fixable=fixable)
+        result = Result(
+            report, self.arguments, self.settings.output_format, view, self.approved, known, mending=self.fix, fixable=fixable, whole=plugins.whole()
+        )
         result.write(sys.stderr if mended_input else sys.stdout)
         return result.status()
 
@@ -222,7 +226,7 @@ class _Check:
         return Scope(self.settings, codes(self.settings.select, self.settings.ignore, self.settings.extend_select), self.paths)
 
     def _write_baseline(self, baseline: Baseline, report: Report) -> Report:
-        if report.failures:
+        if report.failures or not plugins.whole():
             say(f"{baseline.path} is not written: nobody knows what a rule that failed would have found")
             return report
         count = baseline.write(report, self._scope())
@@ -241,6 +245,8 @@ class _Check:
 
     def _tell_start(self) -> None:
         if self.arguments.verbose:
+            for origin, added in plugins.by_origin():
+                say(f"{origin}: {', '.join(added)}")
             chosen = codes(self.settings.select, self.settings.ignore, self.settings.extend_select)
             say(f"settings: {self.settings_file() or 'none'}; root: {self.root}; {summary.count(len(chosen), 'rule')}")
 

@@ -46,6 +46,7 @@ class Result:
     known: int = 0  # findings that the baseline has left out
     mending: bool = False  # whether fixes were applied
     fixable: Collection[Safety] = (Safety.SAFE,)  # which fixes would be
+    whole: bool = True  # whether no plugin is missing
 
     # -- the report ----------------------------------------------------------------------------------------------
 
@@ -178,9 +179,9 @@ class Result:
     # -- the exit status -----------------------------------------------------------------------------------------
 
     def status(self) -> int:
-        """0 clean, 1 findings, 2 for an error of oomlint itself."""
+        """0 clean, 1 findings, 2 for an error of oomlint itself, or of a plugin."""
         report, arguments = self.report, self.arguments
-        if report.failures:
+        if report.failures or not self.whole:
             return 2
         if arguments.exit_zero:
             return 0

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oomlint import registry
+from oomlint.cli.check import with_plugins
 from oomlint.cli.options import Color, choice, flag, words
+from oomlint.config import ConfigError, load_settings
 from oomlint.finding import Safety
 from oomlint.output.printer import wants_color
 from oomlint.output.urls import page_of
@@ -46,6 +50,10 @@ def perform(arguments: Arguments) -> int:
     if len(arguments.names) != 1 - arguments.all:
         sys.stderr.write("oomlint: error: give the code of one rule, such as OOM101, or --all\n")
         return 2
+    local = with_plugins(local=True)
+    if local and (arguments.all or not registry.is_known(arguments.names[0])):
+        with suppress(ConfigError):  # what is wrong with settings is not asked for
+            load_settings(None, False, Path(), [code for code, _ in registry.catalogue()], local=local)  # noqa: FBT003 - its own signature
     try:
         codes = [registry.find(name) for name in arguments.names] or [code for code, _ in registry.catalogue()]
     except ValueError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from oomlint import amounts, engine
 from oomlint.cli import mended, picks
-from oomlint.cli.check import overridden, say, start_of, tell_failures
+from oomlint.cli.check import overridden, say, start_of, tell_failures, with_plugins
 from oomlint.cli.files import current_folder, refuse_unwritable, write_report
 from oomlint.cli.options import STANDARD
 from oomlint.cli.verification import Asked, shown_python, surroundings, verified
@@ -50,6 +50,7 @@ def verify(arguments: Arguments) -> int:
     chosen = picks.read(arguments.paths or (".",))
     paths = list(picks.paths_of(chosen))
     start = start_of(paths, view.folder)
+    with_plugins(local=False)  # nothing of theirs is measured, and what a project runs has to be allowed
     settings, folder = load_settings(Path(arguments.config) if arguments.config else None, arguments.isolated, Path(start), [code for code, _ in catalogue()])
     root = _root(str(folder), paths, start)
     settings = overridden(settings, arguments)

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from oomlint import registry
+from oomlint import plugins, registry
 from oomlint.basis import Basis
 from oomlint.causes import Causes, causes_of
 from oomlint.checking import Checker, Job, ordered
@@ -37,7 +37,7 @@ class OpenProject:
         codes = registry.codes(settings.select, settings.ignore, settings.extend_select)
         self.settings = replace(settings, sort=Sort.PLACE)
         self.root = root
-        self._job = Job(self.settings, root, codes, scout=True, overlay={}, folders=unreached(tops_of([path]), settings, root))
+        self._job = Job(self.settings, root, codes, scout=True, overlay={}, folders=unreached(tops_of([path]), settings, root), sources=plugins.used())
         self._marks: dict[str, tuple[int, int]] = {}
         self._lint = self._begin()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
-from oomlint import __version__, registry
+from oomlint import __version__, plugins, registry
 from oomlint.config import ConfigError
 from oomlint.lsp import translation
 from oomlint.lsp.documents import documents
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _PAUSE: Final = 0.05  # seconds without a change before a file is checked
 _REST: Final = 0.4  # seconds more before it is asked what the file causes in others
-_CODE: Final = re.compile(r"OOM\d{3}")
+_CODE: Final = re.compile(r"\b[A-Z]{2,}\d+\b")
 _WATCHED: Final = ("**/*.{py,ipynb,toml,yaml,yml,json}", "**/.gitignore")
 # Opened, changed, saved, closed.
 _EVENTS: Final = (
@@ -71,6 +71,7 @@ class Server(LanguageServer):
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._thread = ThreadPoolExecutor(1, "check")  # one check at a time
         self._told: set[str] = set()
+        plugins.use(plugins.Sources(installed=True))  # and nothing of a project, which is opened to be looked at
         self._codes = tuple(code for code, _ in registry.catalogue())
 
     # -- what is open --------------------------------------------------------------------------------------------

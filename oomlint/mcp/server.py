@@ -15,7 +15,7 @@ import anyio
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from oomlint import __version__, registry
+from oomlint import __version__, plugins, registry
 from oomlint.mcp.answers import bounded
 from oomlint.rule import page
 
@@ -31,6 +31,7 @@ from 1, the end exclusive."""
 
 def make(*, allow_run: bool) -> MCPServer[Any]:
     """The server; with ``allow_run`` it has a tool that runs code of the project."""
+    plugins.use(plugins.Sources(installed=True))
     server: MCPServer[Any] = MCPServer("oomlint", version=__version__, instructions=_ABOUT, log_level="WARNING")
 
     async def check(paths: list[str], select: list[str] | None = None, limit: int = _LIMIT) -> str:
@@ -41,7 +42,7 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
         limit: how many findings to show at most.
         Returns JSON: total, and findings with code, message, place, related places, facts, weight, and fix with its safety and edits.
         """
-        words = ["check", "--output-format", "json", "--sort", "weight", "--exit-zero", "--quiet", *_selected(select)]
+        words = ["check", "--no-local-rules", "--output-format", "json", "--sort", "weight", "--exit-zero", "--quiet", *_selected(select)]
         return bounded("findings", await _entries(words, paths), limit)
 
     async def explain(rule: str) -> str:

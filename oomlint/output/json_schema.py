@@ -28,7 +28,7 @@ def schema() -> dict[str, Any]:
     }
     fix = {"safety": _enum(Safety), "message": _TEXT, "edits": _array(_object({**at, "content": _TEXT}))}
     finding = {
-        "code": {"type": ["string", "null"], "pattern": r"^OOM\d{3}$", "description": "null for a file that cannot be read or parsed"},
+        "code": {"type": ["string", "null"], "pattern": r"^[A-Z]+\d+$", "description": "null for a file that cannot be read or parsed"},
         "name": _TEXT,
         "message": {**_TEXT, "description": "headline and consequence, for people: their words change from version to version"},
         "headline": {**_TEXT, "description": "what is wrong; the cause where a file cannot be read or parsed"},

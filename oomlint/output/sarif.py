@@ -12,7 +12,7 @@ from oomlint.once import ALSO, COPY
 from oomlint.output.fingerprints import numbered, relative
 from oomlint.output.github import repository
 from oomlint.output.physical import physical, span
-from oomlint.output.urls import HOME, page_of
+from oomlint.output.urls import HOME, address_of
 from oomlint.rule import page
 from oomlint.source import Kind
 
@@ -144,7 +144,7 @@ def _rule(item: Finding) -> dict[str, Any]:
         "shortDescription": {"text": _plain(about.summary)},
         "fullDescription": {"text": _plain(about.sections.get("Why is this bad", "") or about.summary)},
         "help": {"text": about.text, "markdown": about.text},
-        **({"helpUri": HOME + page_of(item.code)} if HOME else {}),
+        **({"helpUri": address} if (address := address_of(item.code)) else {}),
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {
             "tags": ["memory", "pytorch"],
