@@ -163,8 +163,8 @@ time-limit = "10s"
 `exclude` is {excluded}. A folder that holds `pyvenv.cfg` or `conda-meta` is never entered.
 
 `extend = "../oomlint.toml"` builds on another file, which may build on a third: what this file says holds, `extend-select` and `extend-exclude` of both are
-joined, and so are the patterns of `per-file-ignores`. Patterns and paths are relative to the project's root, wherever they are written. The table `verify` is
-not taken over: what is run is for each project to say, and for you to allow.
+joined, and so are the patterns of `per-file-ignores`. Patterns and paths are relative to the project's root, wherever they are written. The table `verify`
+and `local-rules` are not taken over: what is run is for each project to say, and for you to allow. [Rules of your own](plugins.md) has more on `local-rules`.
 
 Paths in `verify.python` and `verify.read` are relative to the project's root; an interpreter without `/` is looked for in `PATH`. What a project's settings
 name to run, and what they let through, is used only where you allow it. [verify.md](verify.md#trust) explains that, and the rest of the table.

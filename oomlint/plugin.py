@@ -78,7 +78,7 @@ __all__ = (
     "WorkerCount",
     "batch_loop",
     "calls",
-    "library_name",
+    "is_library",
     "loaders",
     "replaced",
     "values",
@@ -137,14 +137,16 @@ def calls(module: Module) -> Iterator[cst.Call]:
         yield call
 
 
-def library_name(module: Module, project: Project, node: cst.BaseExpression) -> str:
-    """The name by which what a library gives was imported, as ``torch.cuda.empty_cache``, whatever it is called here; empty where it is something else."""
+def is_library(module: Module, project: Project, node: cst.BaseExpression, *names: str) -> bool:
+    """Whether an expression is what a library has under one of these names, such as ``torch.cuda.empty_cache``, whatever it was imported as."""
     from oomlint.memory.loaders.loader_calls import evaluator_of  # noqa: PLC0415 - as above
+    from oomlint.model.names import canonical  # noqa: PLC0415
     from oomlint.model.values import External  # noqa: PLC0415
 
     evaluator = evaluator_of(project)
     found = evaluator.values(node, evaluator.calls.plain_frame(module, module.walk.scope_at(node)))
-    return next((alt.value.name for alt in found if isinstance(alt.value, External)), "")
+    wanted = {canonical(name) for name in names}
+    return any(isinstance(alt.value, External) and canonical(alt.value.name) in wanted for alt in found)
 
 
 def values(module: Module, project: Project, node: cst.BaseExpression) -> tuple[Known, ...]:

@@ -230,16 +230,15 @@ def _wrong(cls: type[Rule]) -> str:
     if not isinstance(slug, str) or not _SLUG.fullmatch(slug):
         return f"slug {slug!r} is not of the form 'words-with-hyphens'"
     family = match[1]
-    for known, name in catalogue.catalogue():
+    others = dict(catalogue.catalogue())
+    if code in others:
+        return f"code {code} is one of {origin(code) or 'oomlint itself'}"
+    for known, name in others.items():
         letters = known.rstrip("0123456789")
         whose = origin(known) or "oomlint itself"
-        if known == code:
-            return f"code {code} is one of {whose}"
         if name == slug:
             return f"slug {slug!r} is one of {whose} ({known})"
-        if letters.startswith(family) or family.startswith(letters):
-            if letters == family and origin(known):
-                continue  # plugins may share a family
+        if (letters.startswith(family) or family.startswith(letters)) and not (letters == family and origin(known)):  # plugins may share a family
             return f"code {code}: {letters} is a family of {whose}, and prefixes of codes would mean both"
     if family.startswith("ALL"):
         return f"code {code}: ALL stands for all rules"

@@ -142,6 +142,7 @@ small-elements = 1_000
 inflight-bytes = 1
 array-bytes = 2
 cache-dir = "/tmp/cache"
+local-rules = ["lint/"]
 [tool.oomlint.per-file-ignores]
 "tests/*" = ["OOM1", "oom2"]
 [tool.oomlint.verify]
@@ -186,6 +187,7 @@ read = ["~/data"]
         inflight_bytes=1,
         array_bytes=2,
         cache_dir="/tmp/cache",
+        local_rules=("lint/",),
         verify=VerifySettings(
             command="python train.py",
             factory="data.sets:make",
