@@ -441,8 +441,8 @@ def test_a_cache_of_another_shape_is_passed_over(folder: Path, monkeypatch: pyte
     aged(folder)
     check(folder, cache=True)
     documents = {name: _kept(folder / ".oomlint_cache" / name) for name in ("basis.json", "findings.json", "verdicts.json")}
-    state = State(documents["findings.json"]["key"], documents["findings.json"]["content"]["files"])
-    later = State(state.key, {**state.files, str(folder / "c.py"): "1 2 3"})
+    state = State(documents["findings.json"]["key"], documents["findings.json"]["content"]["files"], 0)
+    later = State(state.key, {**state.files, str(folder / "c.py"): "1 2 3"}, 0)
     for name, document in documents.items():
         path = folder / ".oomlint_cache" / name
         before = path.read_bytes()
