@@ -63,6 +63,10 @@ async def ask(client: ClientSession, tool: str, **arguments: Any) -> tuple[bool,
 
 
 def test_findings_come_with_what_a_program_needs(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.oomlint]\nlocal-rules = ["lint"]\nselect = ["ALL", "LAB1"]\nextend-exclude = ["lint"]\n')
+    (folder / "lint").mkdir()
+    (folder / "lint" / "rule.py").write_text("import pathlib\npathlib.Path('run').write_text('')\n")
+
     async def talk(client: ClientSession) -> None:
         assert {tool.name for tool in (await client.list_tools()).tools} == {"check", "explain"}, "nothing is run unless that is allowed"
         failed, text = await ask(client, "check", paths=["train.py"])
@@ -95,6 +99,7 @@ def test_findings_come_with_what_a_program_needs(folder: Path) -> None:
         assert "--fix" in text, "a path is no option"
 
     session(folder, talk)
+    assert not (folder / "run").exists(), "nothing of a project is run"
     assert (folder / "train.py").read_text() == BAD
 
 

@@ -239,6 +239,8 @@ def make() -> Server:
 
     @server.feature(types.INITIALIZED)
     async def initialized(params: types.InitializedParams) -> None:  # noqa: ARG001
+        for problem in plugins.problems():
+            server.window_show_message(types.ShowMessageParams(types.MessageType.Warning, f"oomlint: {problem}"))
         workspace = server.client_capabilities.workspace
         if workspace and workspace.did_change_watched_files and workspace.did_change_watched_files.dynamic_registration:
             watchers = [types.FileSystemWatcher(pattern) for pattern in _WATCHED]

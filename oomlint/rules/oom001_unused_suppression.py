@@ -21,7 +21,7 @@ class UnusedSuppression(Rule):
 
     Checks for `# noqa: OOM...`, `# oomlint: ignore[OOM...]` and `# oomlint: file-ignore[OOM...]` that silence nothing, and for codes in them that no rule has.
 
-    A bare `# noqa`, the codes of other tools, and codes that are not selected in this run are left alone.
+    A bare `# noqa`, the codes of other tools and of plugins that are not here, and codes that are not selected in this run are left alone.
 
     ## Why is this bad
 
