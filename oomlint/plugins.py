@@ -20,10 +20,10 @@ from oomlint.finding import Safety, Severity, Weighs
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 GROUP: Final = "oomlint.rules"  # of entry points
-_CODE: Final = re.compile(r"([A-Z]{2,9})[0-9]{1,4}")
+_CODE: Final = re.compile(r"([A-Z]{2,9})[0-9]{3}")
 _SLUG: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+")
 _PACKAGE: Final = "oomlint_local_rules"  # what the modules of local rules lie in: `oomlint_local_rules.f0.name`
 _RAISED: Final = (Exception, SystemExit)  # what the code of others may do
@@ -153,13 +153,11 @@ def _state_of(module: ModuleType) -> str:
 
 
 def _load_local(package: str, path: str) -> None:
-    folder, names = os.path.split(path) if path.endswith(".py") else (path, "")
-    shown = _shown(path)
+    folder, only = os.path.split(path) if os.path.isfile(path) else (path, "")
     try:
-        found = [names] if names else sorted(name for name in os.listdir(folder) if name.endswith(".py"))
-        _signature.append(f"{path} {_digest([os.path.join(folder, name) for name in found])}")
+        found = [only] if only else sorted(name for name in os.listdir(path) if name.endswith(".py"))
     except OSError as error:
-        _problems.append(f"local rules {shown}: {error.strerror or error}")
+        _problems.append(f"local rules {_shown(path)}: {error.strerror or error}")
         return
     for name, where in ((_PACKAGE, []), (package, [folder])):
         made = ModuleType(name)
@@ -167,15 +165,18 @@ def _load_local(package: str, path: str) -> None:
         sys.modules.setdefault(name, made)
     importlib.invalidate_caches()
     for name in found:
-        if name.startswith("_"):  # for the others to import
+        if name.startswith("_") and not only:  # for the others to import
             continue
-        origin = f"local rules {shown}" if names else f"local rules {_shown(os.path.join(folder, name))}"
+        origin = f"local rules {_shown(os.path.join(folder, name))}"
         try:
             with _as_ever():
                 module = importlib.import_module(f"{package}.{name.removesuffix('.py')}")
             _add(origin, list(_rules_of(module)))
         except _RAISED as error:
             _problems.append(f"{origin}: {_cause(error)}: the file is left out")
+    # What they import of their own folder is theirs, too.
+    theirs = [str(getattr(module, "__file__", None) or "") for name, module in sys.modules.items() if name.startswith(f"{package}.")]
+    _signature.append(f"{path} {_digest(dict.fromkeys([*(os.path.join(folder, name) for name in found), *theirs]))}")
 
 
 @contextmanager
@@ -201,7 +202,8 @@ def _rules_of(found: object) -> Iterator[type[Rule]]:
         raise TypeError(f"{found!r} is neither a rule nor a module")
     package = found.__name__.partition(".")[0] if not found.__name__.startswith(f"{_PACKAGE}.") else found.__name__
     for item in vars(found).values():
-        if isinstance(item, type) and issubclass(item, Rule) and f"{item.__module__}.".startswith(f"{package}.") and not item.__abstractmethods__:
+        base = isinstance(item, type) and issubclass(item, Rule) and (item.__abstractmethods__ or item.__name__.startswith("_"))  # of others
+        if isinstance(item, type) and issubclass(item, Rule) and not base and f"{item.__module__}.".startswith(f"{package}."):
             yield item
 
 
@@ -226,7 +228,7 @@ def _wrong(cls: type[Rule]) -> str:
     code, slug = getattr(cls, "code", None), getattr(cls, "slug", None)
     match = _CODE.fullmatch(code) if isinstance(code, str) else None
     if match is None:
-        return f"code {code!r} is not of the form 'LAB101': two to nine capitals and one to four digits"
+        return f"code {code!r} is not of the form 'LAB101': two to nine capitals and three digits"
     if not isinstance(slug, str) or not _SLUG.fullmatch(slug):
         return f"slug {slug!r} is not of the form 'words-with-hyphens'"
     family = match[1]
@@ -263,7 +265,7 @@ def _shown(path: str) -> str:
     return path
 
 
-def _digest(paths: Sequence[str]) -> str:
+def _digest(paths: Iterable[str]) -> str:
     state = hashlib.blake2b(digest_size=16)
     for path in sorted(paths):
         with suppress(OSError), open(path, "rb") as stream:

@@ -27,7 +27,7 @@ DEFAULT_EXCLUDE: Final = (
 )  # fmt: skip
 
 BASELINE: Final = "oomlint-baseline.json"  # in the project's root, unless it is called otherwise
-CODE: Final = re.compile(r"[Aa][Ll][Ll]|[Oo][Oo][Mm][0-9]{0,3}|(?![Oo][Oo][Mm])[A-Za-z]{2,9}[0-9]{0,4}")  # all, ours, those of plugins
+CODE: Final = re.compile(r"[Aa][Ll][Ll]|[Oo][Oo][Mm][0-9]{0,3}|(?![Oo][Oo][Mm])[A-Za-z]{2,9}[0-9]{0,3}")  # all, ours, those of plugins
 SPECIFIERS: Final = re.compile(r"\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*(?:,\s*(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+\s*)*,?\s*")
 VARIABLES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")  # the name of one, or the beginning of several
 FACTORY: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")  # module and function
@@ -204,6 +204,8 @@ def check_values(settings: Settings, given: Iterable[str]) -> None:
         raise ConfigError(f"cache-dir: {quoted(settings.cache_dir)} is not a folder of its own below the project's root")
     if "baseline" in given and settings.baseline is not None and (not settings.baseline.strip() or "\0" in settings.baseline):
         raise ConfigError("baseline: it is empty, or holds a null character")
+    if not all(path.strip() and "\0" not in path for path in settings.local_rules):
+        raise ConfigError("local-rules: a path is empty, or holds a null character")
     if "requires_python" in given and settings.requires_python is not None and not SPECIFIERS.fullmatch(settings.requires_python):
         raise ConfigError(f"requires-python: {quoted(settings.requires_python)} is not a version specifier such as '>=3.10'")
     if "verify" in given:

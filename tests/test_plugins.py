@@ -205,9 +205,17 @@ def test_local_rules_may_be_files_and_share_what_begins_with_an_underscore(folde
     (folder / "lint" / "_words.py").write_text("MESSAGE = 'shared'\n")
     body = "from ._words import MESSAGE\n        yield self.finding(module.place(module.tree.module.body[0]), MESSAGE)"
     (folder / "lint" / "says.py").write_text(rule(body=body))
-    (folder / "one.py").write_text(rule("ONE1", "one-rule"))
+    (folder / "one.py").write_text(rule("ONE101", "one-rule"))
     (folder / "pyproject.toml").write_text('[tool.oomlint]\nlocal-rules = ["lint", "one.py"]\nexclude = ["lint", "one.py"]\n')
-    assert run().out == "a.py:1:1: LAB101 warning shared\na.py:1:1: ONE1 warning special\n"
+    assert run().out == "a.py:1:1: LAB101 warning shared\na.py:1:1: ONE101 warning special\n"
+
+
+def test_bases_of_rules_are_none(folder: Path, run: Callable[..., Done]) -> None:
+    base = rule().replace("class Says(Rule)", "class _Says(Rule)") + "class Says(_Says):\n    code = 'LAB102'\n"
+    (folder / "lint" / "says.py").write_text(base)
+    assert run() == (1, "a.py:1:1: LAB102 warning special\n", "")
+    (folder / "pyproject.toml").write_text('[tool.oomlint]\nlocal-rules = [""]\n')
+    assert run().err == "oomlint: error: pyproject.toml: [tool.oomlint] local-rules: a path is empty, or holds a null character\n"
 
 
 # -- what is wrong with a plugin ----------------------------------------------------------------------------------------
@@ -228,12 +236,12 @@ def test_local_rules_may_be_files_and_share_what_begins_with_an_underscore(folde
         (rule("LAB101", "other-name"), "Says: code LAB101 is one of local rules lint/a_good.py: the rule is left out"),
         (rule("LAB102"), "Says: slug 'says-special' is one of local rules lint/a_good.py (LAB101): the rule is left out"),
         (
-            rule("LABEL1", "other-name"),
-            "Says: code LABEL1: LAB is a family of local rules lint/a_good.py, and prefixes of codes would mean both: the rule is left out",
+            rule("LABEL101", "other-name"),
+            "Says: code LABEL101: LAB is a family of local rules lint/a_good.py, and prefixes of codes would mean both: the rule is left out",
         ),
-        (rule("OO1", "other-name"), "Says: code OO1: OOM is a family of oomlint itself, and prefixes of codes would mean both: the rule is left out"),
-        (rule("ALL1", "other-name"), "Says: code ALL1: ALL stands for all rules: the rule is left out"),
-        (rule("lab102", "other-name"), "Says: code 'lab102' is not of the form 'LAB101': two to nine capitals and one to four digits: the rule is left out"),
+        (rule("OO101", "other-name"), "Says: code OO101: OOM is a family of oomlint itself, and prefixes of codes would mean both: the rule is left out"),
+        (rule("ALL101", "other-name"), "Says: code ALL101: ALL stands for all rules: the rule is left out"),
+        (rule("lab102", "other-name"), "Says: code 'lab102' is not of the form 'LAB101': two to nine capitals and three digits: the rule is left out"),
         (rule("LAB102", "Other"), "Says: slug 'Other' is not of the form 'words-with-hyphens': the rule is left out"),
         (rule("LAB102", "other-name").replace("Severity.WARNING", "'warning'"), "Says: severity is missing, or no Severity: the rule is left out"),
         (rule("LAB102", "other-name").replace('("special",)', '"special"'), "Says: mentions is no tuple of words: the rule is left out"),
@@ -334,11 +342,11 @@ def test_findings_are_kept_until_a_rule_changes(
         os.utime(folder / "lint" / name, (1_700_000_000, 1_700_000_000))
         second = first.replace("special", "spezial")
         assert [checked(), checked()] == [(second, True), (second, False)], name
-    site(rule("PKG1", "package-rule"))
-    third = second + "a.py:1:1: PKG1 warning special\n"
+    site(rule("PKG101", "package-rule"))
+    third = second + "a.py:1:1: PKG101 warning special\n"
     assert [checked(), checked()] == [(third, True), (third, False)]
-    site(rule("PKG1", "package-rule", SAYS.replace('"special"', '"other"')))
-    assert checked() == (third.replace("PKG1 warning special", "PKG1 warning other"), True)
+    site(rule("PKG101", "package-rule", SAYS.replace('"special"', '"other"')))
+    assert checked() == (third.replace("PKG101 warning special", "PKG101 warning other"), True)
     (folder / "pyproject.toml").write_text("[tool.oomlint]\nselect = ['OOM']\n")
     assert checked()[0] == ""
 
