@@ -39,6 +39,8 @@ class Memory(NamedTuple):
     shared: int  # proportional share of shared memory
     private: int  # pages that nobody else maps
     resident: int  # all pages in memory, whoever else maps them
+    dirty: int  # private pages that were written
+    mapped: int  # anonymous pages, those shared with a parent counted whole: it grows with what the process itself takes, not when it copies
 
 
 class Sample(NamedTuple):
@@ -103,7 +105,12 @@ def memory(pid: int) -> Memory:
     if b"Pss_Anon" not in figures:
         raise NotHere("the kernel does not tell proportional shares of anonymous memory (Pss_Anon): Linux 5.9 or newer is needed")
     return Memory(
-        figures[b"Pss_Anon"], figures.get(b"Pss_Shmem", 0), figures.get(b"Private_Clean", 0) + figures.get(b"Private_Dirty", 0), figures.get(b"Rss", 0)
+        figures[b"Pss_Anon"],
+        figures.get(b"Pss_Shmem", 0),
+        figures.get(b"Private_Clean", 0) + figures.get(b"Private_Dirty", 0),
+        figures.get(b"Rss", 0),
+        figures.get(b"Private_Dirty", 0),
+        figures.get(b"Anonymous", 0),
     )
 
 
@@ -114,6 +121,48 @@ def descriptors(pid: int) -> int:
     except OSError:
         _check_system()
         raise ProcessLookupError(pid) from None
+
+
+def highest(pid: int) -> int:
+    """The largest resident set that a process has had so far, in bytes: the kernel misses no peak. Raises ProcessLookupError where it is gone."""
+    for line in _read(pid, "status").splitlines():
+        if line.startswith(b"VmHWM:"):
+            return int(line.split()[1]) * _KIBIBYTE
+    raise ProcessLookupError(pid)
+
+
+def begun(pid: int) -> int:
+    """When a process was started, in ticks since the machine was: with its number it tells it from one that has the number later."""
+    return int(_read(pid, "stat").rpartition(b")")[2].split()[19])
+
+
+def parent(pid: int) -> int:
+    """The parent of a process; 0 where it is gone."""
+    return (_stat(pid) or ("", 0))[1]
+
+
+def called(pid: int) -> tuple[str, ...]:
+    """The words that a process was started with. Raises ProcessLookupError where it is gone."""
+    return tuple(_read(pid, "cmdline").decode("utf-8", "replace").split("\0")[:-1])
+
+
+def thread_name(pid: int) -> str:
+    """What the main thread of a process calls itself. Raises ProcessLookupError where it is gone."""
+    return _read(pid, "comm").decode("utf-8", "replace").strip()
+
+
+def folder(pid: int) -> str:
+    """The folder that a process is in; empty where that is not known."""
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return ""
+
+
+def variables(pid: int) -> dict[str, str]:
+    """The environment that a process was started with. Raises ProcessLookupError where it is gone."""
+    pairs = (item.partition("=") for item in _read(pid, "environ").decode("utf-8", "replace").split("\0"))
+    return {name: value for name, _, value in pairs if name}
 
 
 def read_bytes(pid: int) -> int:

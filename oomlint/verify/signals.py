@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ENDING: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _PDEATHSIG: Final = 1
+_SUBREAPER: Final = 36
 
 
 @contextmanager
@@ -59,3 +60,10 @@ def end_with(parent: int) -> None:
             ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     if os.getppid() != parent:
         raise SystemExit(128 + signal.SIGTERM)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends, so that they can still be found below this process."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)

@@ -1,0 +1,216 @@
+"""What of a trace is judged: who grows, by how much, and who holds the peak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from oomlint.trace.growth import LEAST_BYTES, LEAST_DESCRIPTORS, Shape, Trend, judge, with_allocators
+from oomlint.trace.timeline import MarkKind, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from oomlint.trace.timeline import Points, Trace
+
+_LEAST_COPIED: Final = 24 * 2**20  # bytes in a worker: about ten megabytes any forked worker writes to
+_PART: Final = 0.1  # of the peak: less is not worth a word
+_LARGE: Final = 64 * 2**20  # bytes of which a word is said even where nothing grows
+_LONG: Final = 0.5  # of the longest life among workers
+
+
+class Subject(StrEnum):
+    """What is judged."""
+
+    TREE = "all processes"
+    MAIN = "main process"  # or a rank
+    WORKERS = "workers"  # what they take themselves
+    COPIES = "copies in workers"  # pages of the parent that they have written to
+    OTHER = "another process"
+    SHARED = "shared memory"
+    DEVICE = "device"
+    DESCRIPTORS = "descriptors"
+
+    @property
+    def unit(self) -> str:
+        """Of its amounts."""
+        return "descriptors" if self is Subject.DESCRIPTORS else "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What is said of one subject."""
+
+    subject: Subject
+    who: str  # for people
+    trend: Trend
+    held: float  # at the peak of the trace; of descriptors, the most
+    processes: tuple[int, ...] = ()  # indices
+    methods: tuple[str, ...] = ()  # by which workers were started
+
+
+def growths(trace: Trace) -> list[Growth]:
+    """All that is judged, the whole first, then by what grew most."""
+    if not trace.samples:
+        return []
+    found = [each for each in _all(trace) if each is not None]
+    return sorted(found, key=lambda each: (each.subject is not Subject.TREE, not each.trend.shape.grows, -each.trend.rise, -each.held))
+
+
+def epochs_of(trace: Trace) -> tuple[float, ...]:
+    """When epochs begin: as the script says, else as the passes over its loaders say."""
+    marks = trace.of_kind(MarkKind.EPOCH) or trace.of_kind(MarkKind.PASS)
+    return tuple(sorted(mark.at for mark in marks))
+
+
+def steps_of(trace: Trace) -> Points:
+    """How many steps were done by a time. Where several ranks count, the furthest."""
+    done: list[tuple[float, float]] = []
+    for mark in sorted(trace.of_kind(MarkKind.STEP), key=lambda mark: mark.at):
+        if not done or mark.number > done[-1][1]:
+            done.append((mark.at, float(mark.number)))
+    return tuple(done)
+
+
+def _all(trace: Trace) -> Iterator[Growth | None]:
+    epochs, steps = epochs_of(trace), steps_of(trace)
+    peak = trace.peak or trace.samples[-1]
+    everybody = tuple(range(len(trace.processes)))
+    yield Growth(Subject.TREE, "all processes", judge(_totals(trace), epochs, steps), peak.total, everybody)
+    for index, process in enumerate(trace.processes):
+        if process.role not in {Role.WORKER, Role.HELPER}:
+            subject = Subject.OTHER if process.role is Role.OTHER else Subject.MAIN
+            points = trace.series(index, "mapped")
+            if len(points) > 1:
+                free = tuple((each.at, float(each.free)) for each in trace.allocators if each.pid == process.pid and each.free is not None)
+                trend = with_allocators(judge(points, epochs, steps), points, free)
+                held = peak.processes[index].held if index in peak.processes else 0
+                if subject is Subject.MAIN or trend.shape.grows or held > _PART * peak.total:
+                    yield Growth(subject, trace.name(index), trend, held, (index,))
+    yield from _workers(trace, epochs, steps)
+    yield _shared(trace, epochs, steps)
+    yield _descriptors(trace, epochs, steps)
+    device = trace.of_tree("device")
+    if device and max(value for _, value in device):
+        yield Growth(Subject.DEVICE, trace.device, judge(device, epochs, steps), max(value for _, value in device))
+
+
+def _totals(trace: Trace) -> Points:
+    return tuple((sample.at, float(sample.total)) for sample in trace.samples)
+
+
+def _workers(trace: Trace, epochs: Sequence[float], steps: Points) -> Iterator[Growth]:
+    """The workers: what they hold, and what each of them copies of its parent."""
+    every = trace.of_role(Role.WORKER)
+    if not every:
+        return
+    peak = trace.peak or trace.samples[-1]
+    methods = tuple(sorted({trace.processes[index].start_method for index in every}))
+    held = sum(figures.held for index, figures in peak.processes.items() if index in every)
+    together = _longest(trace, every)
+    points = _while_all(trace, together, "mapped")
+    if points:
+        who = f"{len(together)} workers" if len(together) > 1 else "1 worker"
+        yield Growth(Subject.WORKERS, who, judge(points, epochs, steps), held, together, methods)
+    copied = _copied(trace, tuple(index for index in together if trace.processes[index].start_method == "fork"))
+    if copied and (most := max(value for _, value in copied)) >= _LEAST_COPIED * len(together):
+        begin = copied[0][1]
+        trend = judge(copied)
+        shape = trend.shape if trend.shape.grows else Shape.SETTLED
+        known = Trend(shape, max(most - begin, 0.0) if begin > most / 2 else most, trend.a_minute if trend.shape.grows else 0.0, since=trend.since)
+        yield Growth(Subject.COPIES, f"{len(together)} workers", known, most, together, methods)
+
+
+def _longest(trace: Trace, every: Sequence[int]) -> tuple[int, ...]:
+    """The workers of one generation: the one that has lived longest."""
+    lives: dict[tuple[int, int], list[int]] = {}
+    for index in every:
+        process = trace.processes[index]
+        lives.setdefault((process.parent, process.generation), []).append(index)
+
+    def life(members: list[int]) -> float:
+        return max(trace.processes[index].until - trace.processes[index].since for index in members)
+
+    best = max(lives.values(), key=life)
+    return tuple(index for index in best if trace.processes[index].until - trace.processes[index].since >= _LONG * life(best))
+
+
+def _while_all(trace: Trace, indices: Sequence[int], quantity: str) -> Points:
+    """The sum over some processes, for as long as all of them are there."""
+    return tuple(
+        (sample.at, float(sum(getattr(sample.processes[index], quantity) for index in indices)))
+        for sample in trace.samples
+        if indices and all(index in sample.processes for index in indices)
+    )
+
+
+def _copied(trace: Trace, workers: Sequence[int]) -> Points:
+    """Pages of their parent that forked workers have a copy of: private ones, less what they have taken themselves since they were forked."""
+    before = {index: _of_parent(trace, index) for index in workers}
+    found = []
+    for sample in trace.samples:
+        if workers and all(index in sample.processes for index in workers):
+            value = 0
+            for index in workers:
+                figures = sample.processes[index]
+                value += max(figures.dirty - max(figures.mapped - before[index], 0), 0)
+            found.append((sample.at, float(value)))
+    return tuple(found)
+
+
+def _of_parent(trace: Trace, index: int) -> int:
+    """Anonymous pages of the parent when it forked a worker: those of the nearest reading."""
+    process = trace.processes[index]
+    parent = next((number for number, each in enumerate(trace.processes) if each.pid == process.parent), None)
+    near = [sample for sample in trace.samples if parent is not None and parent in sample.processes]
+    if not near or parent is None:
+        return 0
+    return min(near, key=lambda sample: abs(sample.at - process.since)).processes[parent].mapped
+
+
+def _shared(trace: Trace, epochs: Sequence[float], steps: Points) -> Growth | None:
+    """Shared memory: what the processes map, or what is in its file system since the start, whichever is more."""
+    mapped = trace.sums(range(len(trace.processes)), "shared")
+    filed = trace.of_tree("shm")
+    points = max((mapped, filed), key=lambda series: max((value for _, value in series), default=0.0))
+    most = max((value for _, value in points), default=0.0)
+    if most < LEAST_BYTES:
+        return None
+    trend = judge(points, epochs, steps)
+    peak = trace.peak or trace.samples[-1]
+    return Growth(Subject.SHARED, "shared memory", trend, most) if trend.shape.grows or most >= min(_LARGE, _PART * peak.total) else None
+
+
+def _descriptors(trace: Trace, epochs: Sequence[float], steps: Points) -> Growth | None:
+    """The process whose descriptors grow most."""
+    best: Growth | None = None
+    for index in range(len(trace.processes)):
+        points = trace.series(index, "descriptors")
+        if len(points) > 1:
+            trend = judge(points, epochs, steps, least=LEAST_DESCRIPTORS)
+            if trend.shape.grows and (best is None or trend.rise > best.trend.rise):
+                best = Growth(Subject.DESCRIPTORS, trace.name(index), trend, max(value for _, value in points), (index,))
+    return best
+
+
+def overlooked(trace: Trace) -> list[tuple[int, int, int]]:
+    """Processes that were larger between two readings than at any: index, the most that a reading saw, the most that the kernel knows."""
+    seen: dict[int, int] = {}
+    for sample in trace.samples:
+        for index, figures in sample.processes.items():
+            seen[index] = max(seen.get(index, 0), figures.resident)
+    found = []
+    for index, most in seen.items():
+        highest = trace.processes[index].highest
+        if not index and trace.ending is not None:
+            highest = max(highest, trace.ending.highest)
+        if highest - most >= max(LEAST_BYTES * 8, _PART * most):
+            found.append((index, most, highest))
+    return found
+
+
+def gaps(trace: Trace) -> float:
+    """The longest time between two readings that followed each other, in seconds."""
+    return max((later.at - earlier.at for earlier, later in pairwise(trace.samples)), default=0.0)
