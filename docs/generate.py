@@ -20,6 +20,7 @@ from oomlint.cli.options import Kind, Option, options_of, spelling
 from oomlint.cli.rule import fix_of, markdown
 from oomlint.config import json_schema
 from oomlint.output.json_schema import schema as findings_schema
+from oomlint.output.trace_json import schema as trace_schema
 from oomlint.rule import page
 from oomlint.verify.sandbox import report
 from oomlint.verify.thresholds import amount
@@ -58,6 +59,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "settings.md", _note("oomlint/config.py") + _settings(json_schema())
     yield "settings.schema.json", json.dumps(json_schema(), indent=2) + "\n"
     yield "findings.schema.json", json.dumps(findings_schema(), indent=2) + "\n"
+    yield "trace.schema.json", json.dumps(trace_schema(), indent=2) + "\n"
     yield "verify.md", _with_sandbox((DOCS / "verify.md").read_text(encoding="utf-8"))
     yield "cli.md", _note("oomlint/cli/") + "# Command line\n\n" + "\n".join(_command(name) for name in COMMANDS)
 
@@ -198,8 +200,8 @@ def _command(name: str) -> str:
     arguments: Any = importlib.import_module(f"oomlint.cli.{name}").Arguments
     rows = []
     for field, (option, default) in options_of(arguments).items():
-        names = f"`{option.metavar}`" if option.kind is Kind.WORDS else ", ".join(f"`{each}`" for each in (spelling(field), option.short) if each)
-        takes = "" if option.kind is Kind.WORDS else _takes(option)
+        names = f"`{option.metavar}`" if option.kind in {Kind.WORDS, Kind.REST} else ", ".join(f"`{each}`" for each in (spelling(field), option.short) if each)
+        takes = "" if option.kind in {Kind.WORDS, Kind.REST} else _takes(option)
         rows.append((names, takes, option.help + (f" `{default}` by default." if option.kind is Kind.CHOICE and default else "")))
     table = f"\n{_table(('Option', 'Takes', 'Meaning'), rows)}" if rows else ""
     return f"## oomlint {name}\n\n{inspect.cleandoc(arguments.__doc__)}\n{table}"

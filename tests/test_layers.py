@@ -26,6 +26,7 @@ ROOMS: Final = (
     "lsp",
     "mcp",
     "output",
+    "trace",
     "verify",
     "budget",
     "engine",
@@ -78,6 +79,7 @@ THIRD_PARTY: Final = {  # who may import what is not in the standard library, an
     "pydantic": {"config"},
     "pathspec": {"discovery"},
     "yaml": {"model", "memory"},
+    **{name: {"trace"} for name in ("psutil", "lightning", "pytorch_lightning", "transformers")},  # each where it is asked for
     **{name: {"verify"} for name in ("torch", "h5py", "numpy", "PIL", "lmdb")},  # of it, what runs in child processes: see below
 }
 

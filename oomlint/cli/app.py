@@ -53,7 +53,9 @@ def application(choose: Callable[[Callable[[], int]], None]) -> typer.Typer:
 
     for name in COMMANDS:
         command = importlib.import_module(f"oomlint.cli.{name}")
-        app.command(name, help=command.Arguments.__doc__)(_command(command, choose))
+        # Options of a command that is run are its own: what follows its first word is not looked at.
+        runs = any(option.kind is Kind.REST for option, _ in options_of(command.Arguments).values())
+        app.command(name, help=command.Arguments.__doc__, context_settings={"allow_interspersed_args": not runs})(_command(command, choose))
     return app
 
 
@@ -73,7 +75,7 @@ def _command(command: ModuleType, choose: Callable[[Callable[[], int]], None]) -
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=default or None if option.kind in {Kind.LIST, Kind.WORDS} else default,
+            default=default or None if option.kind in {Kind.LIST, Kind.WORDS, Kind.REST} else default,
             annotation=_annotation(name, option),
         )
         for name, (option, default) in options_of(command.Arguments).items()
@@ -84,7 +86,7 @@ def _command(command: ModuleType, choose: Callable[[Callable[[], int]], None]) -
 
 
 def _annotation(name: str, option: Option) -> Any:
-    if option.kind is Kind.WORDS:
+    if option.kind in {Kind.WORDS, Kind.REST}:
         return Annotated[list[str] | None, typer.Argument(help=option.help, metavar=option.metavar, show_default=False)]
     names = [spelling(name), *([option.short] if option.short else [])]
     about = typer.Option(*names, help=option.help, metavar=option.metavar, rich_help_panel=option.panel, show_default=option.kind is Kind.CHOICE)

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     LIST = "list"  # may be given several times
     CHOICE = "choice"
     WORDS = "words"  # what stands on the line without an option
+    REST = "rest"  # the first of those words and all that follows it: a command, with options of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,11 @@ def words(text: str, metavar: str) -> Any:
     return field(default=(), metadata={_KEY: Option(Kind.WORDS, text, metavar=metavar)})
 
 
+def rest(text: str, metavar: str) -> Any:
+    """A command: what stands behind ``--``, or behind the options."""
+    return field(default=(), metadata={_KEY: Option(Kind.REST, text, metavar=metavar)})
+
+
 def _with(text: str, variable: str | None) -> str:
     return f"{text} `{variable}` in the environment stands in for it." if variable else text
 
@@ -111,13 +117,16 @@ def spelling(name: str) -> str:
 def read(record: type[_Record], line: Sequence[str]) -> _Record | None:
     """The record that a command line means; ``None`` where it asks for help, is wrong, or is written in a way that is left to typer."""
     options = options_of(record)
-    names = {spelling(name): name for name, (option, _) in options.items() if option.kind is not Kind.WORDS}
+    names = {spelling(name): name for name, (option, _) in options.items() if option.kind not in {Kind.WORDS, Kind.REST}}
     names |= {option.short: name for name, (option, _) in options.items() if option.short}
-    free = next((name for name, (option, _) in options.items() if option.kind is Kind.WORDS), None)
+    free = next((name for name, (option, _) in options.items() if option.kind in {Kind.WORDS, Kind.REST}), None)
     values: dict[str, Any] = {}
     waiting = list(line)
     while waiting:
         word = waiting.pop(0)
+        if free is not None and options[free][0].kind is Kind.REST and (word == "--" or not word.startswith("-")):
+            values[free] = tuple(waiting if word == "--" else [word, *waiting])
+            break
         if not word.startswith("-") or word == "-":
             if free is None:
                 return None
@@ -164,4 +173,4 @@ def _take(values: dict[str, Any], name: str, option: Option, value: str) -> bool
 
 def from_typer(record: type[_Record], values: Mapping[str, Any]) -> _Record:
     """The record of what typer has read."""
-    return record(**{name: tuple(value or ()) if options_of(record)[name][0].kind in {Kind.LIST, Kind.WORDS} else value for name, value in values.items()})
+    return record(**{name: tuple(value or ()) if options_of(record)[name][0].kind in {Kind.LIST, Kind.WORDS, Kind.REST} else value for name, value in values.items()})

@@ -19,14 +19,14 @@ _NUMBERS: Final = {"type": "array", "items": {"type": ["number", "null"]}}
 
 def schema() -> dict[str, Any]:
     """An array of findings, each with its verdict where it was verified."""
-    spot = _object({"row": {"type": "integer", "minimum": 1}, "column": {"type": "integer", "minimum": 1}})
+    spot = object_of({"row": {"type": "integer", "minimum": 1}, "column": {"type": "integer", "minimum": 1}})
     at = {
         "filename": {**_TEXT, "description": "relative to the current folder, with `/`"},
         "cell": {"type": ["integer", "null"], "minimum": 1, "description": "of a notebook; rows then count within it"},
         "location": {"$ref": "#/$defs/spot"},
         "end_location": {"$ref": "#/$defs/spot", "description": "exclusive"},
     }
-    fix = {"safety": _enum(Safety), "message": _TEXT, "edits": _array(_object({**at, "content": _TEXT}))}
+    fix = {"safety": _enum(Safety), "message": _TEXT, "edits": array_of(object_of({**at, "content": _TEXT}))}
     finding = {
         "code": {"type": ["string", "null"], "pattern": r"^[A-Z]+\d+$", "description": "null for a file that cannot be read or parsed"},
         "name": _TEXT,
@@ -37,8 +37,8 @@ def schema() -> dict[str, Any]:
         "severity": _enum(Severity),
         "confidence": _enum(Confidence),
         **at,
-        "related": _array(_object({**at, "message": _TEXT})),
-        "fix": {"anyOf": [_object(fix), {"type": "null"}]},
+        "related": array_of(object_of({**at, "message": _TEXT})),
+        "fix": {"anyOf": [object_of(fix), {"type": "null"}]},
         "facts": {"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/{noun}"} for noun in facts.NOUNS]}},
         "weight": {"anyOf": [{"$ref": "#/$defs/weight"}, {"type": "null"}], "description": "null for a file that cannot be read or parsed"},
         "url": {"type": ["string", "null"]},
@@ -53,9 +53,9 @@ def schema() -> dict[str, Any]:
         "type": "array",
         "items": {"$ref": "#/$defs/finding"},
         "$defs": {
-            "finding": _object({**finding, **some}, finding),
+            "finding": object_of({**finding, **some}, finding),
             "spot": {**spot, "description": "Counted from 1, in characters."},
-            "place": _object(at),
+            "place": object_of(at),
             "weight": facts.weight_schema(),
             **facts.schema(_PLACE),
             "verdict": _verdict(),
@@ -67,17 +67,17 @@ def _verdict() -> dict[str, Any]:
     reading = {"name": _TEXT, "unit": _TEXT, "under": _TEXT, "before": _NUMBERS, "after": _NUMBERS}
     points = {"type": "array", "items": {**_NUMBERS, "minItems": 2, "maxItems": 2}}
     timeline = {"name": _TEXT, "unit": _TEXT, "axis": {"enum": ["seconds", "step"]}, "before": points, "after": points}
-    return _object(
+    return object_of(
         {
             "outcome": _enum(Outcome),
             "reason": _TEXT,
             "next_step": {"type": ["string", "null"]},
             "mended": {"type": "boolean", "description": "whether there was a fix to compare with"},
             "fidelity": {"anyOf": [_enum(Fidelity), {"type": "null"}]},
-            "readings": _array(_object(reading)),
-            "timelines": _array(_object(timeline)),
-            "assumptions": _array(_TEXT),
-            "left_out": _array(_TEXT),
+            "readings": array_of(object_of(reading)),
+            "timelines": array_of(object_of(timeline)),
+            "assumptions": array_of(_TEXT),
+            "left_out": array_of(_TEXT),
             "python": _TEXT,
             "seconds": {"type": "number"},
             "sandbox": {"type": ["string", "null"]},
@@ -86,12 +86,14 @@ def _verdict() -> dict[str, Any]:
     )
 
 
-def _object(properties: dict[str, Any], required: Iterable[str] | None = None) -> dict[str, Any]:
+def object_of(properties: dict[str, Any], required: Iterable[str] | None = None) -> dict[str, Any]:
+    """An object with these properties and no others; all of them are there, unless ``required`` names those that are."""
     needed = list(properties if required is None else required)
     return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
 
-def _array(items: dict[str, Any]) -> dict[str, Any]:
+def array_of(items: dict[str, Any]) -> dict[str, Any]:
+    """An array of such items."""
     return {"type": "array", "items": items}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint import __version__
 from oomlint.fixing import Change
-from oomlint.output import diff
+from oomlint.output import diff, page
 from oomlint.output.verdicts_numbers import amount, how, measured, total
 from oomlint.output.verdicts_svg import STYLE, bars, lines
 from oomlint.output.view import one_line, visible
@@ -21,40 +21,18 @@ if TYPE_CHECKING:
     from oomlint.output.view import View
     from oomlint.verify.case import Case, Reading, Verdict
 
-_PAGE_STYLE: Final = """
-:root { color-scheme: light dark; --ink: #1d2329; --soft: #5c6670; --paper: #fff; --line: #d5dbe1; --panel: #f5f7f9;
-  --before: #c8553d; --after: #2f7f86; --good: #1a7f37; --bad: #c11f2e; --mild: #8a6100; --open: #7a3fa0 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ec; --soft: #9aa5b0; --paper: #14181c; --line: #363f48; --panel: #1d2329;
-  --before: #e07a5f; --after: #58b4bb; --good: #4cc26a; --bad: #ff6b74; --mild: #d8a53a; --open: #c694e8 } }
-body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper) }
-h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin: 2.5rem 0 .3rem; border-top: 1px solid var(--line); padding-top: 1.2rem }
-h3 { font-size: .95rem; margin: 1rem 0 .2rem; font-weight: 600 }
-.scroll { overflow-x: auto } table { border-collapse: collapse; width: 100% } th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0;
-  border-bottom: 1px solid var(--line) } td.number, th.number { text-align: right; white-space: nowrap }
-code, pre { font: 13px/1.45 ui-monospace, monospace } pre { background: var(--panel); padding: .8rem; overflow-x: auto } a { color: inherit }
-.soft { color: var(--soft) } .confirmed { color: var(--good) } .regressed { color: var(--bad) } .no-effect, .symptom-shown { color: var(--mild) }
-.inconclusive { color: var(--open) } .symptom-not-shown { color: var(--soft) } .outcome { font-weight: 600; white-space: nowrap }
-.added { color: var(--good) } .removed { color: var(--bad) } ul { margin: .2rem 0 .6rem; padding-left: 1.2rem } p { margin: .3rem 0 }
-""".strip()
-
 _DIFF_CLASSES: Final = {"green": "added", "red": "removed", "cyan": "soft"}
 _OPEN_ROWS: Final = 5  # a longer list is folded
 
 
 def text(items: Sequence[Item], view: View, python: str) -> str:
     """The page."""
-    head = (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>oomlint verify</title>\n<style>\n{_PAGE_STYLE}\n{STYLE}\n</style>\n</head>\n<body>\n"
-    )
     summary = total(items) if items else "Nothing to verify."
     body = [f"<h1>oomlint verify</h1>\n<p>{escape(summary)}</p>\n", *_table(items, view)]
     for number, item in enumerate(items, 1):
         body += _section(number, item, view, python)
     foot = f'<p class="soft">oomlint {escape(__version__)}. Figures hold for what was run here; they promise nothing of other inputs and machines.</p>\n'
-    return head + "".join(body) + foot + "</body>\n</html>\n"
+    return page.whole("oomlint verify", STYLE, "".join(body) + foot)
 
 
 def _table(items: Sequence[Item], view: View) -> Iterator[str]:

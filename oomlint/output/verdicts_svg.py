@@ -28,7 +28,7 @@ svg polyline.before { fill: none; stroke: var(--before) }
 svg polyline.after { fill: none; stroke: var(--after); stroke-dasharray: 6 3 }
 """.strip()
 
-_WIDTH: Final = 640
+WIDTH: Final = 640
 _LABEL: Final = 56  # left of the bars
 _BAR: Final = 400  # the longest
 _ROW: Final = 26
@@ -52,21 +52,21 @@ def bars(reading: Reading) -> str:
             parts += [f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{top + 3}" y2="{top + 15}"/>' for x in (_LABEL + _clean(v) * scale for v in values)]
         end = _LABEL + max(length, max(_clean(value) for value in values) * scale) + 8
         parts.append(f'<text x="{end:.1f}" y="{top + 13}">{escape(measured(values, reading.unit))}</text>')
-    return _svg(_ROW * len(rows) + 4, _spoken(reading), parts)
+    return svg(_ROW * len(rows) + 4, _spoken(reading), parts)
 
 
 def lines(timeline: Timeline) -> str:
     """Both lines over one pair of axes."""
     end, most = bounds((timeline.before, timeline.after))
-    width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-    high = list(_ticks(most))
+    width, height = WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+    high = list(ticks(most))
     top = max(high[-1], most) or 1.0
     parts = []
     for value in high:
         y = _TOP + height * (1 - value / top)
-        parts.append(f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<line class="axis" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text class="small" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(amount(value, timeline.unit))}</text>')
-    for value in _ticks(end):
+    for value in ticks(end):
         x = _LEFT + width * (value / end if end else 0.0)
         parts.append(f'<text class="small" x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{value:.4g}</text>')
     parts.append(f'<text class="small" x="{_LEFT + width / 2}" y="{_HEIGHT - 4}" text-anchor="middle">{escape(one_line(timeline.axis))}</text>')
@@ -78,11 +78,12 @@ def lines(timeline: Timeline) -> str:
         )
         parts.append(f'<polyline class="{name}" points="{spots}"/>')
         parts.append(f'<rect class="{name}" x="{_LEFT + number * 90}" y="6" width="12" height="6"/><text x="{_LEFT + 18 + number * 90}" y="13">{name}</text>')
-    return _svg(_HEIGHT, f"{one_line(timeline.name)}: up to {amount(most, timeline.unit)}", parts)
+    return svg(_HEIGHT, f"{one_line(timeline.name)}: up to {amount(most, timeline.unit)}", parts)
 
 
-def _svg(height: int, spoken: str, parts: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img"><title>{escape(spoken)}</title>{"".join(parts)}</svg>'
+def svg(height: int, spoken: str, parts: Sequence[str]) -> str:
+    """A drawing of parts; ``spoken`` is what is read aloud."""
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img"><title>{escape(spoken)}</title>{"".join(parts)}</svg>'
 
 
 def _spoken(reading: Reading) -> str:
@@ -90,7 +91,7 @@ def _spoken(reading: Reading) -> str:
     return f"{one_line(reading.name)}: {measured(reading.before, reading.unit)} before{after}"
 
 
-def _ticks(most: float) -> Iterator[float]:
+def ticks(most: float) -> Iterator[float]:
     """Round numbers from 0 up to the first that is not below ``most`` by more than a part."""
     if not most > 0:
         yield 0.0

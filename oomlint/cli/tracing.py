@@ -1,0 +1,94 @@
+"""What ``oomlint trace`` does: runs the command, and reports."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING, Final
+
+from oomlint import amounts
+from oomlint.cli.check import say
+from oomlint.cli.files import current_folder, refuse_unwritable, write_report
+from oomlint.cli.options import STANDARD
+from oomlint.cli.trace import Format
+from oomlint.config import ConfigError, Settings
+from oomlint.output import trace_html, trace_json, trace_text
+from oomlint.output.printer import Printer, wants_color
+from oomlint.output.trace_live import Live
+from oomlint.output.view import View
+from oomlint.trace import deepening, running
+from oomlint.trace.report import Report, report
+from oomlint.verify.process_tree import NotHere
+
+if TYPE_CHECKING:
+    from oomlint.cli.trace import Arguments
+
+_INTERVAL: Final = 0.2  # seconds
+_SHORTEST, _LONGEST = 0.01, 3600.0
+
+
+def trace(arguments: Arguments) -> int:
+    """Run, report, and return the command's exit status. Raises ConfigError."""
+    view = View(current_folder())
+    interval = _interval(arguments.interval)
+    if not arguments.command or not arguments.command[0].strip():
+        raise ConfigError("there is no command: `oomlint trace -- python train.py`")
+    if arguments.html == STANDARD:
+        raise ConfigError("--html: the page goes to a file, and `-` is none")
+    for option, path in (("--html", arguments.html), ("--output-file", arguments.output_file)):
+        refuse_unwritable(option, path, (), Settings(), view.folder, force_exclude=False)
+    try:
+        found = _watched(arguments, interval)
+    except running.StartError as error:
+        say(f"error: {error}")
+        return error.status
+    except NotHere as error:
+        raise ConfigError(str(error)) from None
+    _write(found, arguments, view)
+    return found.trace.ending.status if found.trace.ending else 0
+
+
+def _interval(text: str | None) -> float:
+    if text is None:
+        return _INTERVAL
+    try:
+        seconds = amounts.seconds(text)
+    except ValueError as error:
+        raise ConfigError(f"--interval: {error}") from None
+    if not _SHORTEST <= seconds <= _LONGEST:
+        raise ConfigError(f"--interval: {text!r} is not between 10ms and 1h")
+    return seconds
+
+
+def _watched(arguments: Arguments, interval: float) -> Report:
+    live = Live(sys.stderr) if sys.stderr.isatty() and not arguments.quiet else None
+    with tempfile.TemporaryDirectory(prefix="oomlint-trace-") if arguments.deep else nullcontext("") as folder:
+        extra = deepening.variables(folder) if arguments.deep else None
+        with closing(live) if live else nullcontext():
+            known = running.run(arguments.command, interval, live or (lambda _: None), follow=arguments.follow, extra=extra)
+        lines = deepening.read(folder, known) if arguments.deep else ()
+        return report(known, lines, deep=arguments.deep, isolated=arguments.isolated)
+
+
+def _write(found: Report, arguments: Arguments, view: View) -> None:
+    """The report: text goes to standard error, since standard output is the command's."""
+    path = None if arguments.output_file == STANDARD else arguments.output_file
+    as_json = arguments.output_format is Format.JSON
+    if path is not None:
+        if as_json:
+            text = trace_json.text(found, view)
+        else:
+            stream = io.StringIO()
+            Printer(stream, color=arguments.color == "always").lines(trace_text.lines(found, view))
+            text = stream.getvalue()
+        write_report(path, text)
+    elif as_json:
+        sys.stdout.write(trace_json.text(found, view))
+    else:
+        stream_of_text = sys.stdout if arguments.output_file == STANDARD else sys.stderr
+        printer = Printer(stream_of_text, color=wants_color(arguments.color, stream_of_text))
+        printer.lines(trace_text.lines(found, view, plain=not trace_text.holds(stream_of_text.encoding)))
+    if arguments.html is not None:
+        write_report(arguments.html, trace_html.text(found, view))

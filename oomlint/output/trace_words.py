@@ -1,0 +1,181 @@
+"""What a trace is told in, whatever the format: amounts, moments, and a sentence for each thing that is said."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from typing import TYPE_CHECKING, Final
+
+from oomlint.output.summary import count
+from oomlint.output.verdicts_numbers import amount, one_line
+from oomlint.trace.growth import Shape
+from oomlint.trace.judging import Subject, gaps, overlooked
+from oomlint.trace.running import SHARE
+from oomlint.trace.timeline import MarkKind, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.trace.judging import Growth
+    from oomlint.trace.report import Report
+    from oomlint.trace.timeline import Kill, Sample, Trace
+
+_MINUTE, _HOUR = 60, 3600
+_SHOWN: Final = 4  # processes that a sentence names
+_CLOSE: Final = 0.95  # of a limit
+
+
+def command(trace: Trace) -> str:
+    """The command as it could be typed."""
+    return one_line(shlex.join(trace.command))
+
+
+def moment(seconds: float) -> str:
+    """A time since the start: ``9.0 s``, ``12:34``, ``1:02:03``."""
+    if seconds < _MINUTE:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}:{whole % _MINUTE:02}"
+    return f"{whole // _HOUR}:{whole % _HOUR // _MINUTE:02}:{whole % _MINUTE:02}"
+
+
+def size(value: float) -> str:
+    """Bytes for people."""
+    return amount(value, "bytes")
+
+
+def ending(trace: Trace) -> str:
+    """How the command ended."""
+    if trace.ending is None:
+        return "it still runs"
+    after = f"after {moment(trace.pace.seconds)}"
+    if trace.ending.signal:
+        said = f"killed by {_signal(trace.ending.signal)} {after}"
+    else:
+        said = f"status {trace.ending.status} {after}"
+    return said + (f", interrupted by {_signal(trace.ending.interrupted)}" if trace.ending.interrupted else "")
+
+
+def readings(trace: Trace) -> str:
+    """How often it was read, and what that took."""
+    pace = trace.pace
+    return f"{count(pace.readings, 'reading')}, one every {pace.mean:.2f} s on average; they took {100 * pace.share:.1f} % of one core"
+
+
+def place(trace: Trace, at: float) -> str:
+    """Where in the run a moment is: after how many seconds, in which epoch and step."""
+    parts = [f"after {moment(at)}"]
+    for kind in (MarkKind.EPOCH, MarkKind.STEP):
+        found = [mark for mark in trace.of_kind(kind) if mark.at <= at]
+        if found:
+            parts.append(f"{kind.value} {found[-1].number}")
+    phase = next((mark for mark in trace.of_kind(MarkKind.PHASE) if mark.at <= at and (mark.until is None or at <= mark.until)), None)
+    return ", ".join([*parts, *([one_line(phase.name)] if phase else [])])
+
+
+def holders(trace: Trace, sample: Sample) -> list[tuple[str, int, int, int, int]]:
+    """Who held what at a reading, the largest first: name, anonymous, shared, private dirty, descriptors. Workers of a kind come as one row each."""
+    rows = []
+    for index, figures in sample.processes.items():
+        process = trace.processes[index]
+        about = f" ({process.start_method})" if process.role is Role.WORKER else ""
+        rows.append((f"{trace.name(index)}{about}, pid {process.pid}", figures.anonymous, figures.shared, figures.dirty, figures.descriptors))
+    return sorted(rows, key=lambda row: -(row[1] + row[2]))
+
+
+def trend(growth: Growth, trace: Trace) -> str:
+    """What is said of a growth, after who it is of."""
+    known = growth.trend
+
+    def much(value: float) -> str:
+        return amount(value, growth.subject.unit)
+
+    if growth.subject is Subject.COPIES:
+        each = f", {much(growth.held / max(len(growth.processes), 1))} in each" if len(growth.processes) > 1 else ""
+        said = f"have copied {much(growth.held)} of what they inherited{each}: writing to a page copies it, and reading a Python object writes to its count"
+        return said + (f"; {_speed(growth, trace)}" if known.shape.grows else "")
+    match known.shape:
+        case Shape.SHORT:
+            return "too short to judge"
+        case Shape.FLAT:
+            return f"flat, at {much(growth.held)}" if growth.held else "flat"
+        case Shape.SETTLED:
+            asked = "" if trace.allocators else ", or freed memory that the allocator keeps (`oomlint.trace.watch()` in the script tells)"
+            return f"rises by {much(known.rise)} until {moment(known.since)}, then flat: what the program holds{asked}"
+        case Shape.KEPT:
+            return f"the allocator keeps {much(known.freed)} that the program has freed"
+        case Shape.WAVES:
+            return f"rises by {much(known.rise)} and falls again, {known.times} times"
+        case Shape.STAIRS:
+            return f"grows in steps, {known.times} of about {much(known.rise / known.times)}: {_speed(growth, trace)}"
+        case Shape.EPOCHS:
+            return f"grows with each {_epoch(trace)}: {_speed(growth, trace)}"
+        case _:
+            return f"grows steadily: {_speed(growth, trace)}"
+
+
+def _speed(growth: Growth, trace: Trace) -> str:
+    known, unit = growth.trend, growth.subject.unit
+    parts = [f"{amount(known.a_minute, unit)} a minute"]
+    if known.a_step is not None:
+        parts.append(f"{amount(known.a_step, unit)} a step")
+    if known.an_epoch is not None:
+        parts.append(f"{amount(known.an_epoch, unit)} {'an' if _epoch(trace) == 'epoch' else 'a'} {_epoch(trace)}")
+    return ", ".join(parts)
+
+
+def _epoch(trace: Trace) -> str:
+    return "epoch" if trace.of_kind(MarkKind.EPOCH) else "pass over a loader"
+
+
+def notes(report: Report) -> Iterator[str]:
+    """What else has to be said: kills, limits, what may be missed, what is left."""
+    trace = report.trace
+    yield from (_kill(trace, kill) for kill in trace.kills)
+    if trace.ending is not None and trace.ending.signal == getattr(signal, "SIGKILL", 9) and not trace.kills:
+        yield "SIGKILL came from elsewhere: neither the cgroup nor the machine counts a kill by the OOM killer (a scheduler or a daemon such as earlyoom sends it, too)"
+    if trace.group_limit is not None and trace.peak is not None and trace.peak.group is not None:
+        used = max((sample.group or 0 for sample in trace.samples), default=0)
+        close = ", close to what it may have" if used >= _CLOSE * trace.group_limit else ""
+        yield f"the cgroup may have {size(trace.group_limit)}; it had {size(used)}, page cache included{close}"
+    for index, seen, highest in overlooked(trace):
+        yield f"{trace.name(index)} was larger between two readings: resident {size(highest)} by the kernel's account, {size(seen)} at most when it was read"
+    if trace.samples:
+        yield f"what lasts less than {max(trace.pace.asked, gaps(trace)):.2f} s may be missed"
+    if trace.pace.mean > 2 * trace.pace.asked and trace.pace.share > SHARE / 2:
+        yield f"readings were further apart than {trace.pace.asked:g} s, so that they take no more than {100 * SHARE:.0f} % of one core"
+    if trace.ending is not None and trace.ending.left:
+        left = ", ".join(f"{trace.name(index)} (pid {trace.processes[index].pid})" for index in trace.ending.left[:_SHOWN])
+        yield f"the command has ended and left {count(len(trace.ending.left), 'process', 'processes')} running: {left}; `--follow` watches until they end, too"
+    if trace.measure != "PSS":
+        yield "this system tells no proportional shares: figures are unique set sizes, and what processes share is in none of them"
+    yield from trace.notes
+    if report.explanation.trouble:
+        yield f"not checked: {report.explanation.trouble}"
+
+
+def _kill(trace: Trace, kill: Kill) -> str:
+    who = ", ".join(
+        f"{trace.name(index)} ({size(kill.before.processes[index].held)})"
+        for index in sorted(kill.gone, key=lambda index: -kill.before.processes[index].held)[:_SHOWN]
+    )
+    limit = f" of the cgroup, which may have {size(trace.group_limit or 0)}," if kill.by == "cgroup" else " of the machine"
+    seen = moment(kill.before.at)
+    return f"the OOM killer{limit} ended {who} after {seen}; all processes held {size(kill.before.total)} at the reading before"
+
+
+def unexplained(report: Report) -> Iterator[str]:
+    """What nothing that a check finds explains."""
+    if not report.explanation.files:
+        return
+    files = count(len(report.explanation.files), "file")
+    for growth in report.explanation.open:
+        yield f"nothing that a check finds in the {files} of the command explains the growth of {growth.who}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

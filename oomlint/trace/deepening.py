@@ -1,0 +1,79 @@
+"""`--deep`: which lines of a program the growing memory was taken in, by tracemalloc in each of its Python processes."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.trace.growth import LEAST_BYTES, theil_sen
+
+if TYPE_CHECKING:
+    from oomlint.trace.timeline import Trace
+
+BOOTSTRAP: Final = str(Path(__file__).parent / "deep")
+VARIABLE: Final = "OOMLINT_TRACE_DEEP"  # the folder that snapshots go to
+_MOST: Final = 5
+_ENOUGH: Final = 3  # snapshots
+_PART: Final = 0.05  # of what all lines grew by
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the program, and the bytes that were taken there and are still held."""
+
+    path: str
+    row: int
+    who: str  # the process
+    first: int
+    last: int
+    a_minute: float
+    blocks: int
+
+
+def variables(folder: str) -> dict[str, str]:
+    """What the environment of the command has in addition."""
+    path = os.environ.get("PYTHONPATH")
+    return {VARIABLE: folder, "PYTHONPATH": os.pathsep.join([BOOTSTRAP, path] if path else [BOOTSTRAP])}
+
+
+def read(folder: str, trace: Trace) -> tuple[Line, ...]:
+    """The lines that grew most, over all processes."""
+    found: list[Line] = []
+    for name in sorted(os.listdir(folder)):
+        pid = int(name.partition(".")[0])
+        index = max((number for number, each in enumerate(trace.processes) if each.pid == pid), default=None)
+        found += _lines(_snapshots(os.path.join(folder, name)), trace.name(index) if index is not None else f"process {pid}")
+    grown = sum(line.last - line.first for line in found)
+    found = [line for line in found if line.last - line.first >= max(LEAST_BYTES / 4, _PART * grown)]
+    return tuple(sorted(found, key=lambda line: line.first - line.last)[:_MOST])
+
+
+def _snapshots(path: str) -> list[dict[str, Any]]:
+    found = []
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            try:
+                found.append(json.loads(line))
+            except ValueError:  # the process ended while it was writing
+                continue
+    return found
+
+
+def _lines(snapshots: list[dict[str, Any]], who: str) -> list[Line]:
+    """The lines of one process. The first third is warm-up."""
+    if len(snapshots) < _ENOUGH:
+        return []
+    rest = snapshots[len(snapshots) // 3 :]
+    held: list[dict[tuple[str, int], tuple[int, int]]] = [{(path, row): (size, count) for path, row, size, count in each["lines"]} for each in rest]
+    found = []
+    for place, (size, count) in held[-1].items():
+        values = [each.get(place, (0, 0))[0] for each in held]
+        rising = sum(later >= earlier for earlier, later in pairwise(values))
+        if rising >= 0.7 * (len(values) - 1):  # noqa: PLR2004 - most of the time
+            points = tuple((float(each["at"]), float(value)) for each, value in zip(rest, values, strict=True))
+            found.append(Line(*place, who, values[0], size, 60 * theil_sen(points), count))
+    return found

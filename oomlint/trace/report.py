@@ -1,0 +1,33 @@
+"""All that a trace has come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oomlint.trace.explaining import Explanation, explain, next_steps
+from oomlint.trace.judging import growths
+
+if TYPE_CHECKING:
+    from oomlint.trace.deepening import Line
+    from oomlint.trace.judging import Growth
+    from oomlint.trace.timeline import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was seen, what is said of it, and what explains it."""
+
+    trace: Trace
+    growths: tuple[Growth, ...] = ()
+    explanation: Explanation = Explanation()
+    next: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()  # of the program, whose memory grows
+    deep: bool = False
+
+
+def report(trace: Trace, lines: tuple[Line, ...] = (), *, deep: bool = False, isolated: bool = False) -> Report:
+    """Judge a trace, and have the code checked that it is of."""
+    found = growths(trace)
+    explanation = explain(trace, found, isolated=isolated)
+    return Report(trace, tuple(found), explanation, tuple(next_steps(trace, explanation, deep=deep)), lines, deep)
