@@ -173,4 +173,5 @@ def _take(values: dict[str, Any], name: str, option: Option, value: str) -> bool
 
 def from_typer(record: type[_Record], values: Mapping[str, Any]) -> _Record:
     """The record of what typer has read."""
-    return record(**{name: tuple(value or ()) if options_of(record)[name][0].kind in {Kind.LIST, Kind.WORDS, Kind.REST} else value for name, value in values.items()})
+    several = {name for name, (option, _) in options_of(record).items() if option.kind in {Kind.LIST, Kind.WORDS, Kind.REST}}
+    return record(**{name: tuple(value or ()) if name in several else value for name, value in values.items()})

@@ -37,7 +37,7 @@ def text(report: Report, view: View) -> str:
     body += _explanation(report, view)
     body += _list("Notes", [*trace_words.notes(report)])
     body.append(f'<p class="soft">oomlint {escape(__version__)}. Figures are of this run, on this machine.</p>\n')
-    return page.whole("oomlint trace", "\n".join((verdicts_svg.STYLE, trace_svg.STYLE, _STYLE)), "".join(body))
+    return page.whole("oomlint trace", f"{verdicts_svg.STYLE}\n{trace_svg.STYLE}\n{_STYLE}", "".join(body))
 
 
 def _spots(trace: Trace) -> Spots:
@@ -69,7 +69,7 @@ def _memory(trace: Trace) -> Iterator[str]:
     yield "</table></div>\n"
     for title, quantity in (("Descriptors of the process that has most", ""), ("Charged to the cgroup, page cache included", "group"), ("Device", "device")):
         points = trace.of_tree(quantity) if quantity else _most_descriptors(trace)
-        if points and max(value for _, value in points):
+        if any(value for _, value in points):
             unit = "bytes" if quantity else ""
             yield f"<details><summary>{title}</summary>\n{trace_svg.line(points, title, unit, spots)}</details>\n"
 
@@ -133,10 +133,9 @@ def _explanation(report: Report, view: View) -> Iterator[str]:
 
 def _finding(each: Explained, view: View) -> str:
     finding = each.finding
-    verb = "fits the growth of" if each.growth.trend.shape.grows else "fits what is held by"
     return (
         f'<p class="finding"><code>{escape(view.spot(finding.place))}</code> <strong>{escape(finding.code or "")}</strong> {escape(one_line(finding.message))} '
-        f'<span class="soft">({verb} {escape(one_line(each.growth.who))})</span></p>\n'
+        f'<span class="soft">({escape(one_line(trace_words.explains(each)))})</span></p>\n'
     )
 
 

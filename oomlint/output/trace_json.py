@@ -66,11 +66,13 @@ def entry(report: Report, view: View) -> dict[str, Any]:
             {"at": round(mark.at, 3), "kind": mark.kind.value, "number": mark.number, "name": mark.name, "until": mark.until and round(mark.until, 3)}
             for mark in trace.marks
         ],
-        "kills": [{"at": round(kill.at, 3), "by": kill.by, "count": kill.count, "gone": list(kill.gone), "before": _sample(kill.before)} for kill in trace.kills],
+        "kills": [
+            {"at": round(kill.at, 3), "by": kill.by, "count": kill.count, "gone": list(kill.gone), "before": _sample(kill.before)} for kill in trace.kills
+        ],
         "overlooked": [{"process": index, "seen": seen, "highest": highest} for index, seen, highest in overlooked(trace)],
         "growth": [_growth(growth, trace) for growth in report.growths],
         "explained": [
-            {"finding": json_array.entry(each.finding, view), "subject": each.growth.subject.value, "who": each.growth.who}
+            {"finding": json_array.entry(each.finding, view), "of": [{"subject": one.subject.value, "who": one.who} for one in each.growths]}
             for each in report.explanation.explained
         ],
         "unexplained": [{"subject": growth.subject.value, "who": growth.who} for growth in report.explanation.open],
@@ -184,7 +186,7 @@ def schema() -> dict[str, Any]:
         ),
         "overlooked": array_of(object_of({"process": place, "seen": _WHOLE, "highest": _WHOLE})),
         "growth": array_of(object_of(growth)),
-        "explained": array_of(object_of({"finding": {"$ref": "#/$defs/finding"}, "subject": subject, "who": _TEXT})),
+        "explained": array_of(object_of({"finding": {"$ref": "#/$defs/finding"}, "of": array_of(object_of({"subject": subject, "who": _TEXT}))})),
         "unexplained": array_of(object_of({"subject": subject, "who": _TEXT})),
         "checked": _TEXTS,
         "lines": array_of(object_of({"filename": _TEXT, "row": _WHOLE, "who": _TEXT, "first": _WHOLE, "last": _WHOLE, "a_minute": _WHOLE})),

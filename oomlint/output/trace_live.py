@@ -75,7 +75,8 @@ class Live:
             self._stream.flush()
 
 
-def _size(stream: TextIO) -> tuple[int, int]:
+def _size(stream: TextIO) -> os.terminal_size:
+    """Columns and rows."""
     with suppress(OSError, ValueError):
-        return tuple(os.get_terminal_size(stream.fileno()))
-    return tuple(shutil.get_terminal_size())
+        return os.get_terminal_size(stream.fileno())
+    return shutil.get_terminal_size()

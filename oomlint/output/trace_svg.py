@@ -47,7 +47,7 @@ def layers(times: Sequence[float], found: Sequence[Layer], unit: str, spots: Spo
     end = times[-1] if times else 0.0
     totals = [sum(layer.values[number] for layer in found) for number in range(len(times))]
     most = max(totals, default=0.0)
-    shown = limit if limit is not None and most < limit <= 1.6 * most else None  # noqa: PLR2004 - else it would press the chart flat
+    shown = limit if limit is not None and most < limit <= 1.6 * most else None  # else it would press the chart flat
     high = list(ticks(max(most, shown or 0.0)))
     top = max(high[-1], most, shown or 0.0) or 1.0
 
@@ -61,8 +61,7 @@ def layers(times: Sequence[float], found: Sequence[Layer], unit: str, spots: Spo
     for value in high:
         parts.append(f'<line class="axis" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>')
         parts.append(f'<text class="small" x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{escape(amount(value, unit))}</text>')
-    for value in ticks(end):
-        parts.append(f'<text class="small" x="{x(value):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{value:.4g}</text>')
+    parts += [f'<text class="small" x="{x(value):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{value:.4g}</text>' for value in ticks(end)]
     parts.append(f'<text class="small" x="{(_LEFT + WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 4}" text-anchor="middle">seconds</text>')
     below = [0.0] * len(times)
     for number, layer in enumerate(found):
@@ -84,7 +83,8 @@ def layers(times: Sequence[float], found: Sequence[Layer], unit: str, spots: Spo
 def _legend(names: Sequence[str]) -> Iterator[str]:
     for number, name in enumerate(names):
         left, top = _LEFT + number % 2 * 270, _HEIGHT + 6 + number // 2 * _LEGEND
-        yield f'<rect class="c{number % _COLOURS}" x="{left}" y="{top}" width="12" height="8"/><text x="{left + 18}" y="{top + 9}">{escape(one_line(name))}</text>'
+        square = f'<rect class="c{number % _COLOURS}" x="{left}" y="{top}" width="12" height="8"/>'
+        yield f'{square}<text x="{left + 18}" y="{top + 9}">{escape(one_line(name))}</text>'
 
 
 def _kept(values: Sequence[float]) -> list[int]:

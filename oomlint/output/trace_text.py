@@ -36,7 +36,8 @@ def lines(report: Report, view: View, *, plain: bool = False) -> Iterator[Line]:
         yield from _memory(trace, trace.peak, plain=plain)
         yield (("", ""),)
         yield (("growth", "bold"),)
-        yield from (_growth(growth, trace) for growth in report.growths)
+        told = [growth for growth in report.growths if growth.trend.shape is not Shape.SHORT] or report.growths[:1]
+        yield from (_growth(growth, trace) for growth in told)
     yield from _explanation(report, view)
     notes = list(trace_words.notes(report))
     if notes:
@@ -103,7 +104,8 @@ def _mark_row(trace: Trace) -> str:
 
 def _growth(growth: Growth, trace: Trace) -> Line:
     style = _STYLES.get(growth.trend.shape, "") if growth.subject is not Subject.COPIES else "yellow"
-    return ((f"  {visible(growth.who)}: ", ""), (trace_words.trend(growth, trace), style))
+    what = " descriptors" if growth.subject is Subject.DESCRIPTORS else ""
+    return ((f"  {visible(growth.who)}{what}: ", ""), (trace_words.trend(growth, trace), style))
 
 
 def _explanation(report: Report, view: View) -> Iterator[Line]:
@@ -115,13 +117,14 @@ def _explanation(report: Report, view: View) -> Iterator[Line]:
     for each in explained:
         for line in concise.lines([each.finding], view):
             yield (("  ", ""), *line)
-        what = "fits the growth of" if each.growth.trend.shape.grows else "fits what is held by"
-        yield ((f"      {what} {visible(each.growth.who)}; `oomlint rule {each.finding.code}` says more", ""),)
+        yield ((f"      {visible(trace_words.explains(each))}; `oomlint rule {each.finding.code}` says more", ""),)
     yield from (((f"  {sentence}", ""),) for sentence in open_)
-    for line in report.lines:
-        speed = f"{trace_words.size(line.a_minute)} a minute"
-        said = f"holds {trace_words.size(line.last)} in {line.blocks} blocks, {trace_words.size(line.last - line.first)} more than after the warm-up, {speed}"
-        yield ((f"  {one_line(view.name(line.path))}:{line.row}: {said} ({visible(line.who)})", ""),)
+    for place in report.lines:
+        speed = f"{trace_words.size(place.a_minute)} a minute"
+        said = (
+            f"holds {trace_words.size(place.last)} in {place.blocks} blocks, {trace_words.size(place.last - place.first)} more than after the warm-up, {speed}"
+        )
+        yield ((f"  {one_line(view.name(place.path))}:{place.row}: {said} ({visible(place.who)})", ""),)
     yield from (((f"  next: {visible(sentence)}", ""),) for sentence in report.next)
 
 

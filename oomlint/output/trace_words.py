@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 from oomlint.output.summary import count
 from oomlint.output.verdicts_numbers import amount, one_line
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import Subject, gaps, overlooked
+from oomlint.trace.judging import Subject, gaps, overlooked, sends
 from oomlint.trace.running import SHARE
 from oomlint.trace.timeline import MarkKind, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.trace.explaining import Explained
     from oomlint.trace.judging import Growth
     from oomlint.trace.report import Report
     from oomlint.trace.timeline import Kill, Sample, Trace
@@ -50,11 +51,8 @@ def ending(trace: Trace) -> str:
     if trace.ending is None:
         return "it still runs"
     after = f"after {moment(trace.pace.seconds)}"
-    if trace.ending.signal:
-        said = f"killed by {_signal(trace.ending.signal)} {after}"
-    else:
-        said = f"status {trace.ending.status} {after}"
-    return said + (f", interrupted by {_signal(trace.ending.interrupted)}" if trace.ending.interrupted else "")
+    said = f"killed by {_signal(trace.ending.signal)}" if trace.ending.signal else f"status {trace.ending.status}"
+    return f"{said} {after}" + (f", interrupted by {_signal(trace.ending.interrupted)}" if trace.ending.interrupted else "")
 
 
 def readings(trace: Trace) -> str:
@@ -98,6 +96,8 @@ def trend(growth: Growth, trace: Trace) -> str:
     match known.shape:
         case Shape.SHORT:
             return "too short to judge"
+        case Shape.FLAT if growth.subject is Subject.WORKERS:
+            return f"flat, with {much(growth.held)} of their own at the peak"
         case Shape.FLAT:
             return f"flat, at {much(growth.held)}" if growth.held else "flat"
         case Shape.SETTLED:
@@ -106,7 +106,8 @@ def trend(growth: Growth, trace: Trace) -> str:
         case Shape.KEPT:
             return f"the allocator keeps {much(known.freed)} that the program has freed"
         case Shape.WAVES:
-            return f"rises by {much(known.rise)} and falls again, {known.times} times"
+            sent = ": workers that are not forked are sent the dataset, and it is pickled first" if sends(growth, trace) else ""
+            return f"rises by {much(known.rise)} and falls again, {known.times} times{sent}"
         case Shape.STAIRS:
             return f"grows in steps, {known.times} of about {much(known.rise / known.times)}: {_speed(growth, trace)}"
         case Shape.EPOCHS:
@@ -134,7 +135,7 @@ def notes(report: Report) -> Iterator[str]:
     trace = report.trace
     yield from (_kill(trace, kill) for kill in trace.kills)
     if trace.ending is not None and trace.ending.signal == getattr(signal, "SIGKILL", 9) and not trace.kills:
-        yield "SIGKILL came from elsewhere: neither the cgroup nor the machine counts a kill by the OOM killer (a scheduler or a daemon such as earlyoom sends it, too)"
+        yield "SIGKILL came from elsewhere: no kill by the kernel's OOM killer was counted (a job scheduler, or a daemon such as earlyoom, sends it, too)"
     if trace.group_limit is not None and trace.peak is not None and trace.peak.group is not None:
         used = max((sample.group or 0 for sample in trace.samples), default=0)
         close = ", close to what it may have" if used >= _CLOSE * trace.group_limit else ""
@@ -165,13 +166,26 @@ def _kill(trace: Trace, kill: Kill) -> str:
     return f"the OOM killer{limit} ended {who} after {seen}; all processes held {size(kill.before.total)} at the reading before"
 
 
+def explains(each: Explained) -> str:
+    """What a finding explains, for the end of a sentence."""
+    names = dict.fromkeys(_name(growth) for growth in each.growths if growth.trend.shape.grows or not each.grows)
+    *first, last = names
+    listed = f"{', '.join(first)} and {last}" if first else last
+    return f"fits {'the growth of' if each.grows else 'what is held by'} {listed}"
+
+
+def _name(growth: Growth) -> str:
+    """Who it is of, and what of it where that is not memory."""
+    return f"the descriptors of the {growth.who}" if growth.subject is Subject.DESCRIPTORS else f"the {growth.who}" if growth.who[:1].islower() else growth.who
+
+
 def unexplained(report: Report) -> Iterator[str]:
     """What nothing that a check finds explains."""
     if not report.explanation.files:
         return
     files = count(len(report.explanation.files), "file")
     for growth in report.explanation.open:
-        yield f"nothing that a check finds in the {files} of the command explains the growth of {growth.who}"
+        yield f"nothing that a check finds in the {files} of the command explains the growth of {_name(growth)}"
 
 
 def _signal(number: int) -> str:

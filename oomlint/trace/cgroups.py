@@ -89,8 +89,7 @@ def _folders(top: str, path: str, file: str) -> tuple[str, ...]:
     if not os.path.isdir(os.path.join(top, *parts)):
         parts = []
     found = (os.path.join(top, *parts[:length]) for length in range(len(parts), -1, -1))
-    known = tuple(folder for folder in found if os.path.exists(os.path.join(folder, file)))
-    return known
+    return tuple(folder for folder in found if os.path.exists(os.path.join(folder, file)))
 
 
 def _number(path: str) -> int | None:

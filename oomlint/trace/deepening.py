@@ -73,7 +73,7 @@ def _lines(snapshots: list[dict[str, Any]], who: str) -> list[Line]:
     for place, (size, count) in held[-1].items():
         values = [each.get(place, (0, 0))[0] for each in held]
         rising = sum(later >= earlier for earlier, later in pairwise(values))
-        if rising >= 0.7 * (len(values) - 1):  # noqa: PLR2004 - most of the time
+        if rising >= 0.7 * (len(values) - 1):  # most of the time
             points = tuple((float(each["at"]), float(value)) for each, value in zip(rest, values, strict=True))
             found.append(Line(*place, who, values[0], size, 60 * theil_sen(points), count))
     return found

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint import engine, registry
 from oomlint.config import ConfigError, load_settings
-from oomlint.finding import AllocationFact, AttributeFact, Consequence, HandleFact, LoopFact, Multiplier, ReadFact, Resource, StoreFact, StoreKind
+from oomlint.finding import AllocationFact, AttributeFact, Consequence, HandleFact, LoopFact, LoopKind, Multiplier, ReadFact, Resource, StoreFact, StoreKind
 from oomlint.measurement import Quantity
 from oomlint.projects import Projects
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import Growth, Subject
+from oomlint.trace.judging import Growth, Subject, sends
 from oomlint.trace.scripts import closure, scripts_of
 from oomlint.trace.timeline import Role
 
@@ -26,6 +26,7 @@ MOST: Final = 3  # findings that are shown
 _HOLDER: Final = 0.3  # of the peak: who holds it explains it
 _DATA: Final = frozenset({Resource.IMAGES, Resource.ARRAYS, Resource.TENSORS, Resource.RECORDS, Resource.NAMES, Resource.UNKNOWN})
 _KEPT: Final = frozenset({*_DATA, Resource.GRAPH, Resource.FIGURE})
+_LOOPS: Final = frozenset({Multiplier.STEPS, Multiplier.EPOCHS, Multiplier.PREFETCH})
 _REPEATS: Final = frozenset({Multiplier.STEPS, Multiplier.EPOCHS, Multiplier.SAMPLES})
 
 
@@ -34,7 +35,12 @@ class Explained:
     """A finding, and what it explains."""
 
     finding: Finding
-    growth: Growth
+    growths: tuple[Growth, ...]
+
+    @property
+    def grows(self) -> bool:
+        """Whether it explains something that grows."""
+        return any(growth.trend.shape.grows for growth in self.growths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ def causes_wanted(trace: Trace, growths: Sequence[Growth]) -> list[Growth]:
     for growth in growths:
         if growth.subject is Subject.TREE:
             continue
-        moves = growth.trend.shape.grows or growth.trend.shape is Shape.WAVES
+        moves = growth.trend.shape.grows or (growth.trend.shape is Shape.WAVES and not sends(growth, trace))
         holds = growth.subject.unit == "bytes" and growth.held >= _HOLDER * peak and growth.trend.shape is not Shape.KEPT
         if moves or growth.subject is Subject.COPIES or (holds and peak > 0):
             found.append(growth)
@@ -92,11 +98,16 @@ def _matched(trace: Trace, asked: Sequence[Growth], findings: Sequence[Finding],
     unexplained = []
     for growth in asked:
         fitting = sorted((item for item in findings if fits(growth, item, alone=alone)), key=lambda item: item.weight_key)
-        explained += [Explained(item, growth) for item in fitting if all(item is not each.finding for each in explained)]
+        for item in fitting:
+            known = next((place for place, each in enumerate(explained) if each.finding is item), None)
+            if known is None:
+                explained.append(Explained(item, (growth,)))
+            elif growth.trend.shape.grows or not explained[known].grows:
+                explained[known] = Explained(item, (*explained[known].growths, growth))
         if not fitting:
             unexplained.append(growth)
     # What grows comes before what only holds; within both the gravest and heaviest first.
-    explained.sort(key=lambda each: (not each.growth.trend.shape.grows, each.finding.weight_key))
+    explained.sort(key=lambda each: (not each.grows, each.finding.weight_key))
     return Explanation(tuple(explained[:MOST]), _growing(unexplained), files, trouble)
 
 
@@ -107,17 +118,21 @@ def _growing(growths: Iterable[Growth]) -> tuple[Growth, ...]:
 def fits(growth: Growth, finding: Finding, *, alone: bool) -> bool:
     """Whether a finding is of a kind that makes such a growth. ``alone``: no workers ran, so what is theirs was in the main process."""
     weight = finding.weight
-    if weight is None or finding.code is None or weight.consequence is Consequence.CRASHES and weight.of is not Resource.HANDLE:
+    if weight is None or finding.code is None or (weight.consequence is Consequence.CRASHES and weight.of is not Resource.HANDLE):
         return False
     by = {factor.by for factor in weight.factors}
     counted = _counted(finding.code)
+    # What a loop over a loader keeps, directly or in a graph, came from workers in shared memory, each tensor with a descriptor.
+    batches = any(fact.kind is LoopKind.BATCH for fact in finding.of_noun(LoopFact))
+    from_workers = not alone and batches and weight.of in {Resource.GRAPH, Resource.TENSORS} and weight.consequence is Consequence.GROWS
     moves = growth.trend.shape.grows or growth.trend.shape is Shape.WAVES
     match growth.subject:
         case Subject.DESCRIPTORS:
-            return weight.of is Resource.HANDLE or bool(counted & {Quantity.DESCRIPTORS, Quantity.IDENTIFIERS}) or bool(finding.of_noun(HandleFact))
+            opens = weight.of is Resource.HANDLE or bool(finding.of_noun(HandleFact))
+            return opens or from_workers or bool(counted & {Quantity.DESCRIPTORS, Quantity.IDENTIFIERS})
         case Subject.SHARED:
             whole = any(fact.kind is StoreKind.WHOLE for fact in finding.of_noun(StoreFact)) and weight.of is Resource.TENSORS
-            return Multiplier.PREFETCH in by or whole or (Quantity.DESCRIPTORS in counted and weight.of is Resource.TENSORS)
+            return Multiplier.PREFETCH in by or whole or from_workers or (Quantity.DESCRIPTORS in counted and weight.of is Resource.TENSORS)
         case Subject.COPIES:
             return weight.of in _DATA and Multiplier.WORKERS in by and weight.consequence is Consequence.MULTIPLIED and not by & _REPEATS
         case Subject.WORKERS:
@@ -133,14 +148,14 @@ def fits(growth: Growth, finding: Finding, *, alone: bool) -> bool:
 
 def _in_main(weight: Weight, finding: Finding, by: set[Multiplier], *, moves: bool, alone: bool) -> bool:
     """Whether it is the main process that pays."""
-    if weight.of not in _KEPT or (Multiplier.WORKERS in by and not alone and moves):
+    if weight.of not in _KEPT or (Multiplier.WORKERS in by and not alone):
         return False
     if moves:
         kept = bool(finding.of_noun(StoreFact) or finding.of_noun(LoopFact) or finding.of_noun(AttributeFact))
         return weight.consequence is Consequence.GROWS or (bool(by & _REPEATS) and kept and not finding.of_noun(ReadFact))
-    # It holds much and grows no more: what is read or made up front, or kept until a loop ends.
-    held = bool(finding.of_noun(ReadFact) or finding.of_noun(AllocationFact) or finding.of_noun(AttributeFact) or finding.of_noun(StoreFact))
-    return held and Multiplier.PREFETCH not in by
+    # It holds much and grows no more: what is read or made up front.
+    held = bool(finding.of_noun(ReadFact) or finding.of_noun(AllocationFact) or finding.of_noun(AttributeFact))
+    return held and weight.consequence is not Consequence.GROWS and not by & _LOOPS
 
 
 def _counted(code: str) -> frozenset[Quantity]:

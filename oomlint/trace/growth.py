@@ -35,6 +35,9 @@ _ORDERED: Final = 0.5  # Kendall's tau
 _DEEP: Final = 0.05  # of the level, that waves move
 _WAVES: Final = 2
 _LEAST_EPOCHS: Final = 3
+_END: Final = 0.1  # of the run
+_STILL: Final = 0.8  # of the most: who holds less is on the way out
+_FEWEST: Final = 3  # readings that tell a level
 _KEPT: Final = 0.5  # of the rise that freed memory accounts for
 _MAD: Final = 1.4826  # makes the median deviation of a normal distribution its standard deviation
 
@@ -74,6 +77,7 @@ class Trend:
 
 def judge(points: Points, epochs: Sequence[float] = (), steps: Points = (), *, least: float = LEAST_BYTES) -> Trend:
     """The trend of a series. ``epochs`` are the times at which they begin, ``steps`` the steps done by a time; ``least`` is what counts as a rise at all."""
+    points = _without_end(points)
     if len(points) < _ENOUGH:
         return Trend(Shape.SHORT)
     begin = _after_warm_up(points, epochs, steps)
@@ -165,6 +169,14 @@ def _after_warm_up(points: Points, epochs: Sequence[float], steps: Points) -> fl
     return start + _WARM_UP * (end - start)
 
 
+def _without_end(points: Points) -> Points:
+    """The points without the fall at the end: a program that ends gives back what it has, and that is no part of its run."""
+    most = max((value for _, value in points[len(points) // 2 :]), default=0.0)
+    last = max((place for place, (_, value) in enumerate(points) if value >= _STILL * most), default=len(points) - 1)
+    behind = len(points) - 1 - last
+    return points[: last + 1] if behind <= max(len(points) * _END, _FEWEST) else points
+
+
 def _binned(points: Points) -> Points:
     """At most so many points, each the median of a part of the time."""
     if len(points) <= _BINS:
@@ -177,8 +189,8 @@ def _binned(points: Points) -> Points:
 
 
 def _rise(points: Points) -> float:
-    """From the level at the beginning to that at the end; each is the median of a tenth."""
-    tenth = max(len(points) // 10, 1)
+    """From the level at the beginning to that at the end; each is the median of a tenth, or of three readings."""
+    tenth = max(len(points) // 10, min(_FEWEST, len(points) // 2))
     return median(value for _, value in points[-tenth:]) - median(value for _, value in points[:tenth])
 
 
@@ -193,7 +205,7 @@ def _goes_on(points: Points, rise: float, *, stairs: bool) -> bool:
 
 def _settled(points: Points, threshold: float) -> float:
     """Since when the values stay within reach of the last level."""
-    tenth = max(len(points) // 10, 1)
+    tenth = max(len(points) // 10, min(_FEWEST, len(points)))
     last = median(value for _, value in points[-tenth:])
     since = points[-1][0]
     for at, value in reversed(points):

@@ -46,7 +46,7 @@ class Growth:
     subject: Subject
     who: str  # for people
     trend: Trend
-    held: float  # at the peak of the trace; of descriptors, the most
+    held: float  # at the peak of the trace: by itself, whoever shares it; of descriptors, the most
     processes: tuple[int, ...] = ()  # indices
     methods: tuple[str, ...] = ()  # by which workers were started
 
@@ -86,14 +86,15 @@ def _all(trace: Trace) -> Iterator[Growth | None]:
             if len(points) > 1:
                 free = tuple((each.at, float(each.free)) for each in trace.allocators if each.pid == process.pid and each.free is not None)
                 trend = with_allocators(judge(points, epochs, steps), points, free)
-                held = peak.processes[index].held if index in peak.processes else 0
+                # What it shares with forked workers is its own; its proportional share would be a part of that.
+                held = peak.processes[index].mapped if index in peak.processes else 0
                 if subject is Subject.MAIN or trend.shape.grows or held > _PART * peak.total:
                     yield Growth(subject, trace.name(index), trend, held, (index,))
     yield from _workers(trace, epochs, steps)
     yield _shared(trace, epochs, steps)
     yield _descriptors(trace, epochs, steps)
     device = trace.of_tree("device")
-    if device and max(value for _, value in device):
+    if any(value for _, value in device):
         yield Growth(Subject.DEVICE, trace.device, judge(device, epochs, steps), max(value for _, value in device))
 
 
@@ -108,12 +109,12 @@ def _workers(trace: Trace, epochs: Sequence[float], steps: Points) -> Iterator[G
         return
     peak = trace.peak or trace.samples[-1]
     methods = tuple(sorted({trace.processes[index].start_method for index in every}))
-    held = sum(figures.held for index, figures in peak.processes.items() if index in every)
+    held = sum(figures.dirty for index, figures in peak.processes.items() if index in every)
     together = _longest(trace, every)
     points = _while_all(trace, together, "mapped")
     if points:
         who = f"{len(together)} workers" if len(together) > 1 else "1 worker"
-        yield Growth(Subject.WORKERS, who, judge(points, epochs, steps), held, together, methods)
+        yield Growth(Subject.WORKERS, f"{who} ({', '.join(methods)})", judge(points, epochs, steps), held, together, methods)
     copied = _copied(trace, tuple(index for index in together if trace.processes[index].start_method == "fork"))
     if copied and (most := max(value for _, value in copied)) >= _LEAST_COPIED * len(together):
         begin = copied[0][1]
@@ -180,7 +181,8 @@ def _shared(trace: Trace, epochs: Sequence[float], steps: Points) -> Growth | No
         return None
     trend = judge(points, epochs, steps)
     peak = trace.peak or trace.samples[-1]
-    return Growth(Subject.SHARED, "shared memory", trend, most) if trend.shape.grows or most >= min(_LARGE, _PART * peak.total) else None
+    told = trend.shape.grows or most >= min(_LARGE, _PART * peak.total)
+    return Growth(Subject.SHARED, "shared memory", trend, most) if told else None
 
 
 def _descriptors(trace: Trace, epochs: Sequence[float], steps: Points) -> Growth | None:
@@ -193,6 +195,13 @@ def _descriptors(trace: Trace, epochs: Sequence[float], steps: Points) -> Growth
             if trend.shape.grows and (best is None or trend.rise > best.trend.rise):
                 best = Growth(Subject.DESCRIPTORS, trace.name(index), trend, max(value for _, value in points), (index,))
     return best
+
+
+def sends(growth: Growth, trace: Trace) -> bool:
+    """Whether it rises and falls with the start of workers that are not forked: what they are sent is pickled by the process that starts them."""
+    methods = {trace.processes[index].start_method for index in trace.of_role(Role.WORKER)}
+    moving = growth.subject is Subject.MAIN and growth.trend.shape is Shape.WAVES
+    return moving and bool(methods - {"fork"}) and growth.trend.times <= len(trace.of_kind(MarkKind.PASS))
 
 
 def overlooked(trace: Trace) -> list[tuple[int, int, int]]:

@@ -79,7 +79,7 @@ class Portable:
     measure = "USS"
 
     def __init__(self) -> None:
-        import psutil  # noqa: PLC0415 - of an extra
+        import psutil  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415 - of an extra
 
         self._psutil: Any = psutil
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from oomlint.trace.explaining import Explanation, explain, next_steps
@@ -20,7 +20,7 @@ class Report:
 
     trace: Trace
     growths: tuple[Growth, ...] = ()
-    explanation: Explanation = Explanation()
+    explanation: Explanation = field(default_factory=Explanation)
     next: tuple[str, ...] = ()
     lines: tuple[Line, ...] = ()  # of the program, whose memory grows
     deep: bool = False

@@ -140,8 +140,10 @@ class _Watch:
         self._trace.pace.cost += cost
 
     def _pause(self) -> float:
-        """Seconds until the next reading: those asked for, or more where reading would take more than its share."""
-        return max(self._trace.pace.asked, sum(self._costs) / len(self._costs) / SHARE)
+        """Seconds until the next reading: those asked for, or more where reading would take, or has taken, more than its share."""
+        pace = self._trace.pace
+        late = pace.cost / SHARE - (time.monotonic() - self._start)
+        return max(pace.asked, sum(self._costs) / len(self._costs) / SHARE, late)
 
     def _wait(self, arrived: _Arrived, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -229,9 +231,7 @@ class _Marks:
             name = str(said["name"])
             self._trace.marks.append(Mark(self._open.pop((pid, name), at), MarkKind.PHASE, 0, name, at))
         elif kind == "allocators":
-            self._trace.allocators.append(
-                Allocators(at, pid, said.get("free"), int(said["blocks"]), said.get("device_used"), said.get("device_reserved"))
-            )
+            self._trace.allocators.append(Allocators(at, pid, said.get("free"), int(said["blocks"]), said.get("device_used"), said.get("device_reserved")))
 
 
 def _passes(trace: Trace) -> None:

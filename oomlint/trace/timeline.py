@@ -81,7 +81,7 @@ class MarkKind(StrEnum):
     EPOCH = "epoch"
     STEP = "step"
     PHASE = "phase"
-    PASS = "pass"  # over a loader: seen from outside, by the workers that it starts
+    PASS = "pass"  # noqa: S105 - over a loader: seen from outside, by the workers that it starts
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import TrainerCallback
+from transformers import TrainerCallback  # type: ignore[import-not-found]
 
 from oomlint.trace.marks import watch
 
