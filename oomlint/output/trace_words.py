@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.output.summary import count
 from oomlint.output.verdicts_numbers import amount, one_line
 from oomlint.trace.growth import Shape
-from oomlint.trace.judging import Subject, gaps, overlooked, sends
+from oomlint.trace.judging import Subject, gaps, in_files, overlooked, sends
 from oomlint.trace.running import SHARE
 from oomlint.trace.timeline import MarkKind, Role
 
@@ -136,12 +136,13 @@ def notes(report: Report) -> Iterator[str]:
     yield from (_kill(trace, kill) for kill in trace.kills)
     if trace.ending is not None and trace.ending.signal == getattr(signal, "SIGKILL", 9) and not trace.kills:
         yield "SIGKILL came from elsewhere: no kill by the kernel's OOM killer was counted (a job scheduler, or a daemon such as earlyoom, sends it, too)"
-    if trace.group_limit is not None and trace.peak is not None and trace.peak.group is not None:
-        used = max((sample.group or 0 for sample in trace.samples), default=0)
-        close = ", close to what it may have" if used >= _CLOSE * trace.group_limit else ""
-        yield f"the cgroup may have {size(trace.group_limit)}; it had {size(used)}, page cache included{close}"
+    if trace.group_limit is not None and trace.group_most:
+        close = ", close to what it may have" if trace.group_most >= _CLOSE * trace.group_limit else ""
+        yield f"the cgroup may have {size(trace.group_limit)}; it had {size(trace.group_most)} at a reading, page cache included{close}"
     for index, seen, highest in overlooked(trace):
         yield f"{trace.name(index)} was larger between two readings: resident {size(highest)} by the kernel's account, {size(seen)} at most when it was read"
+    if in_files(trace):
+        yield f"/dev/shm got fuller by {size(in_files(trace))} while it ran, by batches on their way or by other programs"
     if trace.samples:
         yield f"what lasts less than {max(trace.pace.asked, gaps(trace)):.2f} s may be missed"
     if trace.pace.mean > 2 * trace.pace.asked and trace.pace.share > SHARE / 2:

@@ -60,7 +60,8 @@ def explain(trace: Trace, growths: Sequence[Growth], *, isolated: bool = False) 
         return Explanation()
     scripts = scripts_of(trace)
     if not scripts:
-        return Explanation(open=_growing(asked), trouble="the command runs no Python script that could be checked")
+        growing = _growing(asked)
+        return Explanation(open=growing, trouble="the command runs no Python script that could be checked" if growing else "")
     findings: list[Finding] = []
     files: list[str] = []
     trouble = ""

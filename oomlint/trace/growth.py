@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LEAST_BYTES: Final = 4 * 2**20
 LEAST_DESCRIPTORS: Final = 8
 _BINS: Final = 120
-_ENOUGH: Final = 12  # readings
+_ENOUGH: Final = 8  # readings
 _WARM_UP: Final = 0.2  # of a run, where nothing better is known
 _NOISE: Final = 4.0  # times the noise
 _LEVEL: Final = 0.01  # of what is held: what comes and goes in any program
@@ -82,7 +82,7 @@ def judge(points: Points, epochs: Sequence[float] = (), steps: Points = (), *, l
         return Trend(Shape.SHORT)
     begin = _after_warm_up(points, epochs, steps)
     rest = tuple(point for point in points if point[0] >= begin)
-    if len(rest) < _ENOUGH // 2:
+    if len(rest) < _ENOUGH - 2:
         return Trend(Shape.SHORT)
     bins = _binned(rest)
     noise = noise_of(bins)

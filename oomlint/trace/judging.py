@@ -172,10 +172,8 @@ def _of_parent(trace: Trace, index: int) -> int:
 
 
 def _shared(trace: Trace, epochs: Sequence[float], steps: Points) -> Growth | None:
-    """Shared memory: what the processes map, or what is in its file system since the start, whichever is more."""
-    mapped = trace.sums(range(len(trace.processes)), "shared")
-    filed = trace.of_tree("shm")
-    points = max((mapped, filed), key=lambda series: max((value for _, value in series), default=0.0))
+    """Shared memory that the processes map. Its file system may have more, of theirs or of others."""
+    points = trace.sums(range(len(trace.processes)), "shared")
     most = max((value for _, value in points), default=0.0)
     if most < LEAST_BYTES:
         return None
@@ -204,6 +202,13 @@ def sends(growth: Growth, trace: Trace) -> bool:
     return moving and bool(methods - {"fork"}) and growth.trend.times <= len(trace.of_kind(MarkKind.PASS))
 
 
+def in_files(trace: Trace) -> int:
+    """Bytes that the file system of shared memory got fuller by, beyond what the processes mapped; 0 where that is little."""
+    most = max((sample.shm or 0 for sample in trace.samples), default=0)
+    mapped = max((value for _, value in trace.sums(range(len(trace.processes)), "shared")), default=0.0)
+    return most if most - mapped >= _LARGE else 0
+
+
 def overlooked(trace: Trace) -> list[tuple[int, int, int]]:
     """Processes that were larger between two readings than at any: index, the most that a reading saw, the most that the kernel knows."""
     seen: dict[int, int] = {}
@@ -213,7 +218,7 @@ def overlooked(trace: Trace) -> list[tuple[int, int, int]]:
     found = []
     for index, most in seen.items():
         highest = trace.processes[index].highest
-        if not index and trace.ending is not None:
+        if trace.ending is not None and len(trace.processes) == 1:  # it is that of its descendants, too
             highest = max(highest, trace.ending.highest)
         if highest - most >= max(LEAST_BYTES * 8, _PART * most):
             found.append((index, most, highest))

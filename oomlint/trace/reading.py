@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oomlint.trace import cgroups
@@ -152,6 +153,7 @@ class Reader:
     def read(self, at: float) -> Sample:
         """The tree as it is now."""
         processes: dict[int, Figures] = {}
+        group = cgroups.group_of(self._first)
         for pid in self._system.below():
             try:
                 index = self._index(pid, at)
@@ -161,12 +163,16 @@ class Reader:
             process = self._trace.processes[index]
             process.until = at
             process.highest = max(process.highest, highest)
-        self._follow_group()
+        # A process that has ended is in no cgroup of its own any more: only what was asked before it was seen alive counts.
+        if any(self._trace.processes[index].pid == self._first for index in processes):
+            self._follow(group)
         shm = _shm()
+        charged = self._group.current() if self._group else None
+        self._trace.group_most = max(self._trace.group_most, charged or 0)
         sample = Sample(
             at,
             processes,
-            self._group.current() if self._group else None,
+            charged,
             self._kills,
             None if shm is None or self._shm is None else max(shm - self._shm, 0),
             self._devices.used({self._trace.processes[index].pid for index in processes}) if self._devices else None,
@@ -181,17 +187,15 @@ class Reader:
         if self._group is not None:
             self._trace.group_peak = self._group.peak()
 
-    def left(self) -> tuple[int, ...]:
-        """The processes that are still there."""
-        return tuple(index for pid in self._system.below() if (index := self._find(pid)) is not None)
+    def left(self, at: float) -> tuple[int, ...]:
+        """The processes that are still there, those that no reading has seen among them."""
+        found = []
+        for pid in self._system.below():
+            with suppress(ProcessLookupError):
+                found.append(self._index(pid, at))
+        return tuple(found)
 
     # -- who it is -------------------------------------------------------------------------------------------------
-
-    def _find(self, pid: int) -> int | None:
-        try:
-            return self._known.get((pid, self._system.begun(pid)))
-        except ProcessLookupError:
-            return None
 
     def _index(self, pid: int, at: float) -> int:
         key = (pid, self._system.begun(pid))
@@ -226,11 +230,10 @@ class Reader:
 
     # -- who has ended it ------------------------------------------------------------------------------------------
 
-    def _follow_group(self) -> None:
-        group = cgroups.group_of(self._first)
+    def _follow(self, group: cgroups.Group | None) -> None:
         if group is not None and group != self._group:
             self._group, self._kills = group, group.kills()
-            self._trace.group_limit = group.limit()
+            self._trace.group_limit, self._trace.group_most = group.limit(), 0
 
     def _note_kills(self, now: Sample) -> None:
         before = self._trace.samples[-1] if self._trace.samples else None

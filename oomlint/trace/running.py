@@ -125,7 +125,7 @@ class _Watch:
             max(-status, 0),
             self._interrupted,
             self._highest,
-            self._reader.left(),
+            self._reader.left(at),
         )
 
     def _read(self) -> None:
@@ -187,7 +187,7 @@ class _Watch:
             if process.pid != self._process.pid:
                 with suppress(ChildProcessError, OSError):
                     os.waitpid(process.pid, os.WNOHANG)
-        return bool(self._reader.left())
+        return bool(self._reader.left(time.monotonic() - self._start))
 
 
 # -- marks -------------------------------------------------------------------------------------------------------------

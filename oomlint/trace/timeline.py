@@ -68,6 +68,7 @@ class Sample:
     kills: int = 0  # of the OOM killer in the cgroup, so far
     shm: int | None = None  # bytes in /dev/shm, whoever has put them there
     device: int | None = None  # bytes
+    light: bool = False  # told from the full reading before and from what is resident since
 
     @property
     def total(self) -> int:
@@ -124,7 +125,7 @@ class Ending:
     status: int  # as a shell has it
     signal: int = 0  # that killed it
     interrupted: int = 0  # the signal that was sent to it through oomlint, or by the terminal
-    highest: int = 0  # bytes: the largest resident set of the command's first process, by the kernel's own account
+    highest: int = 0  # bytes: the largest resident set of the first process and those that it has waited for, by the account of the kernel
     left: tuple[int, ...] = ()  # indices of processes that still run
 
 
@@ -134,6 +135,7 @@ class Pace:
 
     asked: float  # seconds between two readings
     readings: int = 0
+    full: int = 0  # of them: with proportional shares
     longest: float = 0.0  # seconds between two readings
     cost: float = 0.0  # seconds of processor time that all readings took
     seconds: float = 0.0  # that were watched
@@ -162,7 +164,8 @@ class Trace:
     kills: list[Kill] = field(default_factory=list)
     peak: Sample | None = None
     group_limit: int | None = None  # bytes
-    group_peak: int | None = None  # bytes, by the kernel's own account
+    group_most: int = 0  # bytes that it was charged with at a reading
+    group_peak: int | None = None  # the same by the kernel's own account, since the cgroup was made
     machine: int | None = None  # bytes of memory that the machine has
     device: str = ""  # its name
     measure: str = "PSS"  # or USS, where the system tells no proportional shares

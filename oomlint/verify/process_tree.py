@@ -131,6 +131,15 @@ def highest(pid: int) -> int:
     raise ProcessLookupError(pid)
 
 
+def in_memory(pid: int) -> tuple[int, int]:
+    """Bytes of a process that are in memory, and those of them that are anonymous: a hundredth of the cost of :func:`memory`, and no proportional shares."""
+    try:
+        resident, shared = _read(pid, "statm").split()[1:3]
+    except ValueError:
+        raise ProcessLookupError(pid) from None
+    return int(resident) * _PAGE, (int(resident) - int(shared)) * _PAGE
+
+
 def begun(pid: int) -> int:
     """When a process was started, in ticks since the machine was: with its number it tells it from one that has the number later."""
     return int(_read(pid, "stat").rpartition(b")")[2].split()[19])
