@@ -37,6 +37,7 @@ def entry(report: Report, view: View) -> dict[str, Any]:
         "measure": trace.measure,
         "readings": {
             "count": pace.readings,
+            "full": pace.full,
             "asked": pace.asked,
             "mean": round(pace.mean, 4),
             "longest": round(gaps(trace), 4),
@@ -94,6 +95,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
         "cgroup": sample.group,
         "shm": sample.shm,
         "device": sample.device,
+        "light": sample.light,
     }
 
 
@@ -138,6 +140,7 @@ def schema() -> dict[str, Any]:
         "cgroup": {**_or_null(_WHOLE), "description": "bytes that the cgroup is charged with, page cache included"},
         "shm": {**_or_null(_WHOLE), "description": "bytes in /dev/shm that came since the start"},
         "device": _or_null(_WHOLE),
+        "light": {"type": "boolean", "description": "whether shares are told from the reading before and from what is resident since"},
     }
     growth = {
         "subject": subject,
@@ -172,7 +175,7 @@ def schema() -> dict[str, Any]:
         "interrupted": {**_WHOLE, "description": "the signal that was sent to the command while it ran, or 0"},
         "seconds": _NUMBER,
         "measure": {"enum": ["PSS", "USS"]},
-        "readings": object_of({"count": _WHOLE, **dict.fromkeys(("asked", "mean", "longest", "cost", "share_of_a_core"), _NUMBER)}),
+        "readings": object_of({"count": _WHOLE, "full": _WHOLE, **dict.fromkeys(("asked", "mean", "longest", "cost", "share_of_a_core"), _NUMBER)}),
         "peak": _or_null(object_of({**sample, "total": _WHOLE})),
         "limit": object_of(dict.fromkeys(("cgroup", "cgroup_peak", "machine"), _or_null(_WHOLE))),
         "device": _or_null(_TEXT),

@@ -58,7 +58,8 @@ def ending(trace: Trace) -> str:
 def readings(trace: Trace) -> str:
     """How often it was read, and what that took."""
     pace = trace.pace
-    return f"{count(pace.readings, 'reading')}, one every {pace.mean:.2f} s on average; they took {100 * pace.share:.1f} % of one core"
+    full = "" if pace.full == pace.readings else f", {pace.full} of them with proportional shares"
+    return f"{count(pace.readings, 'reading')}, one every {pace.mean:.2f} s on average{full}; they took {100 * pace.share:.1f} % of one core"
 
 
 def place(trace: Trace, at: float) -> str:
@@ -147,6 +148,9 @@ def notes(report: Report) -> Iterator[str]:
         yield f"what lasts less than {max(trace.pace.asked, gaps(trace)):.2f} s may be missed"
     if trace.pace.mean > 2 * trace.pace.asked and trace.pace.share > SHARE / 2:
         yield f"readings were further apart than {trace.pace.asked:g} s, so that they take no more than {100 * SHARE:.0f} % of one core"
+    if trace.pace.readings > 2 * trace.pace.full:
+        said = "what processes take is seen at each reading, what they copy of each other at those with proportional shares"
+        yield f"{said}, every {trace.pace.seconds / trace.pace.full:.1f} s, so that reading takes no more than {100 * SHARE:.0f} % of one core"
     if trace.ending is not None and trace.ending.left:
         left = ", ".join(f"{trace.name(index)} (pid {trace.processes[index].pid})" for index in trace.ending.left[:_SHOWN])
         yield f"the command has ended and left {count(len(trace.ending.left), 'process', 'processes')} running: {left}; `--follow` watches until they end, too"

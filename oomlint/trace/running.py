@@ -96,7 +96,8 @@ class _Watch:
         self._reader = reader
         self._marks = marks
         self._start = start
-        self._costs: deque[float] = deque(maxlen=_RECENT)
+        self._costs: deque[float] = deque(maxlen=_RECENT)  # of light readings, in seconds
+        self._full = 0.0  # seconds that the last full reading took
         self._highest = 0
         self._interrupted = 0
         self._stopped = False  # watching what was left behind is over
@@ -129,21 +130,27 @@ class _Watch:
         )
 
     def _read(self) -> None:
+        """A full reading where that is within the share, a light one between those."""
+        pace = self._trace.pace
+        at = time.monotonic() - self._start
         before = time.thread_time()
-        sample = self._reader.read(time.monotonic() - self._start)
+        sample = self._reader.read(at, light=pace.cost + self._full > SHARE * at and pace.full > 0)
         self._marks.read()
         if sample.processes:
             self._trace.add(sample)
         cost = time.thread_time() - before
-        self._costs.append(cost)
-        self._trace.pace.readings += 1
-        self._trace.pace.cost += cost
+        if sample.light:
+            self._costs.append(cost)
+        else:
+            self._full = cost
+            pace.full += 1
+        pace.readings += 1
+        pace.cost += cost
 
     def _pause(self) -> float:
-        """Seconds until the next reading: those asked for, or more where reading would take, or has taken, more than its share."""
-        pace = self._trace.pace
-        late = pace.cost / SHARE - (time.monotonic() - self._start)
-        return max(pace.asked, sum(self._costs) / len(self._costs) / SHARE, late)
+        """Seconds until the next reading: those asked for, or more where light ones alone would take half of the share."""
+        light = sum(self._costs) / len(self._costs) if self._costs else 0.0
+        return max(self._trace.pace.asked, light / (SHARE / 2))
 
     def _wait(self, arrived: _Arrived, seconds: float) -> None:
         end = time.monotonic() + seconds
