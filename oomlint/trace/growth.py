@@ -36,6 +36,8 @@ _DEEP: Final = 0.05  # of the level, that waves move
 _WAVES: Final = 2
 _LEAST_EPOCHS: Final = 3
 _END: Final = 0.1  # of the run
+_LEAVING: Final = 5.0  # seconds that an interpreter with large libraries takes to end
+_LEAVING_SHARE: Final = 0.3  # of the run, at most
 _STILL: Final = 0.8  # of the most: who holds less is on the way out
 _FEWEST: Final = 3  # readings that tell a level
 _KEPT: Final = 0.5  # of the rise that freed memory accounts for
@@ -173,8 +175,10 @@ def _without_end(points: Points) -> Points:
     """The points without the fall at the end: a program that ends gives back what it has, and that is no part of its run."""
     most = max((value for _, value in points[len(points) // 2 :]), default=0.0)
     last = max((place for place, (_, value) in enumerate(points) if value >= _STILL * most), default=len(points) - 1)
-    behind = len(points) - 1 - last
-    return points[: last + 1] if behind <= max(len(points) * _END, _FEWEST) else points
+    if len(points) - 1 - last <= max(len(points) * _END, _FEWEST):
+        return points[: last + 1]
+    spent = points[-1][0] - points[last][0]
+    return points[: last + 1] if spent <= min(_LEAVING, _LEAVING_SHARE * (points[-1][0] - points[0][0])) else points
 
 
 def _binned(points: Points) -> Points:
