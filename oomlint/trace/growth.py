@@ -29,6 +29,7 @@ _LEVEL: Final = 0.01  # of what is held: what comes and goes in any program
 _TAIL: Final = 0.25  # of what is judged, in which growth must go on
 _TAIL_OF_STAIRS: Final = 0.4  # the same, with room for one of several
 _GOES_ON: Final = 0.25  # of the speed before
+_EVEN: Final = 0.3  # of a rise that a straight line has, or it was one jump
 _JUMPS: Final = 0.75  # of the rise that stairs account for
 _FEW: Final = 0.34  # of the parts of the run that stairs may be in
 _ORDERED: Final = 0.5  # Kendall's tau
@@ -104,7 +105,8 @@ def judge(points: Points, epochs: Sequence[float] = (), steps: Points = (), *, l
         return known
     times, share = _stairs(bins, noise, least)
     stairs = waves < _WAVES <= times and share >= _JUMPS
-    if not _goes_on(bins, rise, stairs=stairs):
+    even = stairs or slope * (bins[-1][0] - bins[0][0]) >= _EVEN * rise
+    if not even or not _goes_on(bins, rise, stairs=stairs):
         return Trend(Shape.SETTLED, rise, since=_settled(bins, threshold), noise=noise)
     if tau(bins) < _ORDERED:
         return known

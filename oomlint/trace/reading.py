@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from oomlint.trace.devices import Devices
     from oomlint.trace.timeline import Trace
 
+_TOGETHER = 2.0  # seconds between the starts of two workers of one set; spawned ones take that long to begin
 _SETTLING = 5  # readings after which the command line of a new process is final: between fork and exec it has that of its parent
 
 
@@ -238,11 +239,13 @@ class Reader:
             process.slot, process.generation = self._place_of(process, at)
 
     def _place_of(self, process: Process, at: float) -> tuple[int, int]:
-        """The slot and the generation of a new worker: the first of a generation comes when all before it have gone."""
+        """The slot and the generation of a new worker. Those of a generation are started together; the first comes when all before it have gone, or later."""
         siblings = [each for each in self._trace.processes if each.parent == process.parent and each.role is Role.WORKER and each is not process]
         alive = [each for each in siblings if each.until >= at or os.path.exists(f"/proc/{each.pid}")]
         taken = {each.slot for each in alive}
-        generation = max((each.generation for each in alive), default=max((each.generation for each in siblings), default=-1) + 1)
+        last = max(siblings, key=lambda each: each.since, default=None)
+        together = last is not None and bool(alive) and process.since - last.since <= _TOGETHER
+        generation = 0 if last is None else last.generation + (0 if together else 1)
         return next(number for number in range(len(taken) + 1) if number not in taken), generation
 
     # -- who has ended it ------------------------------------------------------------------------------------------
