@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jsonschema
 import pytest
+from commands import runs
 
 from oomlint import engine
 from oomlint.config import Settings
 from oomlint.trace.explaining import fits
 from oomlint.trace.growth import Shape, Trend
 from oomlint.trace.judging import Growth, Subject
-
-from commands import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -231,9 +230,7 @@ def test_a_request_to_end_is_passed_on(tmp_path: Path) -> None:
 
 
 def test_a_terminal_shows_a_line_and_interrupts_once(tmp_path: Path) -> None:
-    import fcntl
-    import termios
-
+    fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
     program = "import signal\ncame = []\nsignal.signal(signal.SIGINT, lambda *_: came.append(1))\nprint('ready', flush=True)\n"
     program += "while not came: wait(0.05)\nwait(0.7); print('came', len(came), flush=True)"
     (tmp_path / "train.py").write_text(START + program)
@@ -245,7 +242,14 @@ def test_a_terminal_shows_a_line_and_interrupts_once(tmp_path: Path) -> None:
 
     line = command("--interval", "0.05", "--", sys.executable, "train.py")
     with subprocess.Popen(
-        line, cwd=tmp_path, env=environment(TERM="xterm"), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=in_terminal
+        line,
+        cwd=tmp_path,
+        env=environment(TERM="xterm"),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=in_terminal,  # noqa: PLW1509 - no threads are here
     ) as process:
         os.close(theirs)
         shown, end, sent = b"", time.monotonic() + 60, False
@@ -348,7 +352,9 @@ def test_a_kill_in_a_real_cgroup_is_told(tmp_path: Path) -> None:
         (["--html", "gone/x.html", "--", "true"], 2, "gone/x.html: No such file or directory"),
     ],
 )
-def test_wrong_input_is_one_clear_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], status: int, says: str) -> None:
+def test_wrong_input_is_one_clear_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], status: int, says: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     trace: Callable[..., Done] = runs(capsys, "trace")
     done = trace(*words)
@@ -470,7 +476,13 @@ for _ in range(2):
 """
     (tmp_path / "train.py").write_text(START + program)
     done = subprocess.run(
-        command("--interval", "0.05", "--", sys.executable, "train.py"), cwd=tmp_path, env=environment(OMP_NUM_THREADS="1"), capture_output=True, text=True, check=False, timeout=120
+        command("--interval", "0.05", "--", sys.executable, "train.py"),
+        cwd=tmp_path,
+        env=environment(OMP_NUM_THREADS="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     assert "main process: grows steadily" in done.stderr

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from oomlint.trace import cgroups, devices, reading, scripts
+from oomlint.config import Settings
+from oomlint.projects import Projects
+from oomlint.trace import cgroups, devices, scripts
 from oomlint.trace.marks import VARIABLE, watch
 from oomlint.trace.reading import Reader, promote
 from oomlint.trace.roles import About, role_of, script_of
@@ -24,7 +26,12 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parent.parent
 TRAIN: Final = ("python", "train.py")
-SPAWNED: Final = ("/usr/bin/python3.12", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, pipe_handle=7)", "--multiprocessing-fork")
+SPAWNED: Final = (
+    "/usr/bin/python3.12",
+    "-c",
+    "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, pipe_handle=7)",
+    "--multiprocessing-fork",
+)
 SERVER: Final = ("/usr/bin/python3.12", "-c", "from multiprocessing.forkserver import main; main(7, 8, ['__main__'])")
 TRACKER: Final = ("/usr/bin/python3.12", "-c", "from multiprocessing.resource_tracker import main;main(16)")
 
@@ -166,7 +173,7 @@ class FakeSystem:
         return self.alive[pid], 0
 
     def update(self, pid: int, figures: Figures) -> tuple[Figures, int]:
-        return figures, 0
+        return (figures, 0) if pid in self.alive else (held(0), 0)
 
 
 def held(size: int) -> Figures:
@@ -179,8 +186,8 @@ def test_a_kill_by_the_oom_killer_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     write(tmp_path / "cgroup" / "job", memory__current=500, memory__max=1000, memory__events="oom_kill 4")
     (tmp_path / "proc" / "vmstat").write_text("oom_kill 10\n")
     group_of, machine_kills = cgroups.group_of, cgroups.machine_kills
-    monkeypatch.setattr(reading.cgroups, "group_of", lambda pid: group_of(pid, root, proc))
-    monkeypatch.setattr(reading.cgroups, "machine_kills", lambda: machine_kills(proc))
+    monkeypatch.setattr(cgroups, "group_of", lambda pid: group_of(pid, root, proc))
+    monkeypatch.setattr(cgroups, "machine_kills", lambda: machine_kills(proc))
     trace, system = Trace(("x",), "/"), FakeSystem()
     reader = Reader(trace, system, 7)
     system.alive = {7: held(100), 8: held(300)}
@@ -283,12 +290,14 @@ def test_marks_cost_nothing_without_a_trace(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_importing_watch_loads_next_to_nothing() -> None:
-    program = "import sys; from oomlint.trace import watch; print(*sorted(name for name in sys.modules if name.partition('.')[0] not in sys.stdlib_module_names))"
+    program = (
+        "import sys; from oomlint.trace import watch; print(*sorted(name for name in sys.modules if name.partition('.')[0] not in sys.stdlib_module_names))"
+    )
     done = subprocess.run([sys.executable, "-S", "-c", program], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == {"__main__", "oomlint", "oomlint.trace", "oomlint.trace.marks"}
 
 
-def test_lightning_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lightning_marks(tmp_path: Path) -> None:
     pytest.importorskip("lightning")
     program = """
 import warnings; warnings.simplefilter("ignore")
@@ -337,9 +346,6 @@ callback.on_train_end("args", "state", "control")
 
 
 def test_the_files_of_a_command(tmp_path: Path) -> None:
-    from oomlint.config import Settings
-    from oomlint.projects import Projects
-
     (tmp_path / "pack").mkdir()
     for name, content in {
         "train.py": "import os, torch\nfrom pack import data\nimport helper\n",

@@ -143,7 +143,7 @@ def notes(report: Report) -> Iterator[str]:
     for index, seen, highest in overlooked(trace):
         yield f"{trace.name(index)} was larger between two readings: resident {size(highest)} by the kernel's account, {size(seen)} at most when it was read"
     if in_files(trace):
-        yield f"/dev/shm got fuller by {size(in_files(trace))} while it ran, by batches on their way or by other programs"
+        yield f"the file system of shared memory got fuller by {size(in_files(trace))}, by batches on their way or by other programs"
     if trace.samples:
         yield f"what lasts less than {max(trace.pace.asked, gaps(trace)):.2f} s may be missed"
     if trace.pace.mean > 2 * trace.pace.asked and trace.pace.share > SHARE / 2:
