@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding, Place
 
 ALSO = "this loader has it, too"  # what is said at the places of others
+AGAIN = "and here"
 COPY = "a copy of it"
+_MADE, _COPIED = "OOM405", "OOM110"  # a list of Python objects where it is made, and where workers copy it: the second says what it costs
 _MOST_RELATED = 8
 _MANY = 5  # files with copies of the same code, for which one is told
 _MOST_COPIES = 16
@@ -27,13 +29,17 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def said_once(findings: Iterable[Finding], beside: Container[str] = ()) -> list[Finding]:
-    """Findings on the loaders of one container become one: the gravest of them, with the calls of the other loaders as related places.
+    """Findings on one container become one: the gravest of them, with the places of the others, most of them loaders, as related places.
 
     Files ``beside`` what is checked come last.
     """
     groups: dict[object, list[Finding]] = {}
     for item in findings:
         groups.setdefault(_subject(item) or item, []).append(item)
+    copied = {_container(group[0]): group for group in groups.values() if group[0].code == _COPIED}
+    for key in [key for key, group in groups.items() if group[0].code == _MADE and _container(group[0]) in copied]:
+        made = groups.pop(key)
+        copied[_container(made[0])].extend(made)
     kept: list[Finding] = []
     for group in groups.values():
         first = min(group, key=lambda item: (item.place.path in beside, _weight(item)))
@@ -44,14 +50,24 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = ()) -> list[
 
 
 def _subject(finding: Finding) -> object:
-    """The code, and the container, or the function, that a finding on a loader is about; ``None`` for any other one."""
+    """The code, and the container, the function, or the number of workers that a finding is about; ``None`` for one that is about its place alone."""
     held, loaders = finding.of_noun(AttributeFact), finding.of_noun(LoaderFact)
+    if not loaders and finding.fix is None and _container(finding) is not None:
+        return finding.code, _container(finding)
     if not loaders or loaders[0].place != finding.place:
         return None
+    if not held and len(loaders) == len(loaders[0].workers) == 1 and not loaders[0].option:
+        return (finding.code, loaders[0].workers[0].place) if loaders[0].workers[0].place is not None else None
     if not held and len(loaders) == 1 and loaders[0].option.endswith("_fn") and finding.related:
         # Without a fix to apply to each, the scripts of a project that repeat the same function are one.
         return finding.code, finding.related[0] if finding.fix is not None else finding.message
     return (finding.code, held[0].place) if held and held[0].place is not None else None
+
+
+def _container(finding: Finding) -> tuple[str, str, str] | None:
+    """The attribute that a finding is about, by its class and the file of that."""
+    held = next(iter(finding.of_noun(AttributeFact)), None)
+    return (held.place.path, held.owner, held.name) if held is not None and held.owner and held.place is not None else None
 
 
 def _weight(finding: Finding) -> tuple[object, ...]:
@@ -63,14 +79,15 @@ def _weight(finding: Finding) -> tuple[object, ...]:
 
 def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
     """A finding with the places of others behind its own first one, which is that of the container."""
-    calls = [item.place.saying(ALSO) for item in sorted(others, key=lambda item: item.sort_key)]
+    calls = [item.place.saying(ALSO if item.of_noun(LoaderFact) else AGAIN) for item in sorted(others, key=lambda item: item.sort_key)]
     related = [*first.related[:1], *calls, *first.related[1:]]
     unique: dict[tuple[str, int, int], Place] = {(first.place.path, first.place.cell, first.place.row): first.place}
     for place in related:
         unique.setdefault((place.path, place.cell, place.row), place)
     shown = tuple(unique.values())[1 : _MOST_RELATED + 1]
     more = len(calls) - len([place for place in shown if place in calls])
-    return replace(first.adding(f"also in {more} more loader{'s' if more > 1 else ''}") if more else first, related=shown)
+    what = "in {} more loader" if first.of_noun(LoaderFact) else "at {} more place"
+    return replace(first.adding(f"also {what.format(more)}{'s' if more > 1 else ''}") if more else first, related=shown)
 
 
 # -- copies of the same code in several files ----------------------------------------------------------------------------------

@@ -447,11 +447,11 @@ def features(model, dataset, path):
 @pytest.mark.parametrize(
     "join", ["first = np.concatenate(first); second = np.concatenate(second)", "first, second = [np.concatenate(part) for part in (first, second)]"]
 )
-def test_where_outputs_become_one_array_is_told_beside_the_list(join: str, tmp_path: Path) -> None:
-    found = only(check(tmp_path, {"features.py": EVALUATION.format(join=join)}, "OOM401"))
-    assert found.place.row == 13
-    assert [(place.row, place.message) for place in found.related] == [(11, "kept here")]
-    assert found.weight == Weight(Consequence.ONCE, Resource.ARRAYS)
+def test_where_outputs_become_one_array_is_told_with_the_list(join: str, tmp_path: Path) -> None:
+    files = {"features.py": EVALUATION.format(join=join)}
+    found = only(check(tmp_path, files, "OOM219"))
+    assert (found.place.row, [place.row for place in found.related]) == (11, [12, 13])
+    assert not check(tmp_path, files, "OOM401").findings
 
 
 # -- the weight as a fact ------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.flow_state import flag
+from oomlint.model.flow_state import flag, makes_step
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, meet_all, mixed, pack, smaller, tags_of, tensor
 from oomlint.model.tensor_shapes import axes_of, reduced_by, resized, viewed
@@ -76,7 +76,9 @@ class FlowLibraries(FlowValues):
             return UNKNOWN.having(size=Size.UNKNOWN, device=Device.HOST)
         if made.kind is Kind.OBJECT:
             live = [held for held in args if held.carries]
-            if live:
+            if makes_step(node, args):
+                self.went_backward(node, state, meet_all([held.having(home=()) for held in args]), known=False)
+            elif live:
                 self.used(node, state, f"given to {last}", live[0])
             return made.having(tags=tags_of(args), sources=self.presume(node, state, last, args))
         return self.unknown_call(node, last, args, state)

@@ -90,7 +90,10 @@ class FlowMethods(FlowModules):
             self.used(node, state, "gradients")
             return base
         if method in {"detach", "detach_"}:
-            return base.without_graph(home=(), moved="detach", kind=Kind.TENSOR if base.kind is Kind.OPAQUE else base.kind, sure=True)
+            cut = base.without_graph(moved="detach", kind=Kind.TENSOR if base.kind is Kind.OPAQUE else base.kind, sure=True)
+            if method == "detach_" and base.home:
+                state.env[base.home] = cut
+            return cut.having(home=())
         if method not in {"items", "keys", "values", "get", "update", "copy", "pop", "append", "extend"} and isinstance(node.func, cst.Attribute):
             self.note_tensor(node.func.value, base)
         proven = (

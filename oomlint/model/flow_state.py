@@ -13,7 +13,7 @@ from oomlint.model import names
 from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
 from oomlint.model.held import NONE, UNKNOWN, Device, Held, Ids, Kind, Mode, Path, meet
 from oomlint.model.readings import Memory
-from oomlint.model.values import Instance
+from oomlint.model.values import External, Instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -337,3 +337,13 @@ def module_of(**fields: object) -> Held:
 def flag(node: cst.Call, name: str) -> bool:
     """Whether a keyword argument is there and not literally False."""
     return any(arg.keyword is not None and arg.keyword.value == name and names.dotted(arg.value) not in {"False", "None"} for arg in node.args)
+
+
+def makes_step(node: cst.Call, args: Sequence[Held]) -> bool:
+    """Whether a function that nobody can follow is given an optimizer, or the parameters of a module, beside a tensor: it makes a step."""
+    if not any(held.kind is Kind.TENSOR or held.carries for held in args):
+        return False
+    if any(isinstance(held.value, External) and held.value.name.startswith("torch.optim.") for held in args):
+        return True
+    called = (arg.value.func for arg in node.args if isinstance(arg.value, cst.Call) and not arg.value.args)
+    return any(isinstance(func, cst.Attribute) and func.attr.value == "parameters" for func in called)

@@ -32,8 +32,8 @@ class WorkerCountOversized(Rule):
     ## What it does
 
     Checks for a `DataLoader` with 16 workers or more (a setting), and for `os.cpu_count()` or `multiprocessing.cpu_count()` taken as the
-    number of workers, or a multiple of it. A number that the code states is a note, not shown by default: who wrote it knew it. From 32 on (the setting
-    `worker-cap`), which is a whole node for one loader, it is a warning.
+    number of workers, or a multiple of it; once for all loaders that take the same number from the same place. A number that the code states is a
+    note, not shown by default: who wrote it knew it. From 32 on (the setting `worker-cap`), which is a whole node for one loader, it is a warning.
 
     ## Why is this bad
 

@@ -30,7 +30,8 @@ class LossAccumulatesGraph(Rule):
     returns, which the trainer adds to the loss that it logs.
 
     A sum that reaches `backward()` says nothing: the parts of one loss, gradient accumulation, the tasks of a meta-learning step. Neither do
-    numbers (`loss.item()`), what is computed under `torch.no_grad()`, and sums that are set up again for each batch.
+    numbers (`loss.item()`), what is computed under `torch.no_grad()`, and sums that are set up again for each batch. A sum of losses that went
+    backward says nothing either where it is set back every few batches: the nodes of a few steps are small.
 
     ## Why is this bad
 

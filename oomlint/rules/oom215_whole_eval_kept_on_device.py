@@ -8,6 +8,7 @@ from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, R
 from oomlint.measurement import HELD, CallCheck, Measurement
 from oomlint.memory.buffers.trainer_outputs import discarded_predictions, whole_evaluations
 from oomlint.memory.fixes.add_argument import added_argument
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class WholeEvalKeptOnDevice(Rule):
                 where, made = case.arguments
                 related.append(where.place(made, "`eval_accumulation_steps` is not given"))
             yield self.finding(module.place(case.call), message, confidence=Confidence.HIGH, related=related, fix=_ADVICE, facts=facts)
-        for call in discarded_predictions(module, project):
+        for call in discarded_predictions(module, project) if not holds_tests(module) else ():
             message = Message("`predict` returns all predictions, and nothing uses them", "they stay in memory until the last batch is through")
             fix = Fix(Safety.SAFE, "pass `return_predictions=False`", (added_argument(module, call, "return_predictions=False"),))
             facts = [StoreFact(module.place(call), "predictions", StoreKind.WHOLE)]

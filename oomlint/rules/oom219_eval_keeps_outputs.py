@@ -24,7 +24,8 @@ class EvalKeepsOutputs(Rule):
     ## What it does
 
     Checks for an evaluation loop over a loader that stores dense outputs of each step (masks, logits, features, images) in a list or a
-    dictionary, on the host, or hands them to an object that does so. The validation and test steps of Lightning are rounds of such a loop.
+    dictionary, on the host, or hands them to an object that does so. The validation and test steps of Lightning are rounds of such a loop, unless
+    a `validation_step_end` or `test_step_end` puts something else in the place of what they return. Where the list becomes one array is told with it.
 
     Scalars, labels, the class of each sample (`argmax`), ids and strings say nothing, nor do the parts of one sample at a time (a room, a
     volume) in a list that starts again with the next, a list that one batch fills (`range(batch_size)`, with the size that a loader has), what is

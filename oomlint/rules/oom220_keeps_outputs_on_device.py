@@ -34,6 +34,7 @@ class KeepsOutputsOnDevice(Rule):
     the host one by one.
 
     Scalars, labels, the class of each sample (`argmax`), what is moved to the host first and what is flushed every few batches say nothing.
+    Where the list becomes one array is told with it.
 
     ## Why is this bad
 

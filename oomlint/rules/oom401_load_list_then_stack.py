@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from oomlint.finding import Confidence, Consequence, Fix, Message, Resource, Safety, Severity, Weighs
+from oomlint.finding import Confidence, Consequence, Message, Safety, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.joins import joins
-from oomlint.memory.buffers.growth import buffers_of
-from oomlint.memory.buffers.growth_messages import loop_of
-from oomlint.memory.buffers.joined_behind import joins_of
-from oomlint.memory.facts import growth_facts
 from oomlint.memory.fixes.load_fixes import filled
-from oomlint.model import names
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -20,9 +15,6 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
-
-_OUTPUTS: Final = Weighs(Consequence.ONCE, Resource.ARRAYS)
-_ROOM: Final = Fix(Safety.DISPLAY, "allocate the whole array once, and fill it in the loop")
 
 
 class LoadListThenStack(Rule):
@@ -34,7 +26,9 @@ class LoadListThenStack(Rule):
     from many files: a comprehension, or a list that a loop appends to. It looks in the `__init__` of a `Dataset`, in the methods and functions
     that it calls, in the `setup()` of a data module, where the array is handed to a dataset, in scripts that gather many files to write them
     at once, and in code that a script runs once, whatever it does with the array then. A tensor that a dataset keeps, made of the rows of objects
-    that are still there, is such a copy, too; and so is what an evaluation joins of all that it has kept (OOM219, OOM220).
+    that are still there, is such a copy, too.
+
+    What an evaluation joins of all that it has kept is told where it is kept (OOM219, OOM220).
 
     It is silent where the list is one sample (in `__getitem__`), where the array is proven small or has only references (`dtype=object`, rows of an
     array and a number), for labels and the like, and in scripts that write each file on its own.
@@ -128,11 +122,3 @@ class LoadListThenStack(Rule):
         for join in joins(module, project):
             message = Message(f"`{join.name}` joins a list of all the data into one array", "while it runs, everything is in memory twice")
             yield self.finding(module.place(join.node), message, confidence=Confidence.MEDIUM, related=join.related, fix=filled(), facts=join.facts)
-        for growth in (*buffers_of(project).told_as("OOM219", module), *buffers_of(project).told_as("OOM220", module)):
-            calls = joins_of(growth.stores, growth.loop)
-            if calls:
-                name = names.dotted(calls[0].func)
-                message = Message(f"`{name}` joins all results of {loop_of(growth)}", "until the list is freed, all of it is in memory twice")
-                related = [module.place(growth.node, "kept here"), *(module.place(other, "so does this") for other in calls[1:])]
-                place, facts = module.place(calls[0]), growth_facts(growth)
-                yield self.finding(place, message, confidence=growth.confidence, related=related, fix=_ROOM, facts=facts, weighs=_OUTPUTS)

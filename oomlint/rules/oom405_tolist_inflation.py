@@ -25,7 +25,8 @@ class TolistInflation(Rule):
     frame, from its `__init__`, its methods or the functions that they call.
 
     It is silent where the array is proven small, for labels, ids, splits and indices, for the names of columns and unique values, for what is
-    written out (`json.dump`), and for a single sample. Names of files, of which nobody says how many there are, are a note.
+    written out (`json.dump`), and for a single sample. Names of files, of which nobody says how many there are, are a note. What several places
+    make for the same attribute is one finding, and that of OOM110 where workers copy it.
 
     ## Why is this bad
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, ReadFact, Resource, Safety, Severity, Weighs
-from oomlint.memory.arrays.torch_load import Loaded, chosen_by_device, loaded
+from oomlint.memory.arrays.torch_load import Loaded, chosen_by_device, falls_back, loaded
 from oomlint.memory.facts import ranks_fact
 from oomlint.memory.fixes.add_argument import added_argument
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -41,7 +41,7 @@ class TorchLoadToSavedDevice(Rule):
     Checks for `torch.load` without `map_location` whose result is a checkpoint: it goes to `load_state_dict`, or an entry such as
     `state_dict` or `model` is taken out of it. It is a warning where the script runs in several processes with CUDA: it makes a
     `DistributedDataParallel` or a process group, or has a `local_rank`. There Lightning's `load_from_checkpoint` counts, too, also beside
-    a `Trainer` that is given a `strategy` or nodes.
+    a `Trainer` that is given a `strategy` or nodes. A second try, where loading with `map_location` has failed, says nothing.
 
     ## Why is this bad
 
@@ -112,7 +112,7 @@ class TorchLoadToSavedDevice(Rule):
             if not whole and library_name(project, call.func, module, scope) not in LOADS:
                 continue
             found = Loaded(checkpoint=True) if whole else loaded(module, scope, call)
-            if not found.checkpoint or chosen_by_device(module, call):
+            if not found.checkpoint or chosen_by_device(module, call) or falls_back(module, call):
                 continue
             place = module.place(call)
             facts: list[Fact] = [ReadFact(place, _OF_LIGHTNING if whole else "torch.load")]

@@ -20,6 +20,7 @@ from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
 from oomlint.model.values import ExternalCall
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,8 @@ def eager_loads(module: Module, project: Project) -> Iterator[Load]:
     groups: dict[object, list[Load]] = {}
     for load in arrays_of(project).files(module):
         if load.read is None or (load.read.kind is Reads.TORCH and not load.many) or joined(load) or proven_small(module, load.node):
+            continue
+        if _mapped_instead(load, project):
             continue
         owner = load.keeper.owner
         one = owner.scope if owner is not None else load.keeper.node if load.keeper.live else load.node
@@ -80,6 +83,29 @@ def eager_h5_loads(module: Module, project: Project) -> Iterator[Load]:
             yield replace(load, beside=(*load.beside, *(other.node for other in beside if other is not load)))
         elif not _is_column(load):
             yield load
+
+
+def _mapped_instead(load: Load, project: Project) -> bool:
+    """Whether the other side of a test around a read maps the file, and that is the side that is taken, by the arguments or the defaults."""
+    walk, evaluator = load.module.walk, evaluator_of(project)
+    child: cst.CSTNode = load.node
+    for here in walk.ancestors(load.node):
+        if isinstance(here, cst.If | cst.IfExp) and child is not here.test and here.orelse is not None:
+            other = here.orelse if child is here.body else here.body
+            frames = evaluator.calls.frames(load.module, load.scope) or [evaluator.calls.plain_frame(load.module, load.scope)]
+            found = {verdict for frame in frames for verdict, _, _ in evaluator.truth(here.test, frame)} if any(map(_maps, descend(other))) else set()
+            if found == {child is not here.body}:
+                return True
+        child = here
+    return False
+
+
+def _maps(node: cst.CSTNode) -> bool:
+    """Whether it is a call that maps a file into memory."""
+    if not isinstance(node, cst.Call):
+        return False
+    given = (arg for arg in node.args if arg.keyword is not None and arg.keyword.value in {"mmap_mode", "mmap"})
+    return names.last_name(node.func) in {"memmap", "open_memmap"} or any(names.dotted(arg.value) not in {"None", "False"} for arg in given)
 
 
 def _is_column(load: Load) -> bool:

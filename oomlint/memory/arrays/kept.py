@@ -6,6 +6,7 @@ loader. What makes it small on the way (a length, a mean, a shape, one element) 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Walk
 
 # Attributes and methods whose result is small whatever they are asked of.
+_PICKLES: Final = re.compile(r"(^|\.)(c?[Pp]ickle|_pickle|pickle5|cloudpickle|dill|joblib)\.load$")
 _SMALL_ATTRIBUTES: Final = frozenset("shape size ndim dtype nbytes columns index device itemsize name names".split())
 _SMALL_METHODS: Final = frozenset(
     "mean std sum max min any all item argmax argmin nunique unique keys count index close var prod median nonzero dim numel size tell "
@@ -164,6 +166,8 @@ class Kept(KeptCalls):
                         going = going.doing(Does.MOVES, module, parent)
                     keeps = isinstance(node, cst.Attribute) and (node.attr.value in KEEPS or (search.meets is not None and node.attr.value in _SAME_ROWS))
                     if isinstance(node, cst.Attribute) and not keeps and not (node.attr.value == "get" and not parent.args):
+                        if search.origin is not None and not going.part and _works_on(parent) and _is_object(search.origin[1]):
+                            return  # an object from a file, say a tokenizer, gives something of what it is handed
                         going = replace(going, hazy=True)
                     if going.inside:
                         return
@@ -422,6 +426,17 @@ def byte_range(node: cst.BaseExpression) -> bool:
 def _unpickles(node: cst.CSTNode) -> bool:
     """Whether a read gives an array that was saved with pickle: ``item`` takes the object out of it."""
     return isinstance(node, cst.Call) and any(arg.keyword is not None and arg.keyword.value == "allow_pickle" for arg in node.args)
+
+
+def _is_object(node: cst.CSTNode) -> bool:
+    """Whether a read gives whatever object was pickled."""
+    return isinstance(node, cst.Call) and _PICKLES.search(names.dotted(node.func)) is not None
+
+
+def _works_on(call: cst.Call) -> bool:
+    """Whether a call is handed more than settings: something that is no literal, as its first argument."""
+    first = call.args[0] if call.args else None
+    return first is not None and first.keyword is None and isinstance(first.value, cst.Name | cst.Attribute | cst.Subscript | cst.Call)
 
 
 def _adds(node: cst.CSTNode) -> bool:

@@ -169,3 +169,17 @@ def chosen_by_device(module: Module, node: cst.CSTNode) -> bool:
             return "map_location" in module.code(here)
         child = here
     return False
+
+
+def falls_back(module: Module, call: cst.Call) -> bool:
+    """Whether the call stands where another that says ``map_location`` has failed with the same file."""
+    walk = module.walk
+    for here in walk.ancestors(call):
+        if isinstance(here, cst.FunctionDef | cst.ClassDef):
+            return False
+        tried = walk.parents.get(here)
+        if isinstance(here, cst.ExceptHandler) and isinstance(tried, cst.Try):
+            first = [node for node in descend(tried.body) if isinstance(node, cst.Call) and names.last_name(node.func) == names.last_name(call.func)]
+            same = (node for node in first if node.args and node.args[0].value.deep_equals(call.args[0].value))
+            return any(any(arg.keyword is not None and arg.keyword.value == "map_location" for arg in node.args) for node in same)
+    return False

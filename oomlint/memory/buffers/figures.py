@@ -183,29 +183,46 @@ class Figures:
         walk = way.module.walk
         holder = walk.parents.get(way.call)
         if isinstance(holder, cst.Arg):
-            return not self._only_reads(holder, way)
+            return not self._only_reads(holder, way.module, way.scope)
         if not isinstance(holder, cst.Assign | cst.AnnAssign | cst.NamedExpr):
             return False
         target = holder.targets[0].target if isinstance(holder, cst.Assign) else holder.target
         first = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else target
         if not isinstance(first, cst.Name):
             return True  # an attribute, or an element
-        for node in way.scope.nodes():
-            if isinstance(node, cst.Name) and node.value == first.value:
-                above = walk.parents.get(node)
-                if isinstance(above, cst.Yield | cst.DictElement) or (isinstance(above, cst.Arg) and not self._only_reads(above, way)):
+        return self._goes_out(first.value, way.module, way.scope)
+
+    def _goes_out(self, name: str, module: Module, scope: Scope, depth: int = 0) -> bool:
+        """Whether a function gives what a name holds to somebody out of sight, or keeps it."""
+        for node in scope.nodes():
+            if isinstance(node, cst.Name) and node.value == name:
+                above = module.walk.parents.get(node)
+                if isinstance(above, cst.Yield | cst.DictElement) or (isinstance(above, cst.Arg) and not self._only_reads(above, module, scope, depth)):
                     return True
                 if isinstance(above, cst.Assign) and node is above.value:
                     return True  # another name, or an attribute
         return False
 
-    def _only_reads(self, arg: cst.Arg, way: _Way) -> bool:
+    def _only_reads(self, arg: cst.Arg, module: Module, scope: Scope, depth: int = 0) -> bool:
         """Whether a call that is given the figure is known to leave it open."""
-        call = way.module.walk.parents.get(arg)
+        call = module.walk.parents.get(arg)
         if not isinstance(call, cst.Call):
             return False
-        found = [alt.value for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(way.module, way.scope))[:2]]
-        return bool(found) and all(isinstance(value, FunctionRef) or (isinstance(value, External) and _READERS.match(value.name)) for value in found)
+        found = [alt.value for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:2]]
+        return bool(found) and all(
+            not self._hands_on(value, call, arg, depth)
+            if isinstance(value, FunctionRef)
+            else isinstance(value, External) and _READERS.match(value.name) is not None
+            for value in found
+        )
+
+    def _hands_on(self, called: FunctionRef, call: cst.Call, arg: cst.Arg, depth: int) -> bool:
+        """Whether a function of the project gives the figure that it is handed to somebody out of sight: ``self.writer.add_figure(name, figure)``."""
+        params = [param.name.value for param in names.parameters(called.scope)]
+        plain = params[names.is_method(called.scope) and isinstance(call.func, cst.Attribute) :]
+        place = list(call.args).index(arg)
+        name = arg.keyword.value if arg.keyword is not None else plain[place] if place < len(plain) else ""
+        return depth < _DEEPEST and name in params and self._goes_out(name, called.module, called.scope, depth + 1)
 
 
 def _is_left(loop: Loop, node: cst.CSTNode, module: Module) -> bool:

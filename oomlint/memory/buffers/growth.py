@@ -190,6 +190,8 @@ class Buffers:
             code = "OOM205" if any(leaf.graph is Graph.YES and leaf.moved.endswith(")") for leaf in store.value.leaves()) else "OOM202"
         if meter is not None:
             code = "OOM203"
+        if freed and is_flushed(store, record, growing_loops(store, record)):
+            return None  # the nodes of a few steps, which is what such a sum is for
         severity = Severity.WARNING if freed else Severity.ERROR
         confidence = Confidence.HIGH if loop.loader is not None and any(f.known for f in record.forwards if id(f.node) in sources) else Confidence.MEDIUM
         facts: dict[str, object] = {"given": dict(meter.given)} if meter is not None else {}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 import libcst as cst
 
 from oomlint.memory.buffers.growing_loops import handing_call
+from oomlint.memory.buffers.joined_behind import joins_of
 from oomlint.memory.facts import growth_facts
 from oomlint.model import names
 from oomlint.model.flow import iterated
@@ -107,6 +108,9 @@ def related(growth: Growth, module: Module) -> list[Place]:
     beside = growth.facts.get("beside")
     if isinstance(beside, list):
         found += [module.place(store.node, "kept as well") for store in beside]
+    if growth.code in {"OOM219", "OOM220"}:
+        joined = (module.place(call, "joined here: until the list is gone, all of it is in memory twice") for call in joins_of(growth.stores, growth.loop))
+        found[len(growth.others) :] = [*joined, *found[len(growth.others) :]]
     return found
 
 

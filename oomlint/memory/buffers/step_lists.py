@@ -119,6 +119,8 @@ def _handed_outputs(project: Project, cls: ClassRef, step: Scope, record: Record
     hook = f"{stage}_epoch_end"
     if stage not in {"training", "validation", "test"} or returned is None or not _reads_outputs(project, cls, hook):
         return None
+    if _gives_other(project, cls, f"{stage}_step_end"):
+        return None
     value = record.returned.unrecorded() if stage == "training" else record.returned  # what the epoch keeps of a training step is detached
     loop = record.loops[0]
     return Store(returned, cls.module, step, (loop,), (), Mode.OFF, (), "append", (("outputs", hook),), value, returned.value)
@@ -131,6 +133,17 @@ def _reads_outputs(project: Project, cls: ClassRef, hook: str) -> bool:
             params = [param.name.value for param in names.parameters(method)] if method.name == hook and method.is_function else []
             if len(params) > 1 and any(isinstance(node, cst.Name) and node.value == params[1] for node in method.nodes()):
                 return True
+    return False
+
+
+def _gives_other(project: Project, cls: ClassRef, hook: str) -> bool:
+    """Whether a hook of the class, or of one above or below it, puts something else in the place of what a step returns."""
+    for one in runs_of(project).evaluator.line(cls):
+        method = one.scope.child(hook)
+        params = [param.name.value for param in names.parameters(method)] if method is not None and method.is_function else []
+        if method is not None and len(params) > 1:
+            given = [statement.value for statement in method.returns]
+            return not any(isinstance(value, cst.Name) and value.value == params[1] for value in given)
     return False
 
 

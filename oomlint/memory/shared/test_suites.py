@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _RUNNERS: Final = re.compile(rb"^[ \t]*(?:import|from)[ \t]+(?:pytest|unittest|numpy\.testing|torch\.testing|absl\.testing|hypothesis)\b", re.MULTILINE)
+_COLLECTED: Final = re.compile(r"(^|[/\\\\])(test_[^/\\\\]*|[^/\\\\]*_test)\.py$")  # files that pytest looks into
 _MAY_TEST: Final = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+test_", re.MULTILINE)
 
 
@@ -28,9 +29,10 @@ def holds_tests(module: Module) -> bool:
 
 
 def _has_case(module: Module) -> bool:
-    """Whether there is a function that pytest would run and that states what has to hold, and nobody calls it here."""
+    """Whether there is a function that pytest would run, and nobody calls it here: it states what has to hold, or runs without an argument."""
     called = {names.last_name(call.func) for call, _ in module.walk.calls}
-    return any(scope.name not in called and _states(scope) for scope in _cases(module.root))
+    collected = _COLLECTED.search(module.path) is not None
+    return any(scope.name not in called and (_states(scope) or (collected and not names.parameters(scope))) for scope in _cases(module.root))
 
 
 def _cases(root: Scope) -> list[Scope]:
