@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint import __version__
 from oomlint.output import page, trace_svg, trace_words, verdicts_svg
 from oomlint.output.trace_svg import Layer, Spots
-from oomlint.output.verdicts_numbers import one_line
+from oomlint.output.view import one_line
 from oomlint.trace.judging import epochs_of
 from oomlint.trace.timeline import MarkKind, Role
 

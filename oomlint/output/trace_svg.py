@@ -5,8 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oomlint.output.verdicts_numbers import amount, one_line
+from oomlint.output.verdicts_numbers import amount
 from oomlint.output.verdicts_svg import WIDTH, svg, ticks
+from oomlint.output.view import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

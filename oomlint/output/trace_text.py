@@ -6,8 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from oomlint.output import concise, trace_words
-from oomlint.output.verdicts_numbers import one_line
-from oomlint.output.view import visible
+from oomlint.output.view import one_line, visible
 from oomlint.trace.growth import Shape
 from oomlint.trace.judging import Subject, epochs_of
 from oomlint.trace.timeline import MarkKind

@@ -7,7 +7,8 @@ import signal
 from typing import TYPE_CHECKING, Final
 
 from oomlint.output.summary import count
-from oomlint.output.verdicts_numbers import amount, one_line
+from oomlint.output.verdicts_numbers import amount
+from oomlint.output.view import one_line
 from oomlint.trace.growth import Shape
 from oomlint.trace.judging import Subject, gaps, in_files, overlooked, sends
 from oomlint.trace.running import SHARE
