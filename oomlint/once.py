@@ -29,7 +29,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def said_once(findings: Iterable[Finding], beside: Container[str] = ()) -> list[Finding]:
-    """Findings on one container become one: the gravest of them, with the places of the others, most of them loaders, as related places.
+    """Findings on the loaders of one container become one: the gravest of them, with the calls of the other loaders as related places.
+
+    So do those on the places that make the objects of one attribute, and they go with the loader whose workers copy them.
 
     Files ``beside`` what is checked come last.
     """
@@ -52,7 +54,7 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = ()) -> list[
 def _subject(finding: Finding) -> object:
     """The code, and the container, the function, or the number of workers that a finding is about; ``None`` for one that is about its place alone."""
     held, loaders = finding.of_noun(AttributeFact), finding.of_noun(LoaderFact)
-    if not loaders and finding.fix is None and _container(finding) is not None:
+    if not loaders and finding.code == _MADE and _container(finding) is not None:
         return finding.code, _container(finding)
     if not loaders or loaders[0].place != finding.place:
         return None

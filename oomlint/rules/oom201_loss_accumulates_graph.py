@@ -31,7 +31,7 @@ class LossAccumulatesGraph(Rule):
 
     A sum that reaches `backward()` says nothing: the parts of one loss, gradient accumulation, the tasks of a meta-learning step. Neither do
     numbers (`loss.item()`), what is computed under `torch.no_grad()`, and sums that are set up again for each batch. A sum of losses that went
-    backward says nothing either where it is set back every few batches: the nodes of a few steps are small.
+    backward says nothing either where it starts again with each step of the optimizer: gradient accumulation has the nodes of a few batches.
 
     ## Why is this bad
 

@@ -80,6 +80,26 @@ def is_flushed(store: Store, record: Record, loops: list[Loop]) -> bool:
     )
 
 
+def accumulates(store: Store, record: Record, loop: Loop) -> bool:
+    """Whether a sum starts again with each step of the optimizer, which is made now and then: what gradient accumulation adds up."""
+    walk = loop.module.walk
+    steps = [use.node for use in record.uses if use.what == "step"]
+    for reset in record.resets:
+        if reset.path != store.path or reset.node is store.node or reset.module is not loop.module or loop not in reset.loops:
+            continue
+        for here in walk.ancestors(reset.node):
+            if here is loop.node:
+                break
+            if isinstance(here, cst.If) and (any(map(_at_step, descend(here.test))) or any(here in walk.ancestors(step) for step in steps)):
+                return True
+    return False
+
+
+def _at_step(node: cst.CSTNode) -> bool:
+    """Whether a test asks Accelerate whether this is a round in which the optimizer makes a step."""
+    return isinstance(node, cst.Attribute) and node.attr.value == "sync_gradients"
+
+
 def has_new_key(store: Store, loop: Loop) -> bool:
     """Whether the key of ``d[k] = v`` differs from batch to batch."""
     statement = store.node

@@ -11,7 +11,7 @@ import libcst as cst
 from oomlint.finding import Confidence, Severity
 from oomlint.memory.buffers.bounds import bounded, few_samples, one_batch, stops
 from oomlint.memory.buffers.buffer_readers import averaged, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
-from oomlint.memory.buffers.growing_loops import growing_loops, handing_call, has_new_key, is_flushed, unrenewed_epochs
+from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, handing_call, has_new_key, is_flushed, unrenewed_epochs
 from oomlint.memory.buffers.metric_resets import never_reset, unseen_reset
 from oomlint.memory.buffers.metric_states import grows, list_metric
 from oomlint.memory.buffers.outside_readers import escapes
@@ -190,7 +190,7 @@ class Buffers:
             code = "OOM205" if any(leaf.graph is Graph.YES and leaf.moved.endswith(")") for leaf in store.value.leaves()) else "OOM202"
         if meter is not None:
             code = "OOM203"
-        if freed and is_flushed(store, record, growing_loops(store, record)):
+        if freed and accumulates(store, record, loop):
             return None  # the nodes of a few steps, which is what such a sum is for
         severity = Severity.WARNING if freed else Severity.ERROR
         confidence = Confidence.HIGH if loop.loader is not None and any(f.known for f in record.forwards if id(f.node) in sources) else Confidence.MEDIUM
