@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from oomlint.ast_trees import tree_of
 from oomlint.finding import AttributeFact, LoaderFact, Safety
+from oomlint.notebooks.cells import NotebookError, read_notebook
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ AGAIN = "and here"
 COPY = "a copy of it"
 _MADE, _COPIED = "OOM405", "OOM110"  # a list of Python objects where it is made, and where workers copy it: the second says what it costs
 _MOST_RELATED = 8
-_MANY = 5  # files with copies of the same code, for which one is told
+_MANY = 2  # files with copies of the same code, for which one is told
 _MOST_COPIES = 16
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -96,15 +97,13 @@ def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
 
 
 def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> list[Finding]:
-    """Findings that say the same of copies of one block, in many files, become one, with the places of the others as related places.
-
-    A few are told one by one: each has to be mended, and has related places of its own.
+    """Findings that say the same of copies of one block, in several files, become one, with the places of the others as related places.
 
     ``overlay`` has contents that stand in for files.
     """
     alike: dict[object, list[Finding]] = {}
     for item in findings:
-        alike.setdefault((item.code, item.message) if item.code and not item.place.cell else item, []).append(item)
+        alike.setdefault((item.code, item.message) if item.code else item, []).append(item)
     blocks: dict[str, _Blocks] = {}
     kept: list[Finding] = []
     for group in alike.values():
@@ -113,10 +112,10 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
             kept.extend(group)
             continue
         for path in files - blocks.keys():
-            blocks[path] = _Blocks(_text(path, overlay))
+            blocks[path] = _Blocks(*_text(path, overlay))
         same: dict[object, list[Finding]] = {}
         for item in group:
-            same.setdefault(blocks[item.place.path].at(item.place.row) or item, []).append(item)
+            same.setdefault(blocks[item.place.path].at(item.place) or item, []).append(item)
         for copies in same.values():
             if len({item.place.path for item in copies}) < _MANY:
                 kept.extend(copies)
@@ -130,32 +129,38 @@ def _with_copies(first: Finding, others: list[Finding]) -> Finding:
     others = sorted(others, key=lambda item: item.sort_key)
     copies = [item.place.saying(COPY) for item in others]
     count = len({place.path for place in copies} - {first.place.path})
-    return replace(first.adding(f"also in {count} more files"), related=(*copies[:_MOST_COPIES], *first.related))
+    return replace(first.adding(f"also in {count} more file{'s' if count > 1 else ''}"), related=(*copies[:_MOST_COPIES], *first.related))
 
 
-def _text(path: str, overlay: Mapping[str, bytes]) -> str:
-    """The text of a file; empty where it cannot be read by now."""
+def _text(path: str, overlay: Mapping[str, bytes]) -> tuple[str, dict[int, int]]:
+    """The program of a file, and the row that each cell of a notebook begins at; empty where it cannot be read by now."""
     known = overlay.get(path)
     try:
         with io.BytesIO(known) if known is not None else open(path, "rb") as stream:
             encoding, _ = tokenize.detect_encoding(stream.readline)
             stream.seek(0)
-            return stream.read().decode(encoding)
-    except (OSError, SyntaxError, ValueError):
-        return ""
+            text = stream.read().decode(encoding)
+        if not path.endswith(".ipynb"):
+            return text, {}
+        notebook = read_notebook(text)
+    except (OSError, SyntaxError, ValueError, NotebookError):
+        return "", {}
+    return notebook.text, {cell.number: cell.start for cell in notebook.cells}
 
 
 class _Blocks:
     """The loops and functions of a file, by what is written in them."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, starts: Mapping[int, int]) -> None:
+        self._starts = starts
         try:
             self._tree: ast.Module | None = tree_of(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
 
-    def at(self, row: int) -> str:
-        """What is written in the outermost loop of the function around a row, or in the function; empty where there is neither."""
+    def at(self, place: Place) -> str:
+        """What is written in the outermost loop of the function around a place, or in the function; empty where there is neither."""
+        row = place.row + self._starts.get(place.cell, 1) - 1
         function: ast.AST | None = None
         loop: ast.AST | None = None
         for node in self._around(row):

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.flow_functions import FlowFunctions
-from oomlint.model.torch_tables import FAST_PATH, PARAMETERLESS
+from oomlint.model.torch_tables import FAST_PATH, HOST_LIBRARIES, PARAMETERLESS
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class FlowLayers(FlowFunctions):
         return found
 
     def _makes_parameters(self, base: ClassRef, scope: Scope, depth: int) -> bool:
-        own = {p.name.value for p in names.parameters(scope)}
+        own = {p.name.value for p in names.parameters(scope) if not isinstance(p.default, cst.BaseNumber | cst.BaseString)}
         for effect in scope.effects.get(names.self_name(scope) or "", ()):
             if effect.kind == "assign" and isinstance(effect.value, cst.Name) and effect.value.value in own:
                 return True  # what somebody hands over may be a module
@@ -52,7 +52,7 @@ class FlowLayers(FlowFunctions):
                     last = value.name.rpartition(".")[2]
                     if value.name.startswith("torch.nn.") and last[:1].isupper() and not PARAMETERLESS.search(last):
                         return True
-                    if not value.name.startswith(("torch.", "builtins.", "numpy.", "math.")):
+                    if not value.name.startswith(("torch.", "builtins.", "numpy.", "math.", *HOST_LIBRARIES)):
                         return True
                 elif isinstance(value, ClassRef):
                     if value.scope is not base.scope and self.trainable(value, depth + 1):

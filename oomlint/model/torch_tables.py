@@ -94,7 +94,7 @@ HARMLESS_CALL: Final = re.compile(
     r"^(print|len|isinstance|type|float|int|str|repr|format|round|info|debug|warning|log|write|set_postfix|set_description|add_scalar|add_scalars|isnan|assert_\w+)$"
 )
 # Libraries whose functions give arrays or numbers of the host and keep nothing.
-HOST_LIBRARIES: Final = tuple("sklearn. scipy. pandas. cv2. PIL. skimage. nltk. json. csv. os. math. time. random. logging. re. statistics.".split())
+HOST_LIBRARIES: Final = tuple("sklearn. scipy. pandas. cv2. PIL. skimage. nltk. json. csv. os. math. time. random. logging. re. statistics. librosa.".split())
 # Libraries and functions that make networks with parameters.
 TRAINABLE_FACTORIES: Final = tuple(
     "torchvision.models. timm.create_model timm.models. segmentation_models_pytorch. torch.hub.load torch.jit.load transformers. torch_geometric.nn. "
