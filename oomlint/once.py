@@ -22,6 +22,7 @@ ALSO = "this loader has it, too"  # what is said at the places of others
 AGAIN = "and here"
 COPY = "a copy of it"
 _MADE, _COPIED = "OOM405", "OOM110"  # a list of Python objects where it is made, and where workers copy it: the second says what it costs
+_SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, and very many of them: at one loader the first says it all
 _MOST_RELATED = 8
 _MANY = 2  # files with copies of the same code, for which one is told
 _MOST_COPIES = 16
@@ -43,8 +44,13 @@ def said_once(findings: Iterable[Finding], beside: Container[str] = ()) -> list[
     for key in [key for key, group in groups.items() if group[0].code == _MADE and _container(group[0]) in copied]:
         made = groups.pop(key)
         copied[_container(made[0])].extend(made)
+    told = {item.of_noun(LoaderFact)[0].place for group in groups.values() for item in group if item.code == _SHARED and item.of_noun(LoaderFact)}
     kept: list[Finding] = []
     for group in groups.values():
+        if group[0].code == _MANY_WORKERS:
+            group[:] = [item for item in group if item.of_noun(LoaderFact)[0].place not in told]
+        if not group:
+            continue
         first = min(group, key=lambda item: (item.place.path in beside, _weight(item)))
         if len(group) > 1:
             first = _with_others(first, [item for item in group if item is not first])
@@ -59,12 +65,18 @@ def _subject(finding: Finding) -> object:
         return finding.code, _container(finding)
     if not loaders or loaders[0].place != finding.place:
         return None
-    if not held and len(loaders) == len(loaders[0].workers) == 1 and not loaders[0].option:
-        return (finding.code, loaders[0].workers[0].place) if loaders[0].workers[0].place is not None else None
+    number = loaders[0].workers[0].place if len(loaders) == len(loaders[0].workers) == 1 and finding.code in {_SHARED, _MANY_WORKERS} else None
+    if number is not None and not _within(number, loaders[0].place):
+        return finding.code, number
     if not held and len(loaders) == 1 and loaders[0].option.endswith("_fn") and finding.related:
         # Without a fix to apply to each, the scripts of a project that repeat the same function are one.
         return finding.code, finding.related[0] if finding.fix is not None else finding.message
     return (finding.code, held[0].place) if held and held[0].place is not None else None
+
+
+def _within(place: Place, other: Place) -> bool:
+    """Whether a place is a part of another."""
+    return (place.path, place.cell) == (other.path, other.cell) and other.row <= place.row <= other.end_row
 
 
 def _container(finding: Finding) -> tuple[str, str, str] | None:

@@ -156,6 +156,8 @@ class KeptNames(Keeping):
         search.seen.add(key)
         going = replace(going, since=definition)
         for inner in _inner(scope, name):
+            if self._excluded(module, definition, inner.node) or (definition is not None and self._excluded(module, inner.node, definition)):
+                continue  # the function is made where the name holds something else
             for _, use in self._uses_of(inner).get(name, ()):
                 if search.steps <= STEPS and not _shadowed(module, use):
                     self.climb(search, module, use, going)

@@ -20,6 +20,7 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
 from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.memory.shared.training_loops import rounds
 from oomlint.model import names
 from oomlint.model.held import MAP, Device, Graph, Held, Kind, Mode, Size, Storage
 from oomlint.model.readings import Memory
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 # Names of methods that make a loss of what others collected.
 _LEARNS: Final = re.compile(r"loss|learn|optimi|finish|backward|reinforce|policy|^update", re.IGNORECASE)
+_FEW_ROUNDS: Final = 16
 _MAY_TRAIN: Final = re.compile(r"train|step|optim|update|learn|backward|loss|fit|grad|scaler|engine|reduce", re.IGNORECASE)
 
 
@@ -258,7 +260,7 @@ class Buffers:
         dense = [leaf for leaf in leaves if leaf.size is Size.DENSE and (leaf.storage is not Storage.LOADER or leaf.device is Device.ACCELERATOR)]
         one_sample = loop.loader is None and any(outer.holds and not outer.epochs for outer in loop.around)
         of_batch = dense and not store.attributes and store.loops[0] is loop and one_batch(loop, self.project)
-        if one_sample or of_batch or few_samples(loop, self.runs.evaluator):
+        if one_sample or of_batch or few_samples(loop, self.runs.evaluator) or self._few_rounds(loop):
             dense = []  # few, the parts of one sample at a time, or the samples of one batch
         device = any(leaf.device is Device.ACCELERATOR for leaf in dense)
         if (
@@ -279,6 +281,11 @@ class Buffers:
         if views and not feeds_metric(store, loop, self.runs.evaluator):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
         return None
+
+    def _few_rounds(self, loop: Loop) -> bool:
+        """Whether the code says how often the loop goes round: for each of a few classes, for some batches to look at."""
+        count = rounds(self.project, loop.node, loop.module, loop.scope) if isinstance(loop.node, cst.For) else None
+        return count is not None and count <= _FEW_ROUNDS
 
     def _may_go(self, store: Store, loop: Loop, dense: list[Held]) -> bool:
         """Whether what is kept need not be there: it ends on the host, or maps of all samples wait until the end for what each step could do."""

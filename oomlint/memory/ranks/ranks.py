@@ -132,8 +132,9 @@ class RanksOf:
                 if function is not None and any(names.last_name(inner.func) == _GROUP for inner in function.scope.calls):
                     yield call, None
         if re.search(r"\blocal_rank\b|\bLOCAL_RANK\b", _COMMENT.sub("", text)):
-            named = (node for node in module.walk.root.nodes() if _says_local_rank(node))
-            yield from ((node, None) for node in named)
+            named = [node for node in module.walk.root.nodes() if _says_local_rank(node)]
+            if not all(_declares(module, node) for node in named):
+                yield from ((node, None) for node in named)
 
     def _called(self, call: cst.Call, module: Module, scope: Scope) -> str:
         return library_name(self.project, call.func, module, scope)
@@ -268,6 +269,12 @@ def _says_local_rank(node: cst.CSTNode) -> bool:
         value = node.evaluated_value
         return isinstance(value, str) and value.lstrip("-").replace("-", "_").lower() == "local_rank"
     return isinstance(node, cst.Name) and node.value == "local_rank"
+
+
+def _declares(module: Module, node: cst.CSTNode) -> bool:
+    """Whether a word only declares an option of the command line: where nothing reads it, there is one process."""
+    call = next((here for here in module.walk.ancestors(node) if isinstance(here, cst.Call)), None)
+    return call is not None and names.last_name(call.func) == "add_argument"
 
 
 def _is_spread(call: cst.Call) -> bool:
