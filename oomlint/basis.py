@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from oomlint.beside_code import EDITOR_FOLDER, beside
 from oomlint.discovery import ENVIRONMENT_MARKS, ignores_above, is_paper, is_passed_by, repository_excludes
 from oomlint.model.readings import Search
-from oomlint.model.search_paths import SHELL_SUFFIXES, SPEAKS
+from oomlint.model.search_paths import SPEAKS
 from oomlint.settings import BASELINE
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 MANY_ENTRIES: Final = 200_000  # a project with more, datasets included, is not looked over
 FRESH: Final = 2 * 10**9  # nanoseconds; a file written within them may be written again under the same time stamp
-READ_BY_RULES: Final = (".py", ".pyi", ".ipynb", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".gitignore", *SHELL_SUFFIXES)
 CODE: Final = (".py", ".pyi", ".ipynb")  # what is told apart file by file: any other one may tell on all findings
 _WORD: Final = re.compile(r"\w+")
 
@@ -166,7 +166,7 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folde
                     if entry.name == ".git" or entry.name in ENVIRONMENT_MARKS:  # it says where a repository or an environment begins, which bounds searches
                         rest.update(f"{entry.path}\0".encode(errors="surrogateescape"))
                         _tell_ignores(rest, repository_excludes(folder) if entry.name == ".git" else ())
-                    if is_passed_by(entry.name) or target in linked:
+                    if (is_passed_by(entry.name) and entry.name != EDITOR_FOLDER) or target in linked:
                         continue
                     if entry.name.isidentifier():
                         files[os.path.join(entry.path, "")] = os.sep
@@ -177,7 +177,7 @@ def state_of(root: str, tool: str, settings: object, codes: Iterable[str], folde
                         behind.add(target)
                     continue
                 # What makes a folder look like a repository says where a project begins, and a README how it is launched.
-                if (entry.name.endswith(READ_BY_RULES) or is_paper(entry.name)) and entry.name != BASELINE:
+                if _is_read(entry) and entry.name != BASELINE:
                     status = entry.stat()
                     if entry.name.endswith(CODE) and folder not in behind:
                         files[entry.path] = _mark(status, now)
@@ -208,6 +208,11 @@ def _tell_ignores(rest: hashlib.blake2b, patterns: Iterable[Patterns]) -> None:
     """Add what leaves files out from outside of the project's own folders."""
     for each in patterns:
         rest.update("\n".join([each.base, *each.lines, ""]).encode(errors="surrogateescape"))
+
+
+def _is_read(entry: os.DirEntry[str]) -> bool:
+    """Whether a rule may read a file."""
+    return entry.name.endswith((*CODE, ".gitignore")) or is_paper(entry.name) or beside(entry.path) is not None
 
 
 def _hidden_above(folder: str, root: str) -> str:

@@ -240,7 +240,8 @@ def _plain(item: Finding) -> list[Any]:
     weight = None if item.weight is None else facts.weight_row(item.weight)
     spots = [_spot(place) for place in item.related]
     parts = [item.headline, item.consequence, item.help]
-    return [item.code, item.name, parts, item.severity, item.confidence, _spot(item.place), spots, fix, told, weight]
+    given = [_spot(place) for place in item.given]
+    return [item.code, item.name, parts, item.severity, item.confidence, _spot(item.place), spots, fix, told, weight, given]
 
 
 def _spot(place: Place) -> list[Any]:
@@ -270,7 +271,7 @@ def _verdict(known: Any) -> Verdict:
 
 
 def _finding(known: Any) -> Finding:
-    code, name, parts, severity, confidence, spot, related, fix, told, weighed = known
+    code, name, parts, severity, confidence, spot, related, fix, told, weighed, given = known
     headline, consequence, remedy = (typed(part, str) for part in parts)
     mended = None
     if fix is not None:
@@ -280,9 +281,8 @@ def _finding(known: Any) -> Finding:
     places = tuple(map(_place, related))
     known_facts = tuple(facts.of_row(fact, lambda known: _place([*known, ""])) for fact in told)
     weight = None if weighed is None else facts.weight_of_row(typed(weighed, list))
-    return Finding(
-        code, typed(name, str), headline, Severity(severity), Confidence(confidence), _place(spot), places, mended, known_facts, weight, consequence, remedy
-    )
+    grave, sure, beside = Severity(severity), Confidence(confidence), tuple(map(_place, given))
+    return Finding(code, typed(name, str), headline, grave, sure, _place(spot), places, mended, known_facts, weight, consequence, remedy, beside)
 
 
 def _place(known: Any) -> Place:

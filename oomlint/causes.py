@@ -1,4 +1,4 @@
-"""Findings that a named file causes in another one: a dataset in ``datasets.py`` whose loader stands in ``train.py``.
+"""Findings that a named file causes in another one: a dataset in ``datasets.py`` whose loader stands in ``train.py``, workers in ``train.sh``.
 
 Whoever names single files, as editors and hooks do, has changed those and no others. What a change there makes of code elsewhere belongs to it, so the files
 around a named one are checked, too, and of what is found in them that is shown which goes back to the named one, at the place there.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from oomlint.beside_code import beside
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -32,9 +34,10 @@ class Causes:
             if item.place.path not in self.beside:
                 yield item
                 continue
-            cause = next((place for place in item.related if place.path in self.named), None)
+            given = next((place for place in item.given if place.path in self.named), None)
+            cause = given or next((place for place in item.related if place.path in self.named and beside(place.path) is None), None)
             if cause is not None:
-                yield replace(item, related=(cause, *(place for place in item.related if place is not cause)))
+                yield replace(item, related=(cause, *(place for place in item.related if place != cause)))
 
     def at_cause(self, item: Finding) -> Finding:
         """One of them, at the place that causes it; where it was found is related."""
@@ -48,7 +51,7 @@ def causes_of(checker: Checker, files: Collection[str], named: Collection[str]) 
     """Which files, beside those that are checked, the rules are to be asked about for the sake of the named ones."""
     if not named:
         return Causes()
-    from oomlint.model.users import around  # noqa: PLC0415 - brings libcst
+    from oomlint.model.users import around, told_by  # noqa: PLC0415 - brings libcst
 
     by_project: dict[int, list[str]] = {}
     for path in sorted(named):
@@ -56,7 +59,10 @@ def causes_of(checker: Checker, files: Collection[str], named: Collection[str]) 
     found: list[str] = []
     looked_at = 0
     for members in by_project.values():
-        for path in around(checker.projects.of(members[0]), members):
+        project = checker.projects.of(members[0])
+        code = [path for path in members if beside(path) is None]
+        told = told_by(project, [path for path in members if beside(path) is not None])
+        for path in (*told, *around(project, [*code, *told])):
             looked_at += 1
             if len(found) == _MOST or looked_at > _MOST_LOOKED_AT:
                 break

@@ -157,12 +157,38 @@ class Checker:
                 reads = None if failures or not self._finished else (*readings.end(), *self._noted)
             known = [code for code, _ in registry.catalogue()] if plugins.whole() else ()  # else one that is not there may be of what is missing
             findings = apply(said, Suppressions.from_source(source), codes, known) if self.job.suppress else tuple(said)
+            findings = tuple(left for item in findings if (left := self._beside_silence(item)) is not None)
         except SourceError as error:
             return Linted((self._mistake(error),))
         except RecursionError:
             return Linted((cannot_check(looked.path, "nested too deeply to be checked"),))
         shown = (item for item in findings if item.severity.rank <= settings.severity.rank and item.confidence.rank <= settings.min_confidence.rank)
         return Linted(ordered(shown), tuple(failures), reads, readings.news() if readings is not None else ())
+
+    def _beside_silence(self, item: Finding) -> Finding | None:
+        """The finding, without the places beside the code at which it is silenced; ``None`` where it is at all of them."""
+        silent = {place for place in item.given if self._is_silent(item, place)}
+        if not silent:
+            return item
+        edits = tuple(edit for edit in item.fix.edits if edit.place not in silent) if item.fix is not None else ()
+        fix = replace(item.fix, edits=edits) if item.fix is not None else None
+        left = tuple(place for place in item.given if place not in silent)
+        return replace(item, given=left, fix=fix) if left else None
+
+    def _is_silent(self, item: Finding, place: Place) -> bool:
+        ignored = self._ignores.codes(place.path)
+        if item.code is None or "ALL" in ignored or item.code.startswith(tuple(ignored)):
+            return True
+        if not self.job.suppress:
+            return False
+        try:
+            source = read_source(place.path, self.job.overlay.get(place.path))
+        except SourceError:
+            return False
+        if place.cell:  # commands are no part of a notebook's program
+            cell = next((cell.source for cell in source.cells if cell.number == place.cell), "")
+            source = replace(source, kind=Kind.PYTHON, text=cell, cells=())
+        return bool(Suppressions.from_source(source).silencing(replace(item, place=replace(place, cell=0))))
 
     def _mistake(self, error: SourceError) -> Finding:
         """What is said of a file that libcst does not read: what the interpreter says, which is plainer, unless libcst has got further."""

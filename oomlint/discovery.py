@@ -11,10 +11,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from oomlint.beside_code import EDITOR_FOLDER
 from oomlint.source import cause_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pathspec import GitIgnoreSpec
 
@@ -52,15 +53,17 @@ def discover(
     root: str | os.PathLike[str],
     force_exclude: bool = False,  # noqa: FBT001, FBT002
     most_entries: int | None = None,
+    wanted: Callable[[str], bool] | None = None,
 ) -> Discovery:
     """The files to check.
 
     A file is taken whatever its suffix, a folder for the Python files and notebooks below it. Excludes and .gitignore files filter what is found in
     folders; with ``force_exclude``, the excludes also filter ``paths``. Virtual environments are not entered. Symbolic links to files are taken (reading
     a dead or circular one tells its cause), links to folders are not followed: datasets hang on them, and loops. With ``most_entries``, the search of
-    each path goes from near folders to deep ones and ends once it has seen so many files and folders.
+    each path goes from near folders to deep ones and ends once it has seen so many files and folders. ``wanted`` says by their paths which files are found
+    in folders, where it is not Python files and notebooks.
     """
-    walk = _Walk(settings, os.path.abspath(root), most_entries)
+    walk = _Walk(settings, os.path.abspath(root), most_entries, wanted)
     for path in paths:
         if os.fspath(path):
             walk.take(os.path.abspath(path), force_exclude=force_exclude)
@@ -78,6 +81,21 @@ def tops_of(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
             folder = os.path.dirname(folder)
         found.add(folder)
     return tuple(sorted(found))
+
+
+class Reached:
+    """The files that belong to what the user names, code or not."""
+
+    def __init__(self, paths: Iterable[str | os.PathLike[str]], settings: Settings, root: str | os.PathLike[str]) -> None:
+        self._named = frozenset(map(os.path.abspath, paths))
+        self._folders = tuple(os.path.join(path, "") for path in self._named if os.path.isdir(path))
+        self._walk = _Walk(settings, os.path.abspath(root))
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, path: str) -> bool:
+        if path not in self._known:
+            self._known[path] = path in self._named or (path.startswith(self._folders) and self._walk.meets(path))
+        return self._known[path]
 
 
 def is_laid_out(names: Iterable[str]) -> bool:
@@ -203,13 +221,15 @@ class PerFileIgnores:
 class _Walk:
     """One run's search. Files of patterns are read once."""
 
-    def __init__(self, settings: Settings, root: str, most_entries: int | None = None) -> None:
+    def __init__(self, settings: Settings, root: str, most_entries: int | None = None, wanted: Callable[[str], bool] | None = None) -> None:
+        self._wanted = wanted
         self._most = self._left = most_entries
         self._entered: set[str] = set()  # folders that were walked
         self.files: set[str] = set()
         self.problems: set[Problem] = set()
         self._root = root
         self._excludes = Patterns(root, (*settings.exclude, *settings.extend_exclude))
+        self._beside_default = Patterns(root, settings.extend_exclude)
         self._respect_gitignore = settings.respect_gitignore
 
     def take(self, path: str, *, force_exclude: bool) -> None:
@@ -234,18 +254,30 @@ class _Walk:
 
     def enters(self, folder: str) -> bool:
         """Whether a walk over the root comes to the folder."""
+        return self._patterns_of(folder) is not None
+
+    def meets(self, path: str) -> bool:
+        """Whether a walk over the root comes to the file, be it code or not."""
+        folder = os.path.dirname(path)
+        if os.path.basename(folder) == EDITOR_FOLDER and not self._beside_default.verdict(folder, folder=True):
+            folder = os.path.dirname(folder)  # it is left out by default for what else is in it
+        patterns = self._patterns_of(folder)
+        return patterns is not None and not _is_left_out(path, patterns, folder=False)
+
+    def _patterns_of(self, folder: str) -> tuple[Patterns, ...] | None:
+        """The patterns that hold in a folder; ``None`` where a walk over the root does not come to it."""
         chain = [*_chain(folder, self._root)][::-1]
-        if not chain:
-            return folder == self._root
+        if not chain and folder != self._root:
+            return None
         ignores = self._ignores_in(self._root, self._ignores_above(self._root), start=True)
         excludes = self._excludes.without_covering(self._root)
         for each in chain:
             if os.path.islink(each) or _is_left_out(each, (excludes, *ignores), folder=True):
-                return False
+                return None
             if any(os.path.lexists(os.path.join(each, mark)) for mark in ENVIRONMENT_MARKS):
-                return False
+                return None
             ignores = self._ignores_in(each, ignores)
-        return True
+        return (excludes, *ignores)
 
     def _walk(self, start: str) -> None:
         if start in self._entered:  # what is left out below it was left out by patterns that do not cover it: they would do so again
@@ -272,7 +304,11 @@ class _Walk:
                     if entry.is_dir(follow_symlinks=False):
                         if not _is_left_out(entry.path, (excludes, *ignores), folder=True):
                             pending.append((entry.path, ignores))
-                    elif entry.name.endswith(SUFFIXES) and _is_checkable(entry) and not _is_left_out(entry.path, (excludes, *ignores), folder=False):
+                    elif (
+                        (self._wanted(entry.path) if self._wanted else entry.name.endswith(SUFFIXES))
+                        and _is_checkable(entry)
+                        and not _is_left_out(entry.path, (excludes, *ignores), folder=False)
+                    ):
                         self.files.add(entry.path)
             except OSError as error:
                 self.problems.add(Problem(folder, f"{cause_of(folder, error)}: the folder cannot be listed"))

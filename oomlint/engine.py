@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint import plugins, registry
 from oomlint.basis import Basis
+from oomlint.beside_code import beside
 from oomlint.cache import Cache, project_state, refusal
 from oomlint.causes import Causes, causes_of
 from oomlint.checking import CANNOT_CHECK, PYTHON_2, UNFINISHED, Checker, Job, cannot_check, ordered
 from oomlint.config import Sort
-from oomlint.discovery import discover, tops_of, unreached
+from oomlint.discovery import Reached, discover, tops_of, unreached
 from oomlint.fixing import Notice, WriteRefusedError, mend, write
-from oomlint.once import copies_once, said_once
+from oomlint.once import copies_once, said_once, where_given
 from oomlint.processes import each
 from oomlint.rechecking import Rechecker
 from oomlint.writing import sweep
@@ -92,7 +93,9 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     given = [path for path in paths if os.path.abspath(path) not in options.overlay or (options.force_exclude and os.path.lexists(path))]
     found = discover(given, settings, root, options.force_exclude)
     overlaid = {os.path.abspath(path) for path in paths} - {os.path.abspath(path) for path in given}
-    files = tuple(sorted({*found.files, *(overlaid & options.overlay.keys())}))
+    listed = sorted({*found.files, *(overlaid & options.overlay.keys())})
+    files = tuple(path for path in listed if beside(path) is None)
+    reached = Reached(found.files if options.force_exclude else paths, settings, root)
     # How findings are reported says nothing of what a run finds, nor of what the cache holds.
     outside = unreached(tops_of(paths), settings, root)
     job = Job(settings.of_findings(), root, codes, options.scout, options.overlay, outside, suppress=options.suppress, sources=plugins.used())
@@ -104,24 +107,25 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     checker = Checker(job)
     causes = Causes()
     if options.causes:
-        causes = causes_of(Checker(replace(job, verdicts=cache.verdicts)), files, {os.path.abspath(path) for path in paths}.intersection(files))
+        causes = causes_of(Checker(replace(job, verdicts=cache.verdicts)), files, {os.path.abspath(path) for path in paths}.intersection(listed))
     by_file, looks, failures = _check(checker, sorted({*files, *causes.beside}), options, cache)
-    looks = looks._replace(foreign=foreign(files, given, root))
+    told = frozenset(place.path for items in by_file.values() for item in items for place in item.given if place.path in reached)
+    looks = looks._replace(foreign=foreign((*files, *told), given, root))
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
-    report = Report(tuple(item for items in by_file.values() for item in items), len(files))
+    report = Report(tuple(item for items in by_file.values() for item in items), len(listed))
     if options.fix:
         if options.write:
             for place in sorted({os.path.dirname(os.path.realpath(path)) for path in files}):
                 sweep(place)
-        report = replace(_mend(Rechecker(checker, by_file, looks.candidates, cache.basis), by_file, looks, options, causes.beside), files=len(files))
+        report = replace(_mend(Rechecker(checker, by_file, looks.candidates, cache.basis), by_file, looks, options, causes.beside, told), files=len(listed))
     left = ordered([*problems, *causes.of(report.findings)])
     failures = tuple(failure for failure in failures if failure.path not in causes.beside)
     fixed = tuple(causes.of(report.fixed))
     whole = replace(report, findings=left, fixed=fixed, notices=(*notices, *report.notices), failures=failures, checked=files)
-    return _shown(whole, paths, options, settings.sort, causes)
+    return _shown(whole, paths, options, settings.sort, causes, reached)
 
 
-def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, causes: Causes) -> Report:
+def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, causes: Causes, reached: Reached) -> Report:
     """The report as it is shown: without what is no finding, without repeats, and in the order that is asked for."""
     report = _told_apart(report, paths)
     if options.finish is not None:
@@ -130,6 +134,8 @@ def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, c
     fixed: Iterable[Finding] = report.fixed
     if options.once:
         findings, fixed = copies_once(said_once(findings, causes.beside), options.overlay), said_once(fixed, causes.beside)
+    if options.causes:
+        findings, fixed = where_given(findings, reached), where_given(fixed, reached)
     report = replace(report, findings=ordered(map(causes.at_cause, findings)), fixed=tuple(map(causes.at_cause, fixed)))
     if sort is Sort.WEIGHT:
         return replace(report, findings=tuple(sorted(report.findings, key=lambda item: item.weight_key)))
@@ -228,11 +234,14 @@ def _weigh(files: Iterable[str]) -> float:
     return total / _TRIAGE_BYTES
 
 
-def _mend(lint: Rechecker, by_file: dict[str, tuple[Finding, ...]], looks: Looks, options: Options, beside: Container[str]) -> Report:
-    """Apply fixes and write what has changed, but nothing in files ``beside``. A file that cannot be written keeps its findings."""
+def _mend(lint: Rechecker, by_file: dict[str, tuple[Finding, ...]], looks: Looks, options: Options, beside: Container[str], told: Container[str]) -> Report:
+    """Apply fixes and write what has changed, but nothing in files ``beside``. ``told`` are files that are no code and may be changed.
+
+    What would be mended in a file that cannot be written is still found.
+    """
     if not any(item.fix for items in by_file.values() for item in items):
         return Report(tuple(item for items in by_file.values() for item in items), len(by_file))
-    outcome = mend(by_file, lint, looks.digests, looks.foreign, beside, unsafe=options.unsafe_fixes, overlay=options.overlay, approve=options.approve)
+    outcome = mend(by_file, lint, looks.digests, looks.foreign, beside, told, unsafe=options.unsafe_fixes, overlay=options.overlay, approve=options.approve)
     left = {path: tuple(items) for path, items in outcome.findings.items()}
     notices, changes = list(outcome.notices), []
     for change in outcome.changes:
@@ -246,7 +255,11 @@ def _mend(lint: Rechecker, by_file: dict[str, tuple[Finding, ...]], looks: Looks
         else:
             changes.append(change)
             continue
-        left[change.path] = by_file[change.path]
+        left |= {path: items for path, items in by_file.items() if path == change.path or any(_edits(item, change.path) for item in items)}
     written = {change.path for change in changes}
     fixed = tuple(item for item in outcome.fixed if item.fix and all(edit.place.path in written for edit in item.fix.edits))
     return Report(tuple(item for items in left.values() for item in items), len(by_file), fixed, tuple(changes), tuple(notices))
+
+
+def _edits(item: Finding, path: str) -> bool:
+    return item.fix is not None and any(edit.place.path == path for edit in item.fix.edits)

@@ -401,6 +401,7 @@ class Finding:
     weight: Weight | None = None  # of every finding of a rule
     consequence: str = ""  # what it costs
     help: str = ""  # what to do about it
+    given: tuple[Place, ...] = ()  # where files beside the code give the numbers that cause it, if code itself does not: it is told at the first of them
 
     @property
     def message(self) -> str:

@@ -64,6 +64,7 @@ def mend(
     digests: Mapping[str, str] | None = None,
     foreign: Container[str] = (),
     beside: Container[str] = (),
+    told: Container[str] = (),
     *,
     unsafe: bool = False,
     overlay: Mapping[str, bytes] | None = None,
@@ -73,10 +74,11 @@ def mend(
 
     Safe fixes are applied, with ``unsafe`` the unsafe ones too. A fix whose result does not parse, leaves its own finding or adds one of equal or higher
     severity is left out. ``digests`` stand for the contents that were checked: a file that has another one by now is not edited. ``foreign`` holds links that
-    lead out of the project: they are not edited either, nor are files ``beside``, of which only findings are known. ``overlay`` holds contents that stand
-    in for files (standard input). With ``approve``, a fix is applied only where all findings that it mends are approved.
+    lead out of the project: they are not edited either, nor are files ``beside``, of which only findings are known. ``told`` holds files that
+    are no code and may be edited. ``overlay`` holds contents that stand in for files (standard input). With ``approve``, a fix is applied only where all
+    findings that it mends are approved.
     """
-    mender = _Mender(found, lint, digests or {}, foreign, beside, unsafe=unsafe, overlay=overlay or {}, approve=approve)
+    mender = _Mender(found, lint, digests or {}, foreign, beside, told, unsafe=unsafe, overlay=overlay or {}, approve=approve)
     mender.run()
     return mender.outcome()
 
@@ -105,6 +107,7 @@ class _Mender:
         digests: Mapping[str, str],
         foreign: Container[str],
         beside: Container[str],
+        told: Container[str],
         *,
         unsafe: bool,
         overlay: Mapping[str, bytes],
@@ -113,6 +116,7 @@ class _Mender:
         self._lint = lint
         self._foreign = foreign
         self._beside = beside
+        self._told = told
         self._digests = digests
         self._overlay = overlay
         self._approvals = _Approvals(approve) if approve else None
@@ -240,7 +244,7 @@ class _Mender:
             self._changed.setdefault(path, (source.encoding, source.data))
             items.sort(key=lambda item: item.place)
             contents[path] = apply_edits(source, items)
-            if source.kind is Kind.PYTHON:  # each cell of a notebook has been looked at
+            if source.kind is Kind.PYTHON and path not in self._told:  # each cell of a notebook has been looked at
                 replacements = replacements_of(source, items)
                 check(Code(source.text), Code(read_source(path, contents[path]).text), replacements)
                 keep_comments(source.text, replacements_of(source, [edit for edit in items if edit in kept]))
@@ -261,7 +265,7 @@ class _Mender:
 
     def _may_edit(self, path: str) -> bool:
         """Whether the file is one of those checked and can be written. What forbids it is said once."""
-        if path not in self._state.findings or path in self._beside:
+        if (path not in self._state.findings and path not in self._told) or path in self._beside:
             return False
         if path not in self._refusals:
             outside = "fixes are not applied: the link leads out of the project; name it to have its target fixed" if path in self._foreign else None
@@ -277,7 +281,7 @@ class _Mender:
             self._twins = {}
             for other in sorted(self._state.findings):
                 self._twins.setdefault(os.path.realpath(other), []).append(other)
-        return self._twins[os.path.realpath(path)]
+        return self._twins.get(os.path.realpath(path), [path])
 
     def _spread(self, contents: Mapping[str, bytes]) -> dict[str, bytes]:
         """The contents under every path that leads to the files."""

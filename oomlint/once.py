@@ -16,6 +16,7 @@ from oomlint.notebooks.cells import NotebookError, read_notebook
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
+    from oomlint.discovery import Reached
     from oomlint.finding import Finding, Place
 
 ALSO = "this loader has it, too"  # what is said at the places of others
@@ -23,6 +24,8 @@ AGAIN = "and here"
 COPY = "a copy of it"
 _MADE, _COPIED = "OOM405", "OOM110"  # a list of Python objects where it is made, and where workers copy it: the second says what it costs
 _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, and very many of them: at one loader the first says it all
+LOADER = "it is for this loader"
+_MOST_GIVEN = 12
 _MOST_RELATED = 8
 _MANY = 2  # files with copies of the same code, for which one is told
 _MOST_COPIES = 16
@@ -83,6 +86,27 @@ def _container(finding: Finding) -> tuple[str, str, str] | None:
     """The attribute that a finding is about, by its class and the file of that."""
     held = next(iter(finding.of_noun(AttributeFact)), None)
     return (held.place.path, held.owner, held.name) if held is not None and held.owner and held.place is not None else None
+
+
+def where_given(findings: Iterable[Finding], reached: Reached) -> list[Finding]:
+    """Findings whose numbers files beside the code give, told there, where such a file is ``reached``; those of one rule at one place as one."""
+    groups: dict[object, list[Finding]] = {}
+    for item in findings:
+        place = next((place for place in item.given if place.path in reached), None)
+        groups.setdefault(item if place is None else (item.code, place), []).append(item)
+    kept: list[Finding] = []
+    for key, group in groups.items():
+        first, *others = sorted(group, key=_weight)
+        if not isinstance(key, tuple):
+            kept.append(first)
+            continue
+        place = key[1]
+        loaders = [item.place.saying(ALSO) for item in others]
+        given = [each.saying("it is given here, too") for each in first.given if each != place]
+        related = dict.fromkeys((first.place.saying(LOADER), *loaders, *given, *first.related))
+        shown = [each for each in related if each != place]
+        kept.append(replace(first, place=place.saying(""), related=tuple(shown[:_MOST_GIVEN])))
+    return kept
 
 
 def _weight(finding: Finding) -> tuple[object, ...]:

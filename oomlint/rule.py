@@ -54,15 +54,18 @@ class Rule(ABC):
         fix: Fix | None = None,
         facts: Iterable[Fact] = (),
         weighs: Weighs | None = None,
+        given: tuple[Place, ...] = (),
     ) -> Finding:
-        """A finding of this rule, as grave as the rule unless ``severity`` says otherwise, and as heavy unless ``weighs`` does."""
+        """A finding of this rule, as grave as the rule unless ``severity`` says otherwise, and as heavy unless ``weighs`` does.
+
+        ``given`` are the places in files beside the code that give the numbers it is about.
+        """
         known = tuple(facts)
         weight = weight_of(weighs or self.weighs, known)
         remedy = fix.message if fix is not None else message.help or self.help
         told = Message(as_written(message.headline), as_written(message.consequence), as_written(remedy)).fitted()
-        return Finding(
-            self.code, self.slug, told.headline, severity or self.severity, confidence, place, tuple(related), fix, known, weight, told.consequence, told.help
-        )
+        grave, spots = severity or self.severity, tuple(related)
+        return Finding(self.code, self.slug, told.headline, grave, confidence, place, spots, fix, known, weight, told.consequence, told.help, given)
 
 
 @dataclass(frozen=True, slots=True)

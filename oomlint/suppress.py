@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from oomlint.beside_code import beside
 from oomlint.catalogue import code_of
 from oomlint.finding import Confidence, Consequence, Edit, Finding, Fix, Place, Resource, Safety, Severity, Weight
 from oomlint.rows import ROW_END
@@ -117,7 +118,7 @@ class Suppressions:
     @cached_property
     def _scan(self) -> _Scan:
         text = ROW_END.sub("\n", self.source.text)
-        return _by_tokens(text) or _by_rows(text)
+        return (_by_tokens(text) if beside(self.source.path) is None else None) or _by_rows(text)
 
     @cached_property
     def _directives(self) -> tuple[_Directive, ...]:
@@ -202,15 +203,19 @@ def _by_tokens(text: str) -> _Scan | None:
 
 
 def _by_rows(text: str) -> _Scan:
-    """The scan of a text that is no program: every row with code is a logical line, every ``#`` begins a comment."""
+    """The scan of a text that is no program of Python: each row with code is a logical line, with those that a backslash adds; ``#`` begins a comment."""
     comments = []
     lines: list[tuple[int, int]] = []
+    goes_on = False
     for row, line in enumerate(text.split("\n"), 1):
         code, mark, comment = line.partition("#")
         if mark:
-            comments.append(_Comment(row, len(code) + 1, mark + comment, not code.strip(), len(lines), row))
-        if code.strip():
+            comments.append(_Comment(row, len(code) + 1, mark + comment, not code.strip(), len(lines) - goes_on, row))
+        if goes_on:
+            lines[-1] = (lines[-1][0], row)
+        elif code.strip():
             lines.append((row, row))
+        goes_on = bool(lines) and lines[-1][1] == row and not mark and code.endswith("\\")
     return _Scan(tuple(comments), tuple(lines), exact=False)
 
 

@@ -52,6 +52,7 @@ ROOMS: Final = (
     "source",
     "notebooks",
     "untouched",
+    "beside_code",
     "rows",
     "writing",
     "config",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint import plugins, registry
 from oomlint.basis import Basis
+from oomlint.beside_code import beside
 from oomlint.causes import Causes, causes_of
 from oomlint.checking import Checker, Job, ordered
 from oomlint.config import Sort, load_settings
@@ -42,7 +43,9 @@ class OpenProject:
         self._lint = self._begin()
 
     def findings(self, path: str, contents: Contents) -> tuple[Finding, ...]:
-        """What is found in a file."""
+        """What is found in a file. One that is no code has nothing of its own."""
+        if beside(path) is not None:
+            return ()
         self._refresh(contents)
         found = said_once(self._lint.of(path, contents))
         self._note(contents)
@@ -59,7 +62,7 @@ class OpenProject:
         self._refresh(contents)
         found = [item for other in sorted(causes.beside) for item in self._lint.of(other, contents)]
         # Where one of several loaders of a dataset is in the file itself, the others are no news.
-        alike = [*self._lint.of(path, contents), *causes.of(found)]
+        alike = [*(self._lint.of(path, contents) if beside(path) is None else ()), *causes.of(found)]
         self._note(contents)
         return ordered(causes.at_cause(item) for item in said_once(alike, causes.beside) if item.place.path in causes.beside)
 

@@ -1,26 +1,29 @@
-"""Launches: the values that shell scripts, notebooks and other scripts of the project give to a script's options."""
+"""Launches: the values that command lines give to a script's options, those of files beside the code, of notebooks and of other scripts of the project."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-import shlex
 from typing import TYPE_CHECKING, Literal
 
 import libcst as cst
 
-from oomlint.finding import Place
+from oomlint.model.command_lines import command_in, commands_of, is_named
 from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import Alternative, Const, Step, picked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from oomlint.finding import Place
+    from oomlint.model.command_lines import Command
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
 
 _MOST_LAUNCHES = 8
+_MOST_DEFAULTS = 4  # command lines that leave an option out, beside some that do not
+_Given = tuple[int, str, "Place"]  # a value, how it is written behind the option, and where
 _WHOLE_NUMBER = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
 
 
@@ -36,26 +39,44 @@ class Launches:
     def __init__(self, project: Project, evaluator: Questions) -> None:
         self.project = project
         self.evaluator = evaluator
-        self._lines: Memory[str, list[tuple[Place, list[str]]]] = Memory(project.readings)
+        self._lines: Memory[str, list[Command]] = Memory(project.readings)
 
-    def values(self, flags: list[str], script: Module, key: object, step: Step) -> list[Alternative]:
-        """Values that shell scripts and notebooks of the project give to the option of this script."""
+    def values(self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative]) -> list[Alternative]:
+        """What an option of this script is by default, and what command lines of the project give it."""
+        found = self._launched(flags, script, key, step, defaults, _number)
+        return [*found, *self._by_python(_spellings(flags), os.path.basename(script.path), script, key, step)[:_MOST_LAUNCHES]]
+
+    def switched(self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative], *, given: bool) -> list[Alternative]:
+        """The same of an option without a value, which is ``given`` where a command line has it."""
+        return self._launched(flags, script, key, step, defaults, lambda command, number, equals: (given, "", command.place_of(number)))  # noqa: ARG005
+
+    def _launched(
+        self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative], read: Callable[[Command, int, bool], _Given | None]
+    ) -> list[Alternative]:
+        """One command line has started a run: what it gives to one option goes with what it gives to others, and with the defaults of those it leaves out."""
+        spelt, run = _spellings(flags), ("launch", script.path)
         found: list[Alternative] = []
-        base = os.path.basename(script.path)
-        spelt = {f for f in flags if f.startswith("-")}
-        spelt |= {f.replace("_", "-") for f in spelt} | {f.replace("-", "_").replace("__", "--", 1) for f in spelt if f.startswith("--")}
-        for place, words in self.shell_lines(script):
-            if not any(w == base or w.endswith("/" + base) for w in words) and not _runs_module(words, script, self.project):
-                continue
-            for number, word in enumerate(words):
-                flag, equals, given = word.partition("=")
-                if flag in spelt:
-                    text = given if equals else (words[number + 1] if number + 1 < len(words) else "")
-                    if _WHOLE_NUMBER.fullmatch(text):
-                        at = Step(None, None, f"launched with `{flag} {text}`", place, kind="shell")
-                        found.append(picked(Alternative(Const(int(text)), (at, step)), key, ("launch", place)))
-        found.extend(self._by_python(spelt, base, script, key, step))
-        return found[:_MOST_LAUNCHES]
+        others: list[Command] = []
+        for command in [*self.of_script(script)][:_MOST_LAUNCHES]:
+            named = [number for number, word in enumerate(command.words) if word.partition("=")[0] in spelt]
+            given = read(command, named[-1], "=" in command.words[named[-1]]) if named else None  # the last one counts
+            if given is not None:
+                value, text, place = given
+                at = Step(None, None, f"launched with `{command.words[named[-1]].partition('=')[0]}{text}`", place, kind="shell")
+                alt = Alternative(Const(value), (at, step), frozenset({(run, command.place)}))
+                found.append(picked(alt, key, ("launch", command.place)))
+            elif not named:
+                others.append(command)
+        if not found:
+            return defaults
+        apart = [picked(alt, run, command.place) for command in others[:_MOST_DEFAULTS] for alt in defaults]
+        return [*(picked(alt, run, None) for alt in defaults), *found, *apart]
+
+    def of_script(self, script: Module) -> Iterator[Command]:
+        """The command lines of the project that start a script."""
+        for command in self.commands(script):
+            if is_named(command.words, script.path) or _runs_module(command.words, script, self.project):
+                yield command
 
     def _by_python(self, spelt: set[str], base: str, script: Module, key: object, step: Step) -> list[Alternative]:
         """Values that another script of the project puts behind the option in a list of arguments."""
@@ -93,7 +114,8 @@ class Launches:
         """How many processes on a machine the command lines of the project start the script in; ``None`` where they leave that open."""
         base = os.path.basename(script.path)
         found = []
-        for place, words in (*self.shell_lines(script), *self._told(script)):
+        for command in (*self.commands(script), *self._told(script)):
+            place, words = command.place, command.words
             named = next((w for w in words if w == base or w.endswith("/" + base)), "")
             if (named and self._means(named, script, place)) or _runs_module(words, script, self.project):
                 count = _processes(words, base)
@@ -109,7 +131,7 @@ class Launches:
         alike = self.project.search(_ends_so, (tail,), script.path)
         return len(alike) < 2 or os.path.dirname(script.path) == os.path.dirname(place.path)  # noqa: PLR2004 - itself
 
-    def _told(self, script: Module) -> list[tuple[Place, list[str]]]:
+    def _told(self, script: Module) -> list[Command]:
         """Command lines with a launcher that the project's own pages show."""
         known = self._lines.get("pages")
         if known is None:
@@ -117,7 +139,7 @@ class Launches:
             for path in sorted(self._pages()):
                 self.project.readings.read(path)
                 text = self.project.raw(path).decode("utf-8", "replace")
-                known.extend((place, words) for place, words in _commands(path, text) if any(word in _LAUNCHERS for word in words))
+                known.extend(command for command in commands_of(path, text) if any(word in _LAUNCHERS for word in command.words))
             self._lines["pages"] = known
         del script
         return known
@@ -128,24 +150,33 @@ class Launches:
         except OSError:
             return []
 
-    def shell_lines(self, script: Module) -> list[tuple[Place, list[str]]]:
-        """Command lines of shell scripts and notebooks, as words, with their places."""
+    def commands(self, script: Module) -> list[Command]:
+        """Command lines of files beside the code, and of notebooks."""
         notebooks = self.project.search(_notebooks, (), script.path)
         known = self._lines.get("")
         if known is None:
             known = []
-            for path in self.project.shell_files():
-                text = self.project.raw(path).decode("utf-8", "replace")
-                if "python" in text or "torchrun" in text or "accelerate" in text:
-                    known.extend(_commands(path, text))
+            for path in self.project.launch_files():
+                known.extend(commands_of(path, self.project.raw(path).decode("utf-8-sig", "replace")))
             for path in notebooks:
                 module = self.project.find(path)
-                if module is None:
-                    continue
-                for line in module.source.shell:
-                    known.append((Place(path, line.cell, line.row, 1, line.row, len(line.text) + 2), _words(line.text)))
+                if module is not None:
+                    source = module.source
+                    known.extend(one for line in source.shell for one in command_in(path, line.cell, line.row, line.text, source.line(line.row, line.cell)))
             self._lines[""] = known
         return known
+
+
+def _number(command: Command, number: int, equals: bool) -> _Given | None:  # noqa: FBT001 - as they are read
+    """The whole number that a command line gives to the option in a word."""
+    given = command.number_in(number) if equals else command.number_at(number + 1)
+    return (given.value, f" {given.value}", given.place) if given is not None else None
+
+
+def _spellings(flags: list[str]) -> set[str]:
+    """The ways in which an option may be written."""
+    spelt = {f for f in flags if f.startswith("-")}
+    return spelt | {f.replace("_", "-") for f in spelt} | {f.replace("-", "_").replace("__", "--", 1) for f in spelt if f.startswith("--")}
 
 
 @finder
@@ -158,29 +189,6 @@ def _ends_so(path: str, data: bytes, tail: str) -> str:
 def _notebooks(path: str, data: bytes) -> str:
     """A notebook that may run a script, by its content."""
     return hashlib.blake2b(data, digest_size=16).hexdigest() if path.endswith(".ipynb") and b".py" in data else ""
-
-
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text, comments=True)
-    except ValueError:
-        return text.split()
-
-
-def _commands(path: str, text: str) -> Iterator[tuple[Place, list[str]]]:
-    """Logical lines of a shell script that run Python."""
-    rows = text.split("\n")
-    number = 0
-    while number < len(rows):
-        first = number
-        line = rows[number].rstrip("\r")
-        while line.endswith("\\") and number + 1 < len(rows):
-            number += 1
-            line = line[:-1] + " " + rows[number].rstrip("\r")
-        number += 1
-        if ".py" in line or " -m " in line:
-            end = rows[number - 1]
-            yield Place(path, 0, first + 1, 1, number, len(end) + 1), _words(line)
 
 
 def _processes(words: list[str], base: str) -> int | Literal[False] | None:

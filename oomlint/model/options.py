@@ -232,12 +232,12 @@ class OptionSource:
             out.append(picked(Alternative(Const(None), (at(f"`{flag}` has no default"),)), key, "default"))
         if action_name in {"store_true", "store_false"}:
             given = action_name == "store_true"
-            out.append(picked(Alternative(Const(given), (at(f"`{flag}` given"),), reach=True), key, "given"))
-            return out
+            out = self.launches.switched(flags, script, key, at(f"option `{flag}`"), out, given=given)
+            return [*out, picked(Alternative(Const(given), (at(f"`{flag}` given"),), reach=True), key, "given")]
         if action_name == "BooleanOptionalAction":
             out.extend(picked(Alternative(Const(v), (at(f"`{flag}` given"),), reach=True), key, f"given {v}") for v in (True, False))
             return out
-        out.extend(self.launches.values(flags, script, key, at(f"option `{flag}`")))
+        out = self.launches.values(flags, script, key, at(f"option `{flag}`"), out)
         out.extend(self._choices(call, frame, key, flag, whole=self._is_int(one, out)))
         if self._keyword(call, "choices") is None:
             other = Alternative(Unknown(f"`{flag}` from the command line"), (at(f"option `{flag}`"),), reach=True)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from oomlint.beside_code import EDITOR_FOLDER, SHELL_SUFFIXES, beside, launches
 from oomlint.discovery import discover
 from oomlint.model.budget import Steps
 from oomlint.model.imports import Locator
 from oomlint.model.index import Index, index_of
 from oomlint.model.readings import FOUND, Memory, Readings, finder, search_by
-from oomlint.model.search_paths import SHELL_SUFFIXES
 from oomlint.model.words import WordIndex
 from oomlint.source import SourceError, read_source
 from oomlint.syntax.tree import Tree
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _CALLED = re.compile(rb"(?<!def )(?<!class )\b(\w+)\s*\(")
 _PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
-_MOST_SHELL_FILES = 400  # more scripts than anyone reads
+_MOST_LAUNCH_FILES = 400  # more scripts than anyone reads
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
@@ -121,7 +121,7 @@ class Project:
         self._modules: dict[str, Module | SourceError] = {}
         self._bytes: dict[str, bytes] = {}
         self._files: tuple[str, ...] | None = None
-        self._shell_files: tuple[str, ...] | None = None
+        self._launch_files: tuple[str, ...] | None = None
         self._indexes: dict[str, Index | None] = {}
         self._stems: dict[str, list[str]] = {}  # files by what an import calls them
         self._parsed = 0  # characters
@@ -147,8 +147,8 @@ class Project:
         """The same project with other contents in place of files. What is known of the files that stay as they are need not be learnt again."""
         other = Project(self.root, self.settings, overlay, self._folders, self.top)
         changed = {path for path in (*self.overlay, *overlay) if self.overlay.get(path) != overlay.get(path)}
-        if self._files is not None and changed <= self.listed:
-            other._files = self._files
+        if self._files is not None and {path for path in changed if beside(path) is None} <= self.listed:
+            other._files, other._launch_files = self._files, self._launch_files
             other._locator.exists.update(self._locator.exists)
         other._parsed = self._parsed
         kept = ((path, known) for path, known in self._modules.items() if path not in changed)
@@ -215,7 +215,9 @@ class Project:
         """Python files and notebooks of the project, in order."""
         if self._files is None:
             found = discover([self.top, *self._folders], self.settings, self.root, most_entries=_MAX_ENTRIES).files
-            self._files = tuple(sorted({*found, *(path for path in self.overlay if path.startswith(self._searched_below))}))[:_MAX_PROJECT_FILES]
+            self._files = tuple(sorted({*found, *(path for path in self.overlay if path.startswith(self._searched_below) and beside(path) is None)}))[
+                :_MAX_PROJECT_FILES
+            ]
         return self._files
 
     @cached_property
@@ -369,19 +371,18 @@ class Project:
 
     # -- imports -------------------------------------------------------------------------------------------------
 
+    def launch_files(self) -> tuple[str, ...]:
+        """Files of the project that start programs, in order: shell scripts, Makefiles, and those of Docker and of an editor."""
+        if self._launch_files is None:
+            found = discover([self.top], self.settings, self.root, most_entries=_MAX_ENTRIES, wanted=launches).files
+            of_editors = (os.path.join(folder, EDITOR_FOLDER, "launch.json") for folder in {self.top, self.root})
+            beside_files = (path for path in self.overlay if path.startswith(self._searched_below) and launches(path))
+            self._launch_files = tuple(sorted({*found, *filter(os.path.isfile, of_editors), *beside_files}))[:_MOST_LAUNCH_FILES]
+        return self._launch_files
+
     def shell_files(self) -> tuple[str, ...]:
-        """Shell scripts of the project, in order."""
-        if self._shell_files is None:
-            found: list[str] = []
-            seen = 0
-            for folder, folders, files in os.walk(self.top):
-                seen += len(folders) + len(files)
-                folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in {"node_modules", "venv", "site-packages", "__pycache__"})
-                found.extend(os.path.join(folder, f) for f in sorted(files) if f.endswith(SHELL_SUFFIXES))
-                if len(found) > _MOST_SHELL_FILES or seen > _MAX_ENTRIES:
-                    break
-            self._shell_files = tuple(found)
-        return self._shell_files
+        """Shell scripts among them."""
+        return tuple(path for path in self.launch_files() if path.endswith(SHELL_SUFFIXES))
 
     def locate(self, importer: str, dotted: str, level: int = 0) -> str | None:
         """The file that ``import dotted`` (or ``from ...dotted import``) in ``importer`` means: see :meth:`Locator.locate`."""

@@ -13,7 +13,6 @@ from oomlint.ast_trees import tree_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-SHELL_SUFFIXES: Final = (".sh", ".bash", ".slurm", ".sbatch")
 SPEAKS: Final = (b"sys.path", b"addsitedir")  # a file without these words changes nothing
 _METADATA: Final = ("pyproject.toml", "setup.cfg", "setup.py")
 _SAME: Final = frozenset({"abspath", "realpath", "normpath", "str", "fspath", "Path", "PurePath", "PosixPath", "PurePosixPath", "expanduser", "resolve"})

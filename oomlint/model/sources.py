@@ -193,7 +193,7 @@ class Sources:
         if numbers:
             step = numbers[0].story[0]
             given = Step(step.module, step.node, f"option `{flag}`", step.at, kind="option")
-            out.extend(self.evaluator.options.launches.values([flag, f"--{name}"], value.script, key, given))
+            out = self.evaluator.options.launches.values([flag, f"--{name}"], value.script, key, given, out)
             zero = Step(step.module, step.node, f"`{flag} 0` can be given", step.at, kind="option")
             out.append(picked(Alternative(Const(0), (zero,), reach=True), key, "zero"))
         if not all(isinstance(a.value, Filled) for a in out):
@@ -389,7 +389,8 @@ class Sources:
             if isinstance(node, cst.SimpleString) and str(node.evaluated_value).endswith((".yaml", ".yml")):
                 yield str(node.evaluated_value)
         base = os.path.basename(module.path)
-        for _, words in self.evaluator.options.launches.shell_lines(module):
+        for command in self.evaluator.options.launches.commands(module):
+            words = command.words
             if any(word == base or word.endswith("/" + base) for word in words):
                 for number, word in enumerate(words):
                     flag, equals, text = word.partition("=")

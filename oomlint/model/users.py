@@ -16,6 +16,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oomlint.ast_trees import tree_of
+from oomlint.beside_code import launches
+from oomlint.model.command_lines import commands_of
 from oomlint.source import SourceError, read_source
 
 if TYPE_CHECKING:
@@ -54,6 +56,28 @@ def around(project: Project, paths: Iterable[str]) -> Iterator[str]:
                     if path not in seen:
                         seen.add(path)
                         yield path
+
+
+def told_by(project: Project, paths: Iterable[str]) -> list[str]:
+    """The files of code that files beside the code speak of: the scripts that they start, and who names a file of settings."""
+    names: set[bytes] = set()
+    scripts: set[str] = set()
+    modules: set[str] = set()
+    for path in paths:
+        if launches(path):
+            for command in commands_of(path, project.text(path).decode("utf-8-sig", "replace")):
+                scripts |= {os.path.basename(word) for word in command.words if word.endswith(".py")}
+                modules |= {command.words[n + 1].rpartition(".")[2] for n, word in enumerate(command.words[:-1]) if word == "-m"}
+        else:
+            names.add(os.fsencode(os.path.splitext(os.path.basename(path))[0]))
+    scripts |= {f"{name}.py" for name in modules}
+    pattern = re.compile(rb"(?<!\w)(?:" + b"|".join(map(re.escape, sorted(names))) + rb")(?!\w)") if names else None
+    found = []
+    for path in project.files():
+        named = os.path.basename(path) in scripts or (os.path.basename(path) == "__main__.py" and os.path.basename(os.path.dirname(path)) in modules)
+        if named or (pattern is not None and pattern.search(project.text(path))):
+            found.append(path)
+    return found
 
 
 class _Steps(ABC):

@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.finding import Consequence, Fix, Message, Resource, Safety, Severity, Weighs
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.facts import loader_fact
-from oomlint.memory.loaders.loader_calls import confidence_of, literal_site, loaders_of, story_places
+from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, literal_site, loaders_of, story_places
 from oomlint.model.values import Const, assumptions
 from oomlint.rule import Rule
 from oomlint.syntax.edits import replace
@@ -126,7 +126,8 @@ class PrefetchZero(Rule):
                 fix = Fix(Safety.SAFE, "use `prefetch_factor=1`, the smallest value allowed", (replace(module.tree, arg.value, "1"),))
             confidence = confidence_of(assumptions(workers, given))
             facts = (loader_fact(loader, [workers], "prefetch_factor"),)
-            yield self.finding(place, message, confidence=confidence, related=story_places(place, given, workers), fix=fix, facts=facts)
+            beside = given_beside([given]) or given_beside([workers])
+            yield self.finding(place, message, confidence=confidence, related=story_places(place, given, workers), fix=fix, facts=facts, given=beside)
 
     @staticmethod
     def _zero(loaders: Loaders, loader: Loader) -> tuple[Alternative, Alternative] | None:

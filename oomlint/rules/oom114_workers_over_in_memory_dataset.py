@@ -96,5 +96,13 @@ class WorkersOverInMemoryDataset(Rule):
         for case in cases(module, project, self.code):
             fix, facts = no_workers(case), facts_of(case)
             yield self.finding(
-                case.place, case.message, severity=case.severity, confidence=case.confidence, related=case.related, fix=fix, facts=facts, weighs=case.weighs
+                case.place,
+                case.message,
+                severity=case.severity,
+                confidence=case.confidence,
+                related=case.related,
+                fix=fix,
+                facts=facts,
+                weighs=case.weighs,
+                given=case.beside,
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import ByteSize, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
-from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
+from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, SPAWNED_MIB
 from oomlint.model.evaluate import CPU_COUNTS
 from oomlint.model.values import Const, ExternalCall, assumptions
@@ -113,10 +113,11 @@ class WorkerCountOversized(Rule):
         """Yield the loaders with very many workers."""
         loaders = loaders_of(project)
         for loader in loaders.of(module):
-            for (maker, call), found in self._oversized(loaders, loader, project.settings.worker_limit).items():
-                yield self._told(loader, maker.place(call), found, project)
+            for (maker, call), ways in self._oversized(loaders, loader, project.settings.worker_limit).items():
+                yield self._told(loader, maker.place(call), ways, project)
 
-    def _told(self, loader: Loader, place: Place, found: Alternative, project: Project) -> Finding:
+    def _told(self, loader: Loader, place: Place, ways: list[Alternative], project: Project) -> Finding:
+        found = ways[0]
         if isinstance(found.value, Const):
             severity = Severity.WARNING if int(str(found.value.value)) >= project.settings.worker_cap else Severity.NOTE
             each = f"each takes at least {FORKED_MIB} MiB under fork, {SPAWNED_MIB} MiB under spawn and forkserver, plus its batches in flight"
@@ -128,12 +129,13 @@ class WorkerCountOversized(Rule):
             message = Message(f"`{loader.written}` starts one worker per CPU of the host", each)
             confidence = confidence_of(max(1, assumptions(found)))
         facts = [loader_fact(loader, [found])]
-        return self.finding(place, message, severity=severity, confidence=confidence, related=story_places(place, found), fix=_ADVICE, facts=facts)
+        related, beside = story_places(place, found), given_beside(*([way] for way in ways))
+        return self.finding(place, message, severity=severity, confidence=confidence, related=related, fix=_ADVICE, facts=facts, given=beside)
 
     @staticmethod
-    def _oversized(loaders: Loaders, loader: Loader, limit: int) -> dict[tuple[Module, cst.Call], Alternative]:
-        """The first such number of each place that makes the loader."""
-        out: dict[tuple[Module, cst.Call], Alternative] = {}
+    def _oversized(loaders: Loaders, loader: Loader, limit: int) -> dict[tuple[Module, cst.Call], list[Alternative]]:
+        """Such numbers of each place that makes the loader."""
+        out: dict[tuple[Module, cst.Call], list[Alternative]] = {}
         for use in loaders.uses(loader):
             for alt in loaders.workers(loader, use.frame):
                 if alt.reach or any(step.kind == "bound" for step in alt.story) or alt.under(use.picks) is None:
@@ -141,5 +143,5 @@ class WorkerCountOversized(Rule):
                 if (isinstance(alt.value, Const) and isinstance(alt.value.value, int) and alt.value.value >= limit) or (
                     isinstance(alt.value, ExternalCall) and alt.value.name in CPU_COUNTS
                 ):
-                    out.setdefault(loader.made_at(use.frame), alt)
+                    out.setdefault(loader.made_at(use.frame), []).append(alt)
         return out

@@ -101,4 +101,4 @@ class InflightBatchesTooBig(Rule):
                 f"together they take {readable(case.batches * case.batch_bytes)} of shared memory",
             )
             weighs = Weighs(Consequence.MULTIPLIED, Resource.TENSORS, (Factor(Multiplier.PREFETCH, case.batches),))
-            yield self.finding(case.place, message, confidence=case.confidence, related=case.related, facts=case.facts, weighs=weighs)
+            yield self.finding(case.place, message, confidence=case.confidence, related=case.related, facts=case.facts, weighs=weighs, given=case.beside)

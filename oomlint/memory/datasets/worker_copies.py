@@ -10,7 +10,7 @@ from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_o
 from oomlint.memory.datasets.name_uses import loads_itself, names_files
 from oomlint.memory.datasets.sample_uses import has_arrays, is_numpy, one_a_sample
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
-from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
+from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.shared.content_kinds import IN_MEMORY, Content, Kind
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
 from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Unknown, assumptions
@@ -51,6 +51,7 @@ class Case:
     confidence: Confidence
     related: tuple[Place, ...]
     weighs: Weighs = _COPIES
+    beside: tuple[Place, ...] = ()  # where files beside the code say how many workers there are
 
 
 def cases(module: Module, project: Project, code: str) -> Iterator[Case]:
@@ -75,7 +76,7 @@ def facts_of(case: Case) -> tuple[Fact, ...]:
 def _cases(module: Module, project: Project) -> Iterator[Case]:
     loaders, datasets = loaders_of(project), datasets_of(project)
     for loader in loaders.of(module):
-        best: Case | None = None
+        found: list[Case] = []
         for use in loaders.uses(loader):
             if loader.inherited and use.frame.bound and use.frame.bound[-1].frame.module is not module:
                 continue  # a class of loaders has callers of many kinds; what one of them holds is not said of the class
@@ -88,10 +89,11 @@ def _cases(module: Module, project: Project) -> Iterator[Case]:
                     if not _together(use, workers, dataset):
                         continue
                     case = _judge(loader, dataset, workers, methods, project.settings)
-                    if case is not None and (best is None or _rank(case) < _rank(best)):
-                        best = case
-        if best is not None:
-            yield best
+                    if case is not None:
+                        found.append(case)
+        if found:
+            best = min(found, key=_rank)
+            yield replace(best, beside=given_beside(*([one.workers] for one in (best, *found) if one.code == best.code)))
 
 
 def _counts(found: list[Alternative]) -> list[Alternative]:
@@ -109,8 +111,10 @@ def _together(use: Use, workers: Alternative, dataset: Dataset) -> bool:
     return first is not None and (dataset.alternative is None or first.under(dataset.alternative.picks) is not None)
 
 
-def _rank(case: Case) -> tuple[int, int, int]:
-    return (case.severity.rank, case.confidence.rank, PRECEDENCE.index(case.code))
+def _rank(case: Case) -> tuple[int, int, int, bool, int]:
+    """What comes first; of the numbers that files beside the code give, which come behind those of code, the largest."""
+    launched = bool(given_beside([case.workers]))
+    return (case.severity.rank, case.confidence.rank, PRECEDENCE.index(case.code), launched, -_many(case.workers) if launched else 0)
 
 
 def _many(alt: Alternative) -> int:

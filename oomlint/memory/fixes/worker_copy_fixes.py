@@ -15,11 +15,15 @@ from oomlint.memory.fixes.list_to_array import NUMBERS, STRINGS, TENSORS, at_onc
 from oomlint.memory.fixes.shared_memory import shared
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
+from oomlint.model.command_lines import number_edit
+from oomlint.model.options import OptionSource
 from oomlint.model.readings import FOUND, finder
 from oomlint.syntax.edits import is_cheap_path, replace
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oomlint.memory.datasets.worker_copies import Case
     from oomlint.model.project import Module
 
@@ -73,6 +77,8 @@ def stacked(case: Case) -> Fix | None:
 def no_workers(case: Case) -> Fix | None:
     """OOM114: the literal that the worker count comes from becomes 0."""
     written = case.loader.explicit("num_workers")
+    if case.beside and written is not None:
+        return _told_none(case, written)
     last = case.workers.story[-1] if case.workers.story else None
     if written is not None and not is_cheap_path(written.value):
         module, node = case.loader.module, written.value  # a literal, or something worked out on the spot
@@ -80,9 +86,28 @@ def no_workers(case: Case) -> Fix | None:
         module, node = last.module, last.node
     else:
         return None
-    if not _for_it_alone(case, node, module) or case.loader.stars or any(case.loader.explicit(name) is not None for name in _NEEDS_WORKERS):
+    if not _for_it_alone(case, node, module) or _needs_workers(case):
         return _NO_WORKERS
     return Fix(Safety.UNSAFE, "set `num_workers=0`, since nothing is left to load", (replace(module.tree, node, "0"),))
+
+
+def _told_none(case: Case, written: cst.Arg) -> Fix | None:
+    """The same where files beside the code give the number."""
+    project, steps = case.loader.module.project, case.workers.story
+    words = {names.last_name(written.value)}
+    for step in steps:
+        if isinstance(step.node, cst.Call) and step.kind == "option":
+            words |= {flag.lstrip("-").replace("-", "_") for flag in OptionSource.flags(step.node) if flag.startswith("--")}
+    edits = [number_edit(project, place, "0") for place in case.beside]
+    direct = all(step.kind in {"shell", "option", "settings"} for step in steps)
+    if not direct or _needs_workers(case) or not _read_for_it_alone(case, case.loader.module, words, lambda one: set(one.beside) == set(case.beside)):
+        return _NO_WORKERS
+    known = tuple(edit for edit in edits if edit is not None)
+    return Fix(Safety.UNSAFE, "no workers: the samples are in memory already", known) if len(known) == len(edits) else _NO_WORKERS
+
+
+def _needs_workers(case: Case) -> bool:
+    return bool(case.loader.stars) or any(case.loader.explicit(name) is not None for name in _NEEDS_WORKERS)
 
 
 def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:
@@ -94,20 +119,29 @@ def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:
     if written is None:
         return False
     words = {names.last_name(written.value)}
+
+    def same(one: Case) -> bool:
+        return bool(one.workers.story) and one.workers.story[-1].node is literal
+
     scope = case.loader.module.walk.scope_at(case.loader.call)
     passed = isinstance(holder, cst.Arg) and [step.kind for step in case.workers.story] in (["argument", "constant"], ["constant"])
     if (passed or (isinstance(holder, cst.Param) and holder in names.parameters(scope))) and words <= {one.name.value for one in names.parameters(scope)}:
-        return _counts_only(case.loader.module, scope.node, words, case, literal)  # a parameter is read in its function alone
+        return _counts_only(case.loader.module, scope.node, words, case, same)  # a parameter is read in its function alone
     match holder:
         case cst.Param(name=cst.Name(value=name)) | cst.Arg(keyword=cst.Name(value=name)) | cst.AnnAssign(target=cst.Name(value=name)):
             words.add(name)
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() | cst.Attribute() as target)]):
             words.add(names.last_name(target))
+    return _read_for_it_alone(case, home, words, same)
+
+
+def _read_for_it_alone(case: Case, home: Module, words: set[str], same: Callable[[Case], bool]) -> bool:
+    """Whether what goes by these names counts the workers of such loaders, of those that have the ``same`` number, and nothing else."""
     project = case.loader.module.project
     for path in project.search(_names, sorted(words - {"default"}), home.path):
         if _meet(home, case.loader.module, path):
             module = project.find(path)
-            if module is not None and not _counts_only(module, module.tree.module, words, case, literal):
+            if module is not None and not _counts_only(module, module.tree.module, words, case, same):
                 return False
     return True
 
@@ -129,9 +163,9 @@ def _speaks(text: bytes, name: str) -> bool:
     return re.search(rb"(?<!\w)" + re.escape(os.fsencode(name)) + rb"(?!\w)", text) is not None
 
 
-def _counts_only(module: Module, within: cst.CSTNode, words: set[str], case: Case, literal: cst.CSTNode) -> bool:
+def _counts_only(module: Module, within: cst.CSTNode, words: set[str], case: Case, same: Callable[[Case], bool]) -> bool:
     """Whether what goes by these names is read there only to tell such loaders how many workers they have."""
-    alike = [one for one in cases(module, module.project, "OOM114") if one.workers.story and one.workers.story[-1].node is literal]
+    alike = [one for one in cases(module, module.project, "OOM114") if same(one)]
     told = {arg for one in (*alike, case) if (arg := one.loader.explicit("num_workers")) is not None}
     for node in descend(within):
         if not isinstance(node, cst.Name) or node.value not in words:

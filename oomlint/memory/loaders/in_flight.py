@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.finding import AllocationFact, ByteSize
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import dataset_facts, loader_fact
-from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
+from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model.values import Absent, Alternative, Const, Frame, assumptions
 
@@ -36,23 +36,45 @@ class Inflight:
     confidence: Confidence
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
+    beside: tuple[Place, ...] = ()  # where files beside the code give the numbers
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all of them."""
+        return self.batches * self.batch_bytes
 
 
 def inflight(module: Module, project: Project) -> Iterator[Inflight]:
     """Loaders of the module whose batches in flight exceed the budget; silent where a number is not known."""
     loaders = loaders_of(project)
     for loader in loaders.of(module):
-        worst: Inflight | None = None
-        for use in loaders.uses(loader):
-            case = _case(project, loader, use.frame)
-            if case is not None and (worst is None or case.batches * case.batch_bytes > worst.batches * worst.batch_bytes):
-                worst = case
-        if worst is not None and worst.batches * worst.batch_bytes > project.settings.inflight_bytes:
-            yield worst
+        found = [case for case in cases(project, loader) if case.bytes > project.settings.inflight_bytes]
+        if found:
+            worst = max(found, key=lambda case: (not case.beside, case.bytes))  # what code itself says comes first
+            yield replace(worst, beside=tuple(place for case in found for place in case.beside) if worst.beside else ())
 
 
-def _number(found: list[Alternative], default: int) -> Alternative | None:
-    for alt in found:
+def cases(project: Project, loader: Loader) -> Iterator[Inflight]:
+    """What waits for one loader, in each frame and under each command line; silent where a number is not known."""
+    loaders = loaders_of(project)
+    for use in loaders.uses(loader):
+        workers = loaders.workers(loader, use.frame)
+        batch, ahead = (loaders.argument(loader, name, use.frame) for name in ("batch_size", "prefetch_factor"))
+        for launch in (None, *dict.fromkeys(found for alt in (*workers, *batch, *ahead) if (found := launch_of(alt)) is not None)):
+            numbers = _number(workers, 0, launch), _number(batch, 1, launch), _number(ahead, _PREFETCHED, launch)
+            case = _case(project, loader, use.frame, *numbers)
+            if case is not None:
+                yield case
+
+
+def launch_of(alt: Alternative) -> object:
+    """The command line that a value holds under; ``None`` for none."""
+    return next((pick for _, pick in alt.picks if isinstance(pick, tuple) and pick[:1] == ("launch",)), None)
+
+
+def _number(found: list[Alternative], default: int, launch: object) -> Alternative | None:
+    """What an argument is under a command line: what that gives, else what it is without any."""
+    for alt in (*(alt for alt in found if launch is not None and launch_of(alt) == launch), *(alt for alt in found if launch_of(alt) is None)):
         if alt.reach:
             continue
         if isinstance(alt.value, Absent) or (isinstance(alt.value, Const) and alt.value.value is None):
@@ -62,16 +84,12 @@ def _number(found: list[Alternative], default: int) -> Alternative | None:
     return None
 
 
-def _case(project: Project, loader: Loader, frame: Frame) -> Inflight | None:
-    loaders = loaders_of(project)
-    workers = _number(loaders.workers(loader, frame), 0)
-    batch = _number(loaders.argument(loader, "batch_size", frame), 1)
-    ahead = _number(loaders.argument(loader, "prefetch_factor", frame), _PREFETCHED)
+def _case(project: Project, loader: Loader, frame: Frame, workers: Alternative | None, batch: Alternative | None, ahead: Alternative | None) -> Inflight | None:
     if workers is None or batch is None or ahead is None or not isinstance(workers.const, int) or workers.const < 1:
         return None
     if not isinstance(batch.const, int) or not isinstance(ahead.const, int):
         return None
-    for dataset in datasets_of(project).of(loaders, loader, frame):
+    for dataset in datasets_of(project).of(loaders_of(project), loader, frame):
         sample = sample_bytes(project, dataset)
         if sample is None:
             continue
@@ -80,7 +98,8 @@ def _case(project: Project, loader: Loader, frame: Frame) -> Inflight | None:
         related = tuple(story_places(place, workers, batch, ahead))
         batches, size = ahead.const * workers.const + 1, batch.const * sample
         facts: tuple[Fact, ...] = (loader_fact(loader, [workers]), AllocationFact(place, ByteSize(size)), *dataset_facts(dataset))
-        return Inflight(place, workers.const, batches, size, confidence_of(doubt), related, facts)
+        beside = given_beside([workers, batch, ahead])
+        return Inflight(place, workers.const, batches, size, confidence_of(doubt), related, facts, beside)
     return None
 
 

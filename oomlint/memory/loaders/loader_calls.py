@@ -33,7 +33,7 @@ from oomlint.model.values import (
 from oomlint.scout.telling import is_worker_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Picks, Value
@@ -416,6 +416,17 @@ def story_places(primary: Place, *alternatives: Alternative) -> list[Place]:
                 continue
             found.append(place)
     return found
+
+
+def given_beside(*ways: Iterable[Alternative]) -> tuple[Place, ...]:
+    """Where files beside the code give what each of these ways takes; nothing where code itself gives all that one of them takes."""
+    found: list[Place] = []
+    for way in ways:
+        place = next((step.at for alt in way for step in alt.story if step.at is not None), None)
+        if place is None:
+            return ()
+        found.append(place)
+    return tuple(dict.fromkeys(found))
 
 
 def loaders_of(project: Project) -> Loaders:

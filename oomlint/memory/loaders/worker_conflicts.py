@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.finding import Confidence, Fix, Safety, Severity
 from oomlint.memory.facts import loader_fact
-from oomlint.memory.loaders.loader_calls import Conflict, Loader, loaders_of, story_places
+from oomlint.memory.loaders.loader_calls import Conflict, Loader, given_beside, loaders_of, story_places
 from oomlint.model import names
 from oomlint.model.values import Const, assumptions
 from oomlint.syntax.edits import delete_argument, is_cheap_path, replace, wrapped
@@ -40,6 +40,7 @@ class Told:
     origin: str  # where the 0 comes from, in words
     written: str  # the class that is called
     facts: tuple[Fact, ...]  # the loaders
+    beside: tuple[Place, ...]  # where files beside the code cause it
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,9 @@ def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Guar
         if edit not in edits:
             edits.append(edit)
     fix = Fix(Safety.SAFE, message, tuple(edits)) if whole and edits else _advice(guard)
-    return Told(place, severity, best.confidence, tuple(related[:_MOST_RELATED]), fix, _given(best), _origin(best), best.loader.written, _facts(conflicts))
+    beside = given_beside(*((one.given, workers) for one in conflicts for workers in one.ways))
+    shown = tuple(related[:_MOST_RELATED])
+    return Told(place, severity, best.confidence, shown, fix, _given(best), _origin(best), best.loader.written, _facts(conflicts), beside)
 
 
 def _facts(conflicts: list[Conflict]) -> tuple[Fact, ...]:

@@ -1,0 +1,325 @@
+"""Command lines as files beside the code hold them: shell scripts, Makefiles, Dockerfiles, compose files, the launches of an editor, cells of notebooks.
+
+All become words with their places, so that one reader serves them all. What is broken gives no command.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from oomlint.beside_code import Beside, beside
+from oomlint.finding import Edit, Place
+from oomlint.rows import span_of, starts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oomlint.model.project import Project
+
+_MOST_CHARACTERS: Final = 1_000_000  # who launches a training writes less
+_MOST_OF_YAML: Final = 200_000  # it takes long to read
+_TOKEN: Final = re.compile(
+    r"""(?P<blank>(?:[ \t\r]|\\\r?\n)+)
+    |(?P<end>[\n;&|()`])
+    |(?P<comment>\#[^\n]*)
+    |(?P<word>(?:\\[^\r\n]|'[^'\n]*'|"(?:\\.|[^"\\\n])*"|\$\([^()\n]*\)|\$\{[^{}\n]*\}|[^\s;&|()`'"\\]|['"\\])+)
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_QUOTED: Final = re.compile(r"\\(.)|'([^'\n]*)'|\"((?:\\.|[^\"\\\n])*)\"", re.DOTALL)
+_WHOLE_QUOTE: Final = re.compile(r"(?:--?[\w-]+=)?(['\"])(.*)\1", re.DOTALL)
+_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
+_DEFAULT: Final = re.compile(r"\$\{\w+:?-(\d+)\}")
+_ASSIGNED: Final = re.compile(
+    r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|declare[ \t]+|local[ \t]+|ENV[ \t]+|ARG[ \t]+)?(\w+)[ \t]*[?:]{0,2}=[ \t]*([^\s;#]*)", re.MULTILINE
+)
+_INSTRUCTION: Final = re.compile(r"^[ \t]*(FROM|CMD|ENTRYPOINT|RUN)[ \t]+((?:[^\n]*\\[ \t]*\r?\n)*[^\n]*)", re.MULTILINE | re.IGNORECASE)
+_STRING: Final = re.compile(r'"((?:\\.|[^"\\\n])*)"')
+_COMMENT: Final = r"//[^\n]*|/\*.*?(?:\*/|\Z)"
+_NO_JSON: Final = re.compile(rf'("(?:\\.|[^"\\\n])*")|{_COMMENT}|,(?=(?>(?:\s|{_COMMENT})*)[\]}}])|\t', re.DOTALL)
+_WHOLE_NUMBER: Final = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
+
+
+class Word(NamedTuple):
+    """A word of a command, as the program gets it, and the characters of the file that it is."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Number(NamedTuple):
+    """A whole number that a command line gives, and where the file writes it."""
+
+    value: int
+    place: Place
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A file with command lines, or a row of a notebook."""
+
+    path: str
+    content: str = field(repr=False)
+    cell: int = 0
+    row: int = 1  # that the first row of the content is
+    column: int = 1
+    exact: bool = True  # whether places are those of characters; else all are the whole
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return starts_of(self.content)
+
+    def place(self, start: int, end: int) -> Place:
+        """The place of characters of the content."""
+        if not self.exact:
+            start, end = 0, len(self.content)
+        (row, column), (end_row, end_column) = self._spot(start), self._spot(end)
+        return Place(self.path, self.cell, row, column, end_row, end_column)
+
+    def _spot(self, index: int) -> tuple[int, int]:
+        row = bisect_right(self._starts, index)
+        return self.row + row - 1, index - self._starts[row - 1] + (self.column if row == 1 else 1)
+
+    @cached_property
+    def assigned(self) -> dict[str, Word | None]:
+        """Variables that the file sets, with what it sets them to; ``None`` where that happens more than once."""
+        found: dict[str, Word | None] = {}
+        for match in _ASSIGNED.finditer(self.content):
+            found[match[1]] = None if match[1] in found else Word(match[2].strip("\"'"), match.start(2), match.end(2))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Command:
+    """One command."""
+
+    text: Text
+    parts: tuple[Word, ...]
+    service: Any = None  # the node of the compose file's service that it belongs to
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The words as the program gets them, variables as they are written."""
+        return [part.text for part in self.parts]
+
+    @property
+    def place(self) -> Place:
+        """All of it."""
+        return self.text.place(self.parts[0].start, self.parts[-1].end)
+
+    def place_of(self, number: int) -> Place:
+        """One word."""
+        return self.text.place(self.parts[number].start, self.parts[number].end)
+
+    def number_at(self, number: int) -> Number | None:
+        """The whole number that a word is, or that the file sets its variable to."""
+        return self._number(self.parts[number]) if number < len(self.parts) else None
+
+    def number_in(self, number: int) -> Number | None:
+        """The whole number behind the ``=`` of a word."""
+        word = self.parts[number]
+        given = word.text.partition("=")[2]
+        start = self.text.content.rfind(given, word.start, word.end)
+        return self._number(Word(given, start, start + len(given)) if start >= 0 else word._replace(text=given))
+
+    def _number(self, word: Word) -> Number | None:
+        if _WHOLE_NUMBER.fullmatch(word.text):
+            return Number(int(word.text), self.text.place(word.start, word.end))
+        default = _DEFAULT.fullmatch(word.text)
+        if default is not None:
+            return Number(int(default[1]), self.text.place(word.start, word.end))
+        named = _VARIABLE.fullmatch(word.text)
+        given = self.text.assigned.get(named[1] or named[2] or named[3]) if named is not None else None
+        if given is None:
+            return None
+        default = _DEFAULT.fullmatch(given.text)
+        value = default[1] if default is not None else given.text
+        return Number(int(value), self.text.place(given.start, given.end)) if _WHOLE_NUMBER.fullmatch(value) else None
+
+
+def commands_of(path: str, content: str) -> list[Command]:
+    """The commands of a file that run Python."""
+    if len(content) > _MOST_CHARACTERS or not (".py" in content or "-m" in content or "module" in content):
+        return []
+    text, kind = Text(path, content), beside(path)
+    if kind is Beside.DOCKER:
+        found = _of_dockerfile(text)
+    elif kind in {Beside.COMPOSE, Beside.EDITOR}:
+        if len(content) > _MOST_OF_YAML:
+            return []
+        try:
+            found = list(_of_compose(text) if kind is Beside.COMPOSE else _of_editor(text))
+        except Exception:  # noqa: BLE001 - a broken file is simply not known
+            return []
+    else:
+        found = list(_scanned(text, 0, len(content)))
+    return [one for one in found if _names_program(one.words)]
+
+
+def command_in(path: str, cell: int, row: int, line: str, written: str) -> list[Command]:
+    """The commands of a line of a notebook; ``written`` is the row that it begins in."""
+    column = written.find(line)
+    text = Text(path, line if column >= 0 else written, cell, row, max(0, column) + 1, exact=column >= 0)
+    if column >= 0:
+        return list(_scanned(text, 0, len(line)))
+    known = Text(path, line)  # continued rows are joined: where the words stand nobody knows
+    return [Command(text, tuple(Word(part.text, 0, 0) for part in one.parts)) for one in _scanned(known, 0, len(line))]
+
+
+def _names_program(words: list[str]) -> bool:
+    return "-m" in words or any(word.endswith(".py") for word in words)
+
+
+def number_edit(project: Project, place: Place, number: str) -> Edit | None:
+    """The edit that puts another number in a file beside the code; ``None`` where what is written at the place is no plain number."""
+    text = project.raw(place.path).decode("utf-8-sig", "replace")
+    try:
+        start, end = span_of(text, starts_of(text), place)
+    except ValueError:
+        return None
+    written = re.fullmatch(r"(['\"]?)\d+\1", text[start:end]) if not place.cell else None
+    name = next((name for name, word in Text(place.path, text).assigned.items() if word is not None and word.start == start), "")
+    if name and len(re.findall(rf"\$[{{(]?{name}\b", text)) != 1:
+        return None  # others may read it
+    return Edit(place, f"{written[1]}{number}{written[1]}") if written is not None else None
+
+
+# -- the shell's words ---------------------------------------------------------------------------------------------------
+
+
+def _scanned(text: Text, start: int, end: int, service: Any = None, *, folded: bool = False) -> Iterator[Command]:
+    """The commands between two characters. Quotes do not go on in the next row, so that one that is left open spoils no more. ``folded`` rows are one."""
+    words: list[Word] = []
+    for match in _TOKEN.finditer(text.content, start, end):
+        kind, written = match.lastgroup, match[0]
+        if kind == "word":
+            words.append(Word(_plain(written), match.start(), match.end()))
+            yield from _inside(text, words[-1], written, service)
+        elif kind == "end" and not (folded and written == "\n"):
+            if words:
+                yield Command(text, tuple(words), service)
+            words = []
+    if words:
+        yield Command(text, tuple(words), service)
+
+
+def _inside(text: Text, word: Word, written: str, service: Any) -> Iterator[Command]:
+    """The commands in a quoted word, as ``bash -c "python train.py"`` has it."""
+    quoted = _WHOLE_QUOTE.fullmatch(written) if ".py" in written and " " in written else None
+    if quoted is not None:
+        yield from _scanned(text, word.start + quoted.start(2), word.start + quoted.end(2), service)
+
+
+def _plain(written: str) -> str:
+    """A word without its quotes."""
+    if not any(mark in written for mark in "\\'\""):
+        return written
+    return _QUOTED.sub(lambda match: next((part for part in match.groups() if part is not None), ""), written)
+
+
+# -- Docker ----------------------------------------------------------------------------------------------------------------
+
+
+def _of_dockerfile(text: Text) -> list[Command]:
+    """``CMD``, ``ENTRYPOINT`` and ``RUN``; the words of a ``CMD`` follow those of the entry point of its stage."""
+    found: list[Command] = []
+    entry: tuple[Word, ...] = ()
+    for match in _INSTRUCTION.finditer(text.content):
+        name, start, end = match[1].upper(), match.start(2), match.end(2)
+        if name == "FROM":
+            entry = ()
+            continue
+        if match[2].lstrip().startswith("["):
+            words = tuple(Word(one[1], one.start(1), one.end(1)) for one in _STRING.finditer(text.content, start, end))
+            found += [Command(text, words)] if words else []
+            found += [command for word in words if " " in word.text for command in _scanned(text, word.start, word.end)]
+        else:
+            own = list(_scanned(text, start, end))
+            found += own
+            words = own[-1].parts if own else ()
+        if name == "ENTRYPOINT":
+            entry = words
+        elif name == "CMD" and entry and words:
+            found.append(Command(text, (*entry, *words)))
+    return found
+
+
+# -- files of YAML and JSON --------------------------------------------------------------------------------------------------
+
+
+def _of_compose(text: Text) -> Iterator[Command]:
+    """``command`` and ``entrypoint`` of each service."""
+    import yaml  # noqa: PLC0415 - most runs meet no such file
+
+    root = yaml.compose(text.content, Loader=yaml.SafeLoader)
+    for _, service in entries(member(root, "services")):
+        parts = [word for key in ("entrypoint", "command") for word in _listed(text, member(service, key))]
+        if parts:
+            yield Command(text, tuple(parts), service)
+        for key in ("entrypoint", "command"):
+            node = member(service, key)
+            for scalar in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+                if isinstance(scalar, yaml.ScalarNode) and (" " in scalar.value or "\n" in scalar.value):
+                    start, end = _inner(text, scalar)
+                    yield from _scanned(text, start, end, service, folded=scalar.style != "|")
+
+
+def _listed(text: Text, node: Any) -> Iterator[Word]:
+    """The words of a list of strings."""
+    import yaml  # noqa: PLC0415
+
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            if isinstance(item, yaml.ScalarNode):
+                yield Word(item.value, *_inner(text, item))
+
+
+def _inner(text: Text, node: Any) -> tuple[int, int]:
+    """The characters of a scalar without its quotes, or without the row that begins a block."""
+    start, end = node.start_mark.index, node.end_mark.index
+    if node.style in {"'", '"'}:
+        return start + 1, end - 1
+    return (text.content.find("\n", start) + 1 if node.style in {"|", ">"} else start), end
+
+
+def _of_editor(text: Text) -> Iterator[Command]:
+    """The configurations of ``launch.json``, which is JSON with comments."""
+    import yaml  # noqa: PLC0415
+
+    plain = _NO_JSON.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text.content)
+    for one in getattr(member(yaml.compose(plain, Loader=yaml.SafeLoader), "configurations"), "value", ()):
+        program, module, args = (member(one, key) for key in ("program", "module", "args"))
+        head: list[Word] = []
+        if isinstance(program, yaml.ScalarNode):
+            head = [Word(program.value, *_inner(text, program))]
+        elif isinstance(module, yaml.ScalarNode):
+            head = [Word("-m", *_inner(text, module)), Word(module.value, *_inner(text, module))]
+        given = [*_listed(text, args)]
+        if isinstance(args, yaml.ScalarNode):
+            given = [word for command in _scanned(text, *_inner(text, args)) for word in command.parts]
+        if head:
+            yield Command(text, (*head, *given))
+
+
+def entries(node: Any) -> list[tuple[str, Any]]:
+    """The keys of a node of YAML, with theirs."""
+    import yaml  # noqa: PLC0415
+
+    return [(str(key.value), value) for key, value in node.value] if isinstance(node, yaml.MappingNode) else []
+
+
+def member(node: Any, name: str) -> Any:
+    """What stands at a key of a node of YAML; ``None`` where there is no such key."""
+    return next((value for key, value in entries(node) if key == name), None)
+
+
+def is_named(words: Iterable[str], script: str) -> bool:
+    """Whether one of the words is the path of a script, by its name."""
+    base = os.path.basename(script)
+    return any(word == base or word.endswith(("/" + base, "\\" + base)) for word in words)
