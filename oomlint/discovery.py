@@ -92,7 +92,9 @@ class Reached:
         self._walk = _Walk(settings, os.path.abspath(root))
         self._known: dict[str, bool] = {}
 
-    def __contains__(self, path: str) -> bool:
+    def __contains__(self, path: object) -> bool:
+        if not isinstance(path, str):
+            return False
         if path not in self._known:
             self._known[path] = path in self._named or (path.startswith(self._folders) and self._walk.meets(path))
         return self._known[path]

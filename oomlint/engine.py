@@ -125,7 +125,7 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     return _shown(whole, paths, options, settings.sort, causes, reached)
 
 
-def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, causes: Causes, reached: Reached) -> Report:
+def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, causes: Causes, reached: Container[str]) -> Report:
     """The report as it is shown: without what is no finding, without repeats, and in the order that is asked for."""
     report = _told_apart(report, paths)
     if options.finish is not None:

@@ -16,7 +16,6 @@ from oomlint.notebooks.cells import NotebookError, read_notebook
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-    from oomlint.discovery import Reached
     from oomlint.finding import Finding, Place
 
 ALSO = "this loader has it, too"  # what is said at the places of others
@@ -88,7 +87,7 @@ def _container(finding: Finding) -> tuple[str, str, str] | None:
     return (held.place.path, held.owner, held.name) if held is not None and held.owner and held.place is not None else None
 
 
-def where_given(findings: Iterable[Finding], reached: Reached) -> list[Finding]:
+def where_given(findings: Iterable[Finding], reached: Container[str]) -> list[Finding]:
     """Findings whose numbers files beside the code give, told there, where such a file is ``reached``; those of one rule at one place as one."""
     groups: dict[object, list[Finding]] = {}
     for item in findings:

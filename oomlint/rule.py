@@ -86,6 +86,11 @@ class Page:
         """The same program without the bug."""
         return _program(self.sections["Use instead"])
 
+    def beside(self, section: str) -> dict[str, str]:
+        """The files beside the program of a section, by their names."""
+        found = re.findall(r'^```\w+ title="([^"\n]+)"\n(.*?)^```', self.sections[section], re.MULTILINE | re.DOTALL)
+        return dict(found)
+
 
 def page(rule: Rule | type[Rule]) -> Page:
     """The page of a rule. A rule without a docstring has an empty one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -102,6 +102,7 @@ class Command:
     text: Text
     parts: tuple[Word, ...]
     service: Any = None  # the node of the compose file's service that it belongs to
+    outer: tuple[Word, ...] = ()  # the words in front of it, where it stands in quotes
 
     @cached_property
     def words(self) -> list[str]:
@@ -199,21 +200,17 @@ def _scanned(text: Text, start: int, end: int, service: Any = None, *, folded: b
     for match in _TOKEN.finditer(text.content, start, end):
         kind, written = match.lastgroup, match[0]
         if kind == "word":
+            quoted = _WHOLE_QUOTE.fullmatch(written) if ".py" in written and " " in written else None
+            if quoted is not None:  # as `bash -c "python train.py"` has it
+                inner = _scanned(text, match.start() + quoted.start(2), match.start() + quoted.end(2), service)
+                yield from (replace(one, outer=(*words, *one.outer)) for one in inner)
             words.append(Word(_plain(written), match.start(), match.end()))
-            yield from _inside(text, words[-1], written, service)
         elif kind == "end" and not (folded and written == "\n"):
             if words:
                 yield Command(text, tuple(words), service)
             words = []
     if words:
         yield Command(text, tuple(words), service)
-
-
-def _inside(text: Text, word: Word, written: str, service: Any) -> Iterator[Command]:
-    """The commands in a quoted word, as ``bash -c "python train.py"`` has it."""
-    quoted = _WHOLE_QUOTE.fullmatch(written) if ".py" in written and " " in written else None
-    if quoted is not None:
-        yield from _scanned(text, word.start + quoted.start(2), word.start + quoted.end(2), service)
 
 
 def _plain(written: str) -> str:
@@ -314,9 +311,12 @@ def entries(node: Any) -> list[tuple[str, Any]]:
     return [(str(key.value), value) for key, value in node.value] if isinstance(node, yaml.MappingNode) else []
 
 
-def member(node: Any, name: str) -> Any:
-    """What stands at a key of a node of YAML; ``None`` where there is no such key."""
-    return next((value for key, value in entries(node) if key == name), None)
+def member(node: Any, name: str, deepest: int = 4) -> Any:
+    """What stands at a key of a node of YAML, or of one that is merged into it; ``None`` where there is no such key."""
+    own = entries(node)
+    merged = (value for key, value in own if key == "<<" and deepest)
+    bases = (base for value in merged for base in ([value] if entries(value) else value.value))
+    return next((value for key, value in own if key == name), None) or next((found for base in bases if (found := member(base, name, deepest - 1))), None)
 
 
 def is_named(words: Iterable[str], script: str) -> bool:

@@ -11,7 +11,7 @@ import libcst as cst
 
 from oomlint.model.command_lines import command_in, commands_of, is_named
 from oomlint.model.readings import FOUND, Memory, finder
-from oomlint.model.values import Alternative, Const, Step, picked
+from oomlint.model.values import Alternative, Const, Step, Unknown, picked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,6 +56,7 @@ class Launches:
         """One command line has started a run: what it gives to one option goes with what it gives to others, and with the defaults of those it leaves out."""
         spelt, run = _spellings(flags), ("launch", script.path)
         found: list[Alternative] = []
+        unknown: list[Alternative] = []
         others: list[Command] = []
         for command in [*self.of_script(script)][:_MOST_LAUNCHES]:
             named = [number for number, word in enumerate(command.words) if word.partition("=")[0] in spelt]
@@ -65,12 +66,15 @@ class Launches:
                 at = Step(None, None, f"launched with `{command.words[named[-1]].partition('=')[0]}{text}`", place, kind="shell")
                 alt = Alternative(Const(value), (at, step), frozenset({(run, command.place)}))
                 found.append(picked(alt, key, ("launch", command.place)))
-            elif not named:
+            elif named:
+                alt = Alternative(Unknown(f"`{command.words[named[-1]]}` of a command line"), (step,), frozenset({(run, command.place)}), reach=True)
+                unknown.append(picked(alt, key, ("launch", command.place)))
+            else:
                 others.append(command)
-        if not found:
+        if not found and not unknown:
             return defaults
         apart = [picked(alt, run, command.place) for command in others[:_MOST_DEFAULTS] for alt in defaults]
-        return [*(picked(alt, run, None) for alt in defaults), *found, *apart]
+        return [*(picked(alt, run, None) for alt in defaults), *found, *apart, *unknown]
 
     def of_script(self, script: Module) -> Iterator[Command]:
         """The command lines of the project that start a script."""
@@ -122,6 +126,13 @@ class Launches:
                 if count is not False:
                     found.append((count, place))
         return found
+
+    def starts(self, script: Module) -> Iterator[tuple[Command, int]]:
+        """The command lines of files beside the code that start the script, and in how many processes on a machine each task of theirs does."""
+        for command in self.of_script(script):
+            named = next((word for word in command.words if is_named([word], script.path)), "")
+            if not named or self._means(named, script, command.place):
+                yield command, _ranks(command, script.path)
 
     def _means(self, word: str, script: Module, place: Place) -> bool:
         """Whether a path in a command line is that of the script, which may not be the only one of its name."""
@@ -207,6 +218,21 @@ def _processes(words: list[str], base: str) -> int | Literal[False] | None:
             return int(text) if _WHOLE_NUMBER.fullmatch(text) and int(text) > 0 else None
     several = launcher == "deepspeed" or (launcher == "accelerate" and "--multi_gpu" in before)
     return None if several else False
+
+
+def _ranks(command: Command, script: str) -> int:
+    """How many processes a launcher starts the script in; 1 where there is none, or where it leaves that open."""
+    words = command.words
+    if not any(os.path.basename(word) in _LAUNCHERS for word in words):
+        return 1
+    for number, word in enumerate(words):
+        if is_named([word], script):
+            break
+        flag, equals, _ = word.partition("=")
+        if _COUNTS.fullmatch(flag) and not flag.startswith("--ntasks"):
+            given = command.number_in(number) if equals else command.number_at(number + 1)
+            return max(1, given.value) if given is not None else 1
+    return 1
 
 
 def _runs_module(words: list[str], script: Module, project: Project) -> bool:

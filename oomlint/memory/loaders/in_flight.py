@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from oomlint.finding import Confidence, Fact, Place
     from oomlint.memory.datasets.dataset_classes import Dataset
-    from oomlint.memory.loaders.loader_calls import Loader
+    from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.project import Module, Project
 
 _PREFETCHED = 2  # torch's default with workers
@@ -58,13 +58,23 @@ def cases(project: Project, loader: Loader) -> Iterator[Inflight]:
     """What waits for one loader, in each frame and under each command line; silent where a number is not known."""
     loaders = loaders_of(project)
     for use in loaders.uses(loader):
-        workers = loaders.workers(loader, use.frame)
-        batch, ahead = (loaders.argument(loader, name, use.frame) for name in ("batch_size", "prefetch_factor"))
-        for launch in (None, *dict.fromkeys(found for alt in (*workers, *batch, *ahead) if (found := launch_of(alt)) is not None)):
-            numbers = _number(workers, 0, launch), _number(batch, 1, launch), _number(ahead, _PREFETCHED, launch)
-            case = _case(project, loader, use.frame, *numbers)
+        given = [loaders.workers(loader, use.frame), *(loaders.argument(loader, name, use.frame) for name in ("batch_size", "prefetch_factor"))]
+        for launch in (None, *dict.fromkeys(found for alts in given for alt in alts if (found := launch_of(alt)) is not None)):
+            case = case_under(project, loader, use.frame, launch)
             if case is not None:
                 yield case
+
+
+def case_under(project: Project, loader: Loader, frame: Frame, launch: object) -> Inflight | None:
+    """The same in one frame, under one command line."""
+    loaders = loaders_of(project)
+    workers, batch = workers_under(loaders, loader, frame, launch), _number(loaders.argument(loader, "batch_size", frame), 1, launch)
+    return _case(project, loader, frame, workers, batch, _number(loaders.argument(loader, "prefetch_factor", frame), _PREFETCHED, launch))
+
+
+def workers_under(loaders: Loaders, loader: Loader, frame: Frame, launch: object) -> Alternative | None:
+    """How many workers a loader has in a frame, under a command line; ``None`` where nobody knows."""
+    return _number(loaders.workers(loader, frame), 0, launch)
 
 
 def launch_of(alt: Alternative) -> object:
@@ -74,7 +84,8 @@ def launch_of(alt: Alternative) -> object:
 
 def _number(found: list[Alternative], default: int, launch: object) -> Alternative | None:
     """What an argument is under a command line: what that gives, else what it is without any."""
-    for alt in (*(alt for alt in found if launch is not None and launch_of(alt) == launch), *(alt for alt in found if launch_of(alt) is None)):
+    told = [alt for alt in found if launch is not None and launch_of(alt) == launch]
+    for alt in told or [alt for alt in found if launch_of(alt) is None]:
         if alt.reach:
             continue
         if isinstance(alt.value, Absent) or (isinstance(alt.value, Const) and alt.value.value is None):

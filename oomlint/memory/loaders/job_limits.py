@@ -1,0 +1,187 @@
+"""What a container or a job of a cluster gives to the training that it starts, against what the loaders of that training take (OOM150, OOM151)."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint import amounts
+from oomlint.memory.loaders.in_flight import case_under, workers_under
+from oomlint.memory.loaders.loader_calls import loaders_of
+from oomlint.model.command_lines import member
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Place
+    from oomlint.memory.loaders.in_flight import Inflight
+    from oomlint.memory.loaders.loader_calls import Loader, Use
+    from oomlint.model.command_lines import Command, Word
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Alternative
+
+DEFAULT_SHARED: Final = 64 * 1024 * 1024  # bytes of `/dev/shm`, where a container of Docker or Podman is told nothing
+_ENGINES: Final = frozenset({"docker", "podman", "nvidia-docker"})
+_SHARED_FOLDER: Final = "/dev/shm"  # noqa: S108 - what is mounted there
+_SEVERAL_TASKS: Final = re.compile(r"^#SBATCH[ \t]+(?:--exclusive|(?:--ntasks(?:-per-\w+)?[= ]|-n[ \t]*)[ \t]*(?!1\b))", re.MULTILINE)
+_BATCH_CPUS: Final = re.compile(r"^#SBATCH[ \t]+(?:--cpus-per-task[= ]|-c[ \t]*)[ \t]*(\d{1,9})[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What is given: bytes or processors, and where that is said."""
+
+    amount: float
+    place: Place
+    default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A loader of a training that a command starts, and the ranks that have one each."""
+
+    loader: Loader
+    use: Use
+    command: Command
+    ranks: int
+
+
+def starts(module: Module, project: Project) -> Iterator[Start]:
+    """The loaders of a module under each command line that is known to reach them."""
+    loaders = loaders_of(project)
+    for loader in loaders.of(module):
+        for use in loaders.uses(loader):
+            script = _outermost(use)
+            for command, ranks in loaders.evaluator.options.launches.starts(script):
+                yield Start(loader, use, command, ranks)
+
+
+def _outermost(use: Use) -> Module:
+    """The module whose code leads to the loader, as far as that is known."""
+    frame = use.frame
+    while frame.bound:
+        frame = frame.bound[-1].frame
+    return frame.module
+
+
+def workers_of(start: Start, project: Project) -> Alternative | None:
+    """The workers of the loader under the command."""
+    return workers_under(loaders_of(project), start.loader, start.use.frame, ("launch", start.command.place))
+
+
+def inflight_of(start: Start, project: Project) -> Inflight | None:
+    """The batches that wait for the loader under the command."""
+    return case_under(project, start.loader, start.use.frame, ("launch", start.command.place))
+
+
+# -- what is given -----------------------------------------------------------------------------------------------------------
+
+
+def shared_memory(command: Command) -> Limit | None:
+    """The shared memory of the container that a command runs in; ``None`` where there is none, where it has the host's, or where nobody knows."""
+    if command.service is not None:
+        return _of_service(command)
+    run = _engine_words(command)
+    if run is None:
+        return None
+    given: Limit | None = None
+    for number, word in enumerate(run):
+        flag, equals, text = word.text.partition("=")
+        if flag in {"--ipc", "--mount", "--tmpfs", "-v", "--volume"}:
+            text = text if equals else run[number + 1].text if number + 1 < len(run) else ""
+            if flag == "--ipc" or _SHARED_FOLDER in text:
+                return None
+        if flag == "--shm-size":
+            said = word if equals else run[number + 1] if number + 1 < len(run) else None
+            size = _size(text if equals else said.text if said is not None else "")
+            if said is None or size is None:
+                return None
+            given = Limit(size, command.text.place(said.start, said.end))
+    if given is None and any("$" in word.text and not word.text.startswith("-") and "/" not in word.text and ":" not in word.text for word in run):
+        return None  # a variable may hold options
+    return given or Limit(DEFAULT_SHARED, command.text.place(run[0].start, run[-1].end), default=True)
+
+
+def _of_service(command: Command) -> Limit | None:
+    service = command.service
+    if any(member(service, key) is not None for key in ("ipc", "extends")):
+        return None
+    mounts = [*_texts(member(service, "volumes")), *_texts(member(service, "tmpfs"))]
+    if any(_SHARED_FOLDER in text for text in mounts):
+        return None
+    node = member(service, "shm_size")
+    if node is None:
+        return Limit(DEFAULT_SHARED, command.place, default=True)
+    size = _size(str(node.value))
+    return Limit(size, _place_of(command, node)) if size is not None else None
+
+
+def processors(command: Command) -> Limit | None:
+    """The processors that a container or a task of a job may use; ``None`` where nobody says."""
+    if command.service is not None:
+        limits = member(member(member(command.service, "deploy"), "resources"), "limits")
+        for node in (member(command.service, "cpus"), member(limits, "cpus")):
+            if node is not None:
+                count = _count(str(node.value))
+                return Limit(count, _place_of(command, node)) if count else None
+        return None
+    run = _engine_words(command)
+    flags = frozenset({"--cpus"}) if run is not None else frozenset({"--cpus-per-task", "-c"})
+    words = run if run is not None else _words_of_srun(command)
+    for number, word in enumerate(words):
+        flag, equals, text = word.text.partition("=")
+        if flag in flags:
+            said = word if equals else words[number + 1] if number + 1 < len(words) else None
+            count = _count(text if equals else said.text if said is not None else "")
+            return Limit(count, command.text.place(said.start, said.end)) if said is not None and count else None
+    content = command.text.content
+    found = [] if run is not None or command.text.cell else list(_BATCH_CPUS.finditer(content))
+    if not words and _SEVERAL_TASKS.search(content):
+        return None  # what is not started by `srun` has the processors of all tasks
+    return Limit(int(found[0][1]), command.text.place(found[0].start(1), found[0].end(1))) if len(found) == 1 and int(found[0][1]) else None
+
+
+def _engine_words(command: Command) -> tuple[Word, ...] | None:
+    """The words of ``docker run`` in front of what it runs; ``None`` where no container is started."""
+    words = (*command.outer, *command.parts)
+    for number, word in enumerate(words[:-1]):
+        if os.path.basename(word.text) in _ENGINES and words[number + 1].text == "run":
+            end = next((n for n, each in enumerate(words) if n > number and (os.path.basename(each.text).startswith("python") or each.text.endswith(".py"))), 0)
+            return words[number : end or len(command.outer) or len(words)]
+    return None
+
+
+def _words_of_srun(command: Command) -> tuple[Word, ...]:
+    """The words of ``srun`` in front of the program."""
+    words = (*command.outer, *command.parts)
+    begin = next((n for n, word in enumerate(words) if os.path.basename(word.text) == "srun"), len(words))
+    end = next((n for n, word in enumerate(words) if os.path.basename(word.text).startswith(("python", "torchrun", "accelerate", "bash"))), len(words))
+    return words[begin:end]
+
+
+def _place_of(command: Command, node: Any) -> Place:
+    return command.text.place(node.start_mark.index, node.end_mark.index)
+
+
+def _texts(node: Any) -> list[str]:
+    """The texts of a node that is a scalar, a list of them, or one of mappings."""
+    value = getattr(node, "value", None)
+    if isinstance(value, str):
+        return [value]
+    items = value if isinstance(value, list) else []
+    return [text for item in items for part in (item if isinstance(item, tuple) else (item,)) for text in _texts(part)]
+
+
+def _size(text: str) -> int | None:
+    """Bytes, as Docker reads them: its units are powers of 1024."""
+    plain = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", text.strip(), re.IGNORECASE)
+    try:
+        return amounts.size(plain[1] + plain[2]) if plain is not None else None
+    except ValueError:
+        return None
+
+
+def _count(text: str) -> float:
+    return float(text) if re.fullmatch(r"\d{1,6}(?:\.\d{1,6})?", text.strip()) else 0.0
