@@ -109,7 +109,8 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
     if options.causes:
         causes = causes_of(Checker(replace(job, verdicts=cache.verdicts)), files, {os.path.abspath(path) for path in paths}.intersection(listed))
     by_file, looks, failures = _check(checker, sorted({*files, *causes.beside}), options, cache)
-    told = frozenset(place.path for items in by_file.values() for item in items for place in item.given if place.path in reached)
+    edits = (edit for items in by_file.values() for item in items if item.fix is not None for edit in item.fix.edits)
+    told = frozenset(edit.place.path for edit in edits if beside(edit.place.path) is not None and edit.place.path in reached)
     looks = looks._replace(foreign=foreign((*files, *told), given, root))
     problems = [cannot_check(problem.path, problem.message) for problem in found.problems]
     report = Report(tuple(item for items in by_file.values() for item in items), len(listed))

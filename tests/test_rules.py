@@ -126,13 +126,18 @@ def programs(project: Path) -> dict[str, str]:
     return {path.relative_to(project).as_posix(): path.read_text(encoding="utf-8") for path in sorted(project.rglob("*.py"))}
 
 
+def texts(project: Path) -> dict[str, str]:
+    """All files of a project, code and what is beside it."""
+    return {path.relative_to(project).as_posix(): path.read_text(encoding="utf-8", errors="replace") for path in sorted(project.rglob("*")) if path.is_file()}
+
+
 def marks(findings: Iterable[Finding], project: Path) -> Counter[Mark]:
     return Counter(Mark(Path(item.place.path).relative_to(project).as_posix(), item.place.row, item.code or "") for item in findings)
 
 
 def expected(project: Path) -> Iterator[tuple[Mark, str]]:
     """What the comments of a project ask for: a mark, and words of its message."""
-    for name, text in programs(project).items():
+    for name, text in texts(project).items():
         for row, line in enumerate(text.splitlines(), 1):
             match = _EXPECT.search(line)
             assert match or "expect:" not in line, f"{name}:{row}: not an expectation: {line}"
@@ -285,9 +290,11 @@ def test_two_lambdas_become_two_functions(case: Path, project: Path) -> None:
 # -- pages -----------------------------------------------------------------------------------------------------------
 
 
-def program(text: str, project: Path, code: str) -> list[Finding]:
-    """What the family of a code finds in a program of one file."""
+def program(text: str, project: Path, code: str, section: str = "Example") -> list[Finding]:
+    """What the family of a code finds in a program of one file, with the files beside it in a section of the page."""
     (project / "program.py").write_text(text, encoding="utf-8")
+    for name, content in page(registry.load(code)).beside(section).items():
+        (project / name).write_text(content, encoding="utf-8")
     return list(check(project, code).findings)
 
 
@@ -309,7 +316,7 @@ def test_the_example_of_a_page_fires_by_itself(rule: Rule, project: Path) -> Non
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_the_remedy_of_a_page_is_clean(rule: Rule, project: Path) -> None:
-    assert [(item.code, item.message) for item in program(page(rule).remedy, project, rule.code)] == []
+    assert [(item.code, item.message) for item in program(page(rule).remedy, project, rule.code, "Use instead")] == []
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.fixable in {Safety.SAFE, Safety.UNSAFE}], ids=lambda rule: rule.code)

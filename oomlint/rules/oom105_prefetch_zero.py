@@ -10,6 +10,7 @@ from oomlint.finding import Consequence, Fix, Message, Resource, Safety, Severit
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, literal_site, loaders_of, story_places
+from oomlint.model.command_lines import number_edit
 from oomlint.model.values import Const, assumptions
 from oomlint.rule import Rule
 from oomlint.syntax.edits import replace
@@ -124,9 +125,12 @@ class PrefetchZero(Rule):
             fix = None
             if loader.module is module and arg is not None and isinstance(arg.value, cst.Integer):
                 fix = Fix(Safety.SAFE, "use `prefetch_factor=1`, the smallest value allowed", (replace(module.tree, arg.value, "1"),))
+            beside = given_beside([given])
+            edit = number_edit(project, beside[0], "1") if beside else None
+            if edit is not None:
+                fix = Fix(Safety.SAFE, "use `prefetch_factor=1`, the smallest value allowed", (edit,))
             confidence = confidence_of(assumptions(workers, given))
             facts = (loader_fact(loader, [workers], "prefetch_factor"),)
-            beside = given_beside([given]) or given_beside([workers])
             yield self.finding(place, message, confidence=confidence, related=story_places(place, given, workers), fix=fix, facts=facts, given=beside)
 
     @staticmethod

@@ -51,7 +51,8 @@ class Case:
     confidence: Confidence
     related: tuple[Place, ...]
     weighs: Weighs = _COPIES
-    beside: tuple[Place, ...] = ()  # where files beside the code say how many workers there are
+    beside: tuple[Place, ...] = ()  # where files beside the code say how many workers there are, where code itself does not
+    also: tuple[Place, ...] = ()  # where they do, beside code
 
 
 def cases(module: Module, project: Project, code: str) -> Iterator[Case]:
@@ -93,7 +94,10 @@ def _cases(module: Module, project: Project) -> Iterator[Case]:
                         found.append(case)
         if found:
             best = min(found, key=_rank)
-            yield replace(best, beside=given_beside(*([one.workers] for one in (best, *found) if one.code == best.code)))
+            ways = [[one.workers] for one in (best, *found) if one.code == best.code]
+            told = tuple(dict.fromkeys(place for way in ways for place in given_beside(way)))
+            beside = given_beside(*ways)
+            yield replace(best, beside=beside, also=() if beside else told)
 
 
 def _counts(found: list[Alternative]) -> list[Alternative]:

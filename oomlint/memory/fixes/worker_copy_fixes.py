@@ -88,7 +88,11 @@ def no_workers(case: Case) -> Fix | None:
         return None
     if not _for_it_alone(case, node, module) or _needs_workers(case):
         return _NO_WORKERS
-    return Fix(Safety.UNSAFE, "set `num_workers=0`, since nothing is left to load", (replace(module.tree, node, "0"),))
+    edits = [number_edit(module.project, place, "0") for place in case.also]
+    known = [edit for edit in edits if edit is not None]
+    if len(known) != len(edits):
+        return _NO_WORKERS  # a command line would still ask for some
+    return Fix(Safety.UNSAFE, "set `num_workers=0`, since nothing is left to load", (replace(module.tree, node, "0"), *known))
 
 
 def _told_none(case: Case, written: cst.Arg) -> Fix | None:

@@ -124,7 +124,7 @@ def _tell(module: Module, call: cst.Call, conflicts: list[Conflict], guard: Guar
         if edit not in edits:
             edits.append(edit)
     fix = Fix(Safety.SAFE, message, tuple(edits)) if whole and edits else _advice(guard)
-    beside = given_beside(*((one.given, workers) for one in conflicts for workers in one.ways))
+    beside = given_beside(*([one.given] for one in conflicts))  # a file may well say that there are no workers: the call has no guard then
     shown = tuple(related[:_MOST_RELATED])
     return Told(place, severity, best.confidence, shown, fix, _given(best), _origin(best), best.loader.written, _facts(conflicts), beside)
 
