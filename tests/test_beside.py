@@ -1,0 +1,292 @@
+"""Files beside the code give numbers to loaders: what is found is told there, and all that a run does with a finding works there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from oomlint import engine
+from oomlint.config import load_settings
+from oomlint.finding import Safety
+from oomlint.model.command_lines import commands_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oomlint.engine import Report
+
+TRAIN: Final = """import argparse
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--num_workers", type=int, default=0)
+args = parser.parse_args()
+dataset = TensorDataset(torch.load("features.pt"), torch.load("labels.pt"))
+loader = DataLoader(dataset, batch_size=256, shuffle=True, num_workers=args.num_workers)
+"""
+SCRIPT: Final = "#!/bin/bash\npython train.py --num_workers 8\n"
+LOADER_ROW: Final = 10
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A script that trains, over data in memory."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAIN)
+    return folder
+
+
+def check(project: Path, *paths: str, fix: bool = False, cache: bool = False, **changed: object) -> Report:
+    settings, root = load_settings(None, True, project)  # noqa: FBT003 - the engine's own signature
+    settings = settings.with_overrides(select=["OOM114"], **changed)
+    options = engine.Options(fix=fix, unsafe_fixes=fix, cache=cache, processes=1)
+    report = engine.run([str(project / path) for path in paths or (".",)], settings, project, options)
+    assert not report.failures, "\n".join(failure.trace for failure in report.failures)
+    return report
+
+
+def told(report: Report, project: Path) -> list[tuple[str, int]]:
+    return [(os.path.relpath(item.place.path, project), item.place.row) for item in report.findings]
+
+
+def write(project: Path, name: str, text: str) -> None:
+    path = project / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+# -- kinds of files --------------------------------------------------------------------------------------------------
+
+FILES: Final = {
+    "train.sh": ("python train.py --num_workers 8\n", 1, 31),
+    "job.sbatch": ("srun python -u train.py \\\n  --num_workers=8\n", 2, 17),
+    "Makefile": ("train:\n\tpython train.py --num_workers 8\n", 2, 32),
+    "rules.mk": ("N := 8\ntrain:\n\t@python train.py --num_workers $(N)\n", 1, 6),
+    "Dockerfile": ('FROM x\nCMD ["python", "train.py", "--num_workers", "8"]\n', 2, 47),
+    "gpu.dockerfile": ("FROM x\nCMD python train.py --num_workers 8\n", 2, 35),
+    "compose.yaml": ("services:\n  a:\n    command: |\n      python train.py \\\n        --num_workers 8\n", 5, 23),
+    ".vscode/launch.json": (
+        '{\n// one\n"configurations": [{"program": "${workspaceFolder}/train.py", "args": ["--num_workers", "8",]},]}\n',
+        3,
+        90,
+    ),
+    "run.ipynb": (
+        json.dumps({"cells": [{"cell_type": "code", "metadata": {}, "source": ["!python train.py --num_workers 8\n"], "outputs": [], "execution_count": 1}],
+                    "metadata": {}, "nbformat": 4, "nbformat_minor": 5}),
+        1,
+        32,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_finding_stands_at_the_number(name: str, project: Path) -> None:
+    text, row, column = FILES[name]
+    write(project, name, text)
+    (item,) = check(project).findings
+    assert (os.path.relpath(item.place.path, project), item.place.row, item.place.column) == (name, row, column)
+    assert (os.path.basename(item.related[0].path), item.related[0].row) == ("train.py", LOADER_ROW)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if not name.endswith(".ipynb")])
+def test_the_fix_edits_the_number(name: str, project: Path) -> None:
+    text, _, _ = FILES[name]
+    write(project, name, text)
+    report = check(project, fix=True)
+    assert [item.fix.safety for item in report.fixed if item.fix] == [Safety.UNSAFE]
+    assert (project / name).read_text() == text.replace("8", "0", 1)
+    assert (project / "train.py").read_text() == TRAIN
+    assert not report.findings
+    assert not report.notices
+
+
+def test_a_number_that_others_read_is_left_alone(project: Path) -> None:
+    text = "N=8\nOMP_NUM_THREADS=$N python train.py --num_workers $N\n"
+    write(project, "train.sh", text)
+    report = check(project, fix=True)
+    assert told(report, project) == [("train.sh", 1)]
+    assert (project / "train.sh").read_text() == text
+
+
+def test_line_ends_and_other_bytes_stay(project: Path) -> None:
+    data = "# größer\r\npython train.py --num_workers 8\r\n".encode()
+    (project / "train.sh").write_bytes(data)
+    check(project, fix=True)
+    assert (project / "train.sh").read_bytes() == data.replace(b"8\r", b"0\r")
+
+
+# -- where it is told --------------------------------------------------------------------------------------------------
+
+
+def test_a_loader_and_a_cause_are_told_once(project: Path) -> None:
+    write(project, "a.sh", "python train.py --num_workers 8\n")
+    write(project, "b.sh", "python train.py --num_workers 12\n")
+    (item,) = check(project).findings
+    assert item.message.startswith("12 workers")
+    assert [(os.path.basename(place.path), place.row) for place in item.related][:2] == [("train.py", LOADER_ROW), ("a.sh", 1)]
+
+
+def test_two_loaders_of_one_number_are_one_finding(project: Path) -> None:
+    write(project, "train.py", TRAIN + TRAIN.splitlines()[-1].replace("loader =", "second =") + "\n")
+    write(project, "train.sh", SCRIPT)
+    (item,) = check(project).findings
+    assert [place.row for place in item.related[:2]] == [LOADER_ROW, LOADER_ROW + 1]
+
+
+def test_what_the_default_causes_stays_in_python(project: Path) -> None:
+    write(project, "train.py", TRAIN.replace("default=0", "default=4"))
+    write(project, "train.sh", SCRIPT)
+    assert told(check(project), project) == [("train.py", LOADER_ROW)]
+
+
+@pytest.mark.parametrize("paths", [("train.sh",), ("train.sh", "train.py")], ids=str)
+def test_a_script_that_is_named_is_asked_about(paths: tuple[str, ...], project: Path) -> None:
+    write(project, "train.sh", SCRIPT)
+    report = check(project, *paths)
+    assert told(report, project) == [("train.sh", 2)]
+    assert report.files == len(paths)
+
+
+def test_where_the_script_is_not_asked_about_it_stays_at_the_loader(project: Path) -> None:
+    write(project, "train.sh", SCRIPT)
+    assert told(check(project, "train.py"), project) == [("train.py", LOADER_ROW)]
+
+
+def test_a_settings_file_that_is_named_is_asked_about(project: Path) -> None:
+    text = TRAIN.replace("args = parser.parse_args()", 'args = OmegaConf.load("config.yaml")').replace("import argparse", "from omegaconf import OmegaConf")
+    write(project, "train.py", text.replace('parser = argparse.ArgumentParser()\nparser.add_argument("--num_workers", type=int, default=0)\n', "\n\n"))
+    write(project, "config.yaml", "lr: 1\nnum_workers: 8\n")
+    assert told(check(project, "config.yaml"), project) == [("config.yaml", 2)]
+    assert told(check(project), project) == [("config.yaml", 2)]
+    write(project, "other.yaml", "num_workers: 8\n")
+    assert told(check(project, "other.yaml"), project) == []
+
+
+# -- silence -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python train.py --num_workers 8  # noqa\n",
+        "python train.py --num_workers 8  # oomlint: ignore[OOM114] measured\n",
+        "# oomlint: ignore[OOM1]\npython train.py \\\n  --num_workers 8\n",
+        "# oomlint: file-ignore[OOM114]\necho\npython train.py --num_workers 8\n",
+    ],
+)
+def test_comments_silence_it_there(text: str, project: Path) -> None:
+    write(project, "train.sh", text)
+    assert told(check(project), project) == []
+    assert told(check(project, "train.py"), project) == []
+
+
+def test_a_comment_for_another_row_does_not(project: Path) -> None:
+    write(project, "train.sh", "echo  # noqa: OOM114\npython train.py --num_workers 8  # noqa: OOM101\n")
+    assert told(check(project), project) == [("train.sh", 2)]
+
+
+def test_a_silent_place_leaves_the_others(project: Path) -> None:
+    write(project, "a.sh", "python train.py --num_workers 12  # noqa: OOM114\n")
+    write(project, "b.sh", SCRIPT)
+    report = check(project, fix=True)
+    assert [(os.path.relpath(item.place.path, project), item.place.row) for item in report.fixed] == [("b.sh", 2)]
+    assert (project / "a.sh").read_text() == "python train.py --num_workers 12  # noqa: OOM114\n"
+    assert (project / "b.sh").read_text() == SCRIPT.replace("8", "0")
+
+
+def test_a_comment_of_a_notebook_silences_it(project: Path) -> None:
+    write(project, "run.ipynb", FILES["run.ipynb"][0].replace("num_workers 8", "num_workers 8  # noqa: OOM114"))
+    assert told(check(project), project) == []
+
+
+def test_settings_silence_it(project: Path) -> None:
+    write(project, "train.sh", SCRIPT)
+    assert told(check(project, per_file_ignores={"*.sh": ("OOM114",)}), project) == []
+    assert told(check(project, extend_exclude=("train.sh",)), project) == []
+
+
+# -- the rest of a run -------------------------------------------------------------------------------------------------
+
+
+def test_the_cache_sees_a_change_of_the_script(project: Path) -> None:
+    def age(name: str) -> None:
+        os.utime(project / name, (1_600_000_000, 1_600_000_000))
+
+    write(project, "Makefile", "train:\n\tpython train.py --num_workers 8\n")
+    for name in ("train.py", "Makefile"):
+        age(name)
+    assert told(check(project, cache=True), project) == [("Makefile", 2)]
+    assert told(check(project, cache=True), project) == [("Makefile", 2)]
+    write(project, "Makefile", "train:\n\tpython train.py --num_workers 10\n")
+    age("Makefile")
+    (item,) = check(project, cache=True).findings
+    assert item.message.startswith("10 workers")
+
+
+# -- command lines that go together ------------------------------------------------------------------------------------
+
+
+def test_what_two_command_lines_give_does_not_go_together(project: Path) -> None:
+    text = TRAIN.replace("args = ", 'parser.add_argument("--persistent", action="store_true")\nargs = ').replace("default=0", "choices=[1, 4]")
+    write(project, "train.py", text.replace("shuffle=True", "persistent_workers=args.persistent"))
+    write(project, "a.sh", "python train.py --num_workers 0\n")
+    write(project, "b.sh", "python train.py --num_workers 4 --persistent\n")
+    settings, root = load_settings(None, True, project)  # noqa: FBT003
+    report = engine.run([str(project)], settings.with_overrides(select=["OOM101"]), root, engine.Options(cache=False, processes=1))
+    assert told(report, project) == []
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+BROKEN: Final = {
+    "compose.yaml": b"services: [\n  command: python train.py --num_workers 8\n",
+    "docker-compose.yml": b"services:\n  a: &a\n    b: *a\n    command: python train.py\n",
+    ".vscode/launch.json": b'{"configurations": [{"program": "train.py", "args": ["--num_workers", \n/* no end',
+    "Makefile": b"train:\n\t\xff\xfe\x00python train.py --num_workers \xff8\n",
+    "Dockerfile": b'CMD ["python", "train.py", "--num_workers", \\\n',
+    "train.sh": b"python train.py --num_workers\n\"python train.py --num_workers '8\n$(python train.py --num_workers ${",
+    "empty.sh": b"",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_breaks_nothing(name: str, project: Path) -> None:
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).write_bytes(BROKEN[name])
+    for paths in ((".",), (name,)):
+        report = check(project, *paths, fix=True)
+        assert [item for item in report.findings if item.code is None] == []
+        assert (project / name).read_bytes() == BROKEN[name]
+
+
+LONG: Final[dict[str, Callable[[], str]]] = {
+    "train.sh": lambda: "python train.py --num_workers 8\n" * 330_000,
+    "quotes.sh": lambda: "python train.py '" + "\"'$(${" * 100_000,
+    "row.sh": lambda: "python train.py " + "x" * 900_000,
+    ".vscode/launch.json": lambda: '{"configurations": [' + "/*" * 20_000 + ",/**/" * 20_000 + ', "train.py"',
+    "compose.yaml": lambda: "services: " + "[" * 20_000 + "train.py",
+    "Dockerfile": lambda: "CMD train.py \\\n" * 50_000,
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_file_takes_no_long_time(name: str) -> None:
+    import time  # noqa: PLC0415
+
+    text, begin = LONG[name](), time.process_time()
+    commands_of(f"/project/{name}", text)
+    assert time.process_time() - begin < 5  # noqa: PLR2004 - seconds
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_script_is_passed_by(project: Path) -> None:
+    write(project, "train.sh", SCRIPT)
+    (project / "train.sh").chmod(0)
+    assert told(check(project), project) == []
