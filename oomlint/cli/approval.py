@@ -90,7 +90,7 @@ def approval(settings: Settings, root: str, options: engine.Options, view: View,
     nested = config is None and not arguments.isolated  # a project in the project has its own settings
     asked = Asked(cache=options.cache, config=config, start=start, isolated=arguments.isolated, trust=arguments.trust)
     around = surroundings(settings, os.path.abspath(root), asked)
-    report = engine.run(paths, settings, root, replace(options, fix=False, write=False, once=False))
+    report = engine.run(paths, settings, root, replace(options, fix=False, write=False, once=False, causes=False))
     cases = [
         case
         for case in cases_of(report.findings, around.root, settings, nested=nested)
