@@ -294,3 +294,44 @@ def test_an_unreadable_script_is_passed_by(project: Path) -> None:
     write(project, "train.sh", SCRIPT)
     (project / "train.sh").chmod(0)
     assert told(check(project), project) == []
+
+
+# -- the editor --------------------------------------------------------------------------------------------------------
+
+
+def test_the_editor_shows_what_a_script_causes(project: Path) -> None:
+    from oomlint.lsp.desk import Desk  # noqa: PLC0415 - an extra
+
+    write(project, "train.sh", SCRIPT)
+    settings, _ = load_settings(None, True, project)  # noqa: FBT003
+    script, code = str(project / "train.sh"), str(project / "train.py")
+    desk = Desk(settings.with_overrides(select=["OOM114"]), str(project), code)
+    contents = {script: SCRIPT.encode()}
+    assert desk.findings(script, contents) == ()
+    (item,) = desk.caused(script, contents, desk.causes(script, contents))
+    assert (item.place.path, item.place.row) == (script, 2)
+    (item,) = desk.findings(code, {code: TRAIN.encode()})
+    assert (item.place.path, item.place.row) == (code, LOADER_ROW)
+    changed = {script: SCRIPT.replace("8", "0").encode()}
+    assert desk.caused(script, changed, desk.causes(script, changed)) == ()
+
+
+# -- what must not be edited -------------------------------------------------------------------------------------------
+
+
+def test_a_number_of_a_settings_file_is_edited_where_nothing_else_reads_it(project: Path) -> None:
+    head = "import torch\nfrom omegaconf import OmegaConf\nfrom torch.utils.data import DataLoader, Dataset, TensorDataset\n\n"
+    body = 'cfg = OmegaConf.load("config.yaml")\nloader = DataLoader(TensorDataset(torch.load("x.pt")), num_workers=cfg.num_workers)\n'
+    other = "\n\nclass Clips(Dataset):\n    def __getitem__(self, i):\n        return torch.load(str(i))\n\n\nsecond = DataLoader(Clips(), num_workers={})\n"
+    write(project, "config.yaml", "num_workers: 8\n")
+    for text, after in (
+        (body, "num_workers: 0\n"),
+        (body + other.format("cfg.num_workers"), "num_workers: 8\n"),
+        (body + other.format('cfg["num_workers"]'), "num_workers: 8\n"),
+        (body.replace("cfg.num", 'cfg["num').replace("workers)", 'workers"])'), "num_workers: 8\n"),
+    ):
+        write(project, "config.yaml", "num_workers: 8\n")
+        write(project, "train.py", head + text)
+        report = check(project, fix=True)
+        assert (project / "config.yaml").read_text() == after
+        assert [os.path.basename(item.place.path) for item in (*report.findings, *report.fixed)] == ["config.yaml"]

@@ -103,7 +103,9 @@ def _told_none(case: Case, written: cst.Arg) -> Fix | None:
         if isinstance(step.node, cst.Call) and step.kind == "option":
             words |= {flag.lstrip("-").replace("-", "_") for flag in OptionSource.flags(step.node) if flag.startswith("--")}
     edits = [number_edit(project, place, "0") for place in case.beside]
-    direct = all(step.kind in {"shell", "option", "settings"} for step in steps)
+    direct = all(step.kind in {"shell", "option", "settings"} for step in steps) and isinstance(written.value, cst.Name | cst.Attribute)
+    keyed = re.compile(rb"[\"'](?:" + b"|".join(re.escape(word.encode()) for word in sorted(words)) + rb")[\"']")
+    direct = direct and not any(keyed.search(project.text(path)) for path in project.search(_names, sorted(words), case.loader.module.path))
     if not direct or _needs_workers(case) or not _read_for_it_alone(case, case.loader.module, words, lambda one: set(one.beside) == set(case.beside)):
         return _NO_WORKERS
     known = tuple(edit for edit in edits if edit is not None)
