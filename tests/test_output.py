@@ -120,7 +120,8 @@ def plain(lines: Iterable[Line]) -> str:
 
 def test_full_tells_the_whole_story(finding: Finding, view: View) -> None:
     assert plain(full.lines([finding], view)) == snapshot("""\
-src/train.py:6:10: OOM101 error `persistent_workers=True` needs workers, and `num_workers` is 0
+src/train.py:6:10: OOM101 error `persistent_workers=True` requires `num_workers > 0`
+  `num_workers` is 0 (default of `--workers`); `DataLoader` raises ValueError
   |
 6 | loader = DataLoader(dataset, num_workers=args.workers, persistent_workers=True)
   |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
@@ -130,7 +131,7 @@ src/train.py:6:10: OOM101 error `persistent_workers=True` needs workers, and `nu
 2 | parser.add_argument("--workers", default=0)
   |                                  ---------
   |
-  = safe fix: Keep workers alive only where there are some
+  = help: Keep workers alive only where there are some (safe fix)
   |
 6 - loader = DataLoader(dataset, num_workers=args.workers, persistent_workers=True)
 6 + loader = DataLoader(dataset, num_workers=args.workers, persistent_workers=args.workers > 0)
@@ -223,7 +224,7 @@ x.ipynb:cell 2:2:1: OOM901 warning message
 2 | loader = 1
   | ^^^^^^
   |
-  = unsafe fix: Mend it
+  = help: Mend it (unsafe fix)
   |
 2 - loader = 1
 2 + loader = 2
@@ -246,7 +247,7 @@ x.py:6:1: OOM901 warning message
 6 | six
   | ^^^
   |
-  = unsafe fix: Do otherwise
+  = help: Do otherwise (unsafe fix)
   |
 1 + import os
 2 | import re
@@ -271,7 +272,7 @@ x.py:1:1: OOM901 warning message
 1 | x
   | ^
   |
-  = advice: Pack the strings into one array
+  = help: Pack the strings into one array
 
 """)
 
@@ -280,11 +281,12 @@ def test_a_file_that_is_gone_takes_only_its_code_along(finding: Finding, folder:
     for name in ("src/train.py", "cli.py"):
         (folder / name).unlink()
     assert plain(full.lines([finding], view)) == snapshot("""\
-src/train.py:6:10: OOM101 error `persistent_workers=True` needs workers, and `num_workers` is 0
+src/train.py:6:10: OOM101 error `persistent_workers=True` requires `num_workers > 0`
+  `num_workers` is 0 (default of `--workers`); `DataLoader` raises ValueError
   |
   ::: cli.py:2:34: `--workers` is 0 by default
   |
-  = safe fix: Keep workers alive only where there are some
+  = help: Keep workers alive only where there are some (safe fix)
 
 """)
 
@@ -295,7 +297,7 @@ src/train.py:6:10: OOM101 error `persistent_workers=True` needs workers, and `nu
 def test_concise_is_one_line_a_finding(finding: Finding, folder: Path, view: View) -> None:
     odd = of(folder, "", (1, 1, 1, 1), name="new\nline.py")
     assert plain(concise.lines([finding, unreadable(folder), odd], view)) == snapshot("""\
-src/train.py:6:10: OOM101 error [*] `persistent_workers=True` needs workers, and `num_workers` is 0
+src/train.py:6:10: OOM101 error [*] `persistent_workers=True` requires `num_workers > 0`: `num_workers` is 0 (default of `--workers`); `DataLoader` raises ValueError
 x.py:3:7: cannot check: not valid Python 3: invalid syntax
 new␊line.py:1:1: OOM901 warning message
 """)
@@ -307,7 +309,10 @@ def test_json_holds_everything(finding: Finding, view: View) -> None:
             {
                 "code": "OOM101",
                 "name": "persistent-without-workers",
-                "message": "`persistent_workers=True` requires `num_workers > 0`",
+                "message": "`persistent_workers=True` requires `num_workers > 0`: `num_workers` is 0 (default of `--workers`); `DataLoader` raises ValueError",
+                "headline": "`persistent_workers=True` requires `num_workers > 0`",
+                "consequence": "`num_workers` is 0 (default of `--workers`); `DataLoader` raises ValueError",
+                "help": "Keep workers alive only where there are some",
                 "severity": "error",
                 "confidence": "high",
                 "filename": "src/train.py",
@@ -412,7 +417,7 @@ def test_github_annotates_relative_to_the_repository(finding: Finding, folder: P
     cell = of(folder, "{}", (2, 1, 2, 7), name="x.ipynb", cell=3)
     said = github.text([finding, unreadable(folder), rows, cell], View(str(folder / "src")))
     assert said == snapshot("""\
-::error title=oomlint (OOM101),file=src/train.py,line=6,col=10,endLine=6,endColumn=80::`persistent_workers=True` needs workers, and `num_workers` is 0
+::error title=oomlint (OOM101),file=src/train.py,line=6,col=10,endLine=6,endColumn=80::`persistent_workers=True` requires `num_workers > 0`: `num_workers` is 0 (default of `--workers`); `DataLoader` raises ValueError
 ::error title=oomlint,file=x.py,line=3,col=7,endLine=3,endColumn=7::cannot check: not valid Python 3: invalid syntax
 ::warning title=oomlint (OOM901),file=50%25%2Ca%3Ab.py,line=1,endLine=2::message
 ::warning title=oomlint (OOM901),file=x.ipynb,line=1::cell 3, 2:1: message

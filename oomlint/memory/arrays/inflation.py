@@ -395,7 +395,7 @@ def _copied(project: Project, module: Module, node: cst.Call, keeper: Keeper, sp
     if names.last_name(node.func) == "tensor" and isinstance(node.func, cst.Attribute) and not _shares(module, node.args[0].value, node):
         given = [a.keyword.value for a in node.args[1:] if a.keyword is not None]
         if len(node.args) == 1 and made_by_numpy(project, module, module.walk.scope_at(node), node.args[0].value):
-            fix = Fix(Safety.UNSAFE, "use `from_numpy`, which shares the memory of the array", (replace(module.tree, node.func.attr, "from_numpy"),))
+            fix = Fix(Safety.UNSAFE, "use `from_numpy`, which makes no copy", (replace(module.tree, node.func.attr, "from_numpy"),))
         elif given == ["dtype"] and len(node.args) == 2:  # noqa: PLR2004 - the array and its type
             fix = Fix(Safety.UNSAFE, "copy only if the dtype differs", (replace(module.tree, node.func.attr, "as_tensor"),))
     joins = names.last_name(node.func) not in {"tensor", "array"}  # with something else, into an array that is all of it again

@@ -47,7 +47,8 @@ def opened_in_init(module: Module, project: Project, kind: Opens) -> Iterator[To
             how = f"it cannot be pickled, so workers fail to start under {pickled}"
         elif pickled:
             forked = "; LMDB forbids sharing under fork" if lmdb else " and share one handle under fork"
-            how = f"workers fail to start under spawn or forkserver{forked}"
+            start = "workers fail" if lmdb else "workers fail to start"
+            how = f"{start} under spawn or forkserver{forked}"
         elif lmdb:
             how = "forked workers share it, which LMDB forbids"
         else:
