@@ -13,6 +13,7 @@ from oomlint.memory.datasets.worker_copies import cases
 from oomlint.memory.fixes.lazy_property import lazily_opened
 from oomlint.memory.fixes.list_to_array import NUMBERS, STRINGS, TENSORS, at_once, of_one_shape
 from oomlint.memory.fixes.shared_memory import shared
+from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
 from oomlint.model.command_lines import number_edit
@@ -173,6 +174,7 @@ def _counts_only(module: Module, within: cst.CSTNode, words: set[str], case: Cas
     """Whether what goes by these names is read there only to tell such loaders how many workers they have."""
     alike = [one for one in cases(module, module.project, "OOM114") if same(one)]
     told = {arg for one in (*alike, case) if (arg := one.loader.explicit("num_workers")) is not None}
+    loaders = {loader.call for loader in loaders_of(module.project).of(module)}
     for node in descend(within):
         if not isinstance(node, cst.Name) or node.value not in words:
             continue
@@ -182,8 +184,10 @@ def _counts_only(module: Module, within: cst.CSTNode, words: set[str], case: Cas
             part, holder = holder, module.walk.parents.get(holder)
         if isinstance(holder, cst.Param | cst.AssignTarget | cst.AnnAssign) and getattr(holder, "value", None) is not part:
             continue
-        if isinstance(holder, cst.Arg) and (holder.keyword is part or holder in told or (holder.keyword is not None and holder.keyword.value in words)):
+        if isinstance(holder, cst.Arg) and (holder.keyword is part or holder in told):
             continue
+        if isinstance(holder, cst.Arg) and holder.keyword is not None and holder.keyword.value in words and module.walk.parents.get(holder) not in loaders:
+            continue  # passed on under the same name
         return False
     return True
 
