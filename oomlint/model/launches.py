@@ -40,6 +40,7 @@ class Launches:
         self.project = project
         self.evaluator = evaluator
         self._lines: Memory[str, list[Command]] = Memory(project.readings)
+        self._starting: Memory[str, list[Command]] = Memory(project.readings)
 
     def values(self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative]) -> list[Alternative]:
         """What an option of this script is by default, and what command lines of the project give it."""
@@ -58,7 +59,7 @@ class Launches:
         found: list[Alternative] = []
         unknown: list[Alternative] = []
         others: list[Command] = []
-        for command in [*self.of_script(script)][:_MOST_LAUNCHES]:
+        for command in self.of_script(script)[:_MOST_LAUNCHES]:
             named = [number for number, word in enumerate(command.words) if word.partition("=")[0] in spelt]
             given = read(command, named[-1], "=" in command.words[named[-1]]) if named else None  # the last one counts
             if given is not None:
@@ -76,11 +77,14 @@ class Launches:
         apart = [picked(alt, run, command.place) for command in others[:_MOST_DEFAULTS] for alt in defaults]
         return [*(picked(alt, run, None) for alt in defaults), *found, *apart, *unknown]
 
-    def of_script(self, script: Module) -> Iterator[Command]:
+    def of_script(self, script: Module) -> list[Command]:
         """The command lines of the project that start a script."""
-        for command in self.commands(script):
-            if is_named(command.words, script.path) or _runs_module(command.words, script, self.project):
-                yield command
+        known = self._starting.get(script.path)
+        if known is None:
+            found = self.commands(script)
+            known = [one for one in found if is_named(one.words, script.path) or _runs_module(one.words, script, self.project)]
+            self._starting[script.path] = known
+        return known
 
     def _by_python(self, spelt: set[str], base: str, script: Module, key: object, step: Step) -> list[Alternative]:
         """Values that another script of the project puts behind the option in a list of arguments."""
