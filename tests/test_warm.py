@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
-from typing import TYPE_CHECKING, Final
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -13,9 +17,7 @@ from oomlint.checking import Checker, Linted, Looked
 from oomlint.config import Settings
 from oomlint.finding import Severity
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT: Final = Path(__file__).parent.parent
 LOADER: Final = "from torch.utils.data import DataLoader, Dataset\n"
 NOTES: Final = Settings(severity=Severity.NOTE)
 
@@ -215,6 +217,19 @@ def test_fixes_after_a_warm_run_are_those_after_a_cold_one(tree: Tree) -> None:
     warm, cold = (tree.check(cache=cache, fix=True, write=False, unsafe_fixes=True) for cache in (True, False))
     assert warm == cold
     assert warm.changes
+
+
+def test_fixes_come_after_a_warm_run_in_a_process_of_its_own(tree: Tree) -> None:
+    """What the first run has looked for is looked for again by functions that nobody has imported yet."""
+    tree.put("reader.py", "import h5py\ndef read_it(path):\n    with h5py.File(path) as file:\n        return file['x'][:]\n")
+    tree.put("caller.py", LOADER + "from reader import read_it\nopen_it(1)\nloader = DataLoader(read_it('a'), num_workers=0, persistent_workers=True)\n")
+    command = [sys.executable, "-m", "oomlint", "check", "-q", "--exit-zero"]
+    for words in ([], ["--fix"]):
+        done = subprocess.run([*command, *words], cwd=tree.folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+    kept = json.loads((tree.folder / ".oomlint_cache" / "basis.json").read_bytes().partition(b"\n")[2])
+    assert any(finder.count(".") > 2 for _, finder, *_ in kept["content"]["searches"]), "of a module in a folder"
+    assert "persistent" not in (tree.folder / "caller.py").read_text()
 
 
 def test_what_is_new_in_a_folder_that_is_named_where_a_file_is_meant_tells_nothing(tree: Tree, linted: list[str]) -> None:

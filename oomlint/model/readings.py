@@ -41,7 +41,7 @@ class Search(NamedTuple):
 
 Searched = tuple[str, Search, "Mapping[str, str]"]  # on behalf of which file, what, and what was found in each file that has any of it
 
-_NAME: Final = re.compile(r"oomlint\.(?:model|memory)\.\w+:\w+")  # what is kept on the disk may name no other function
+_NAME: Final = re.compile(r"oomlint\.(?:model|memory)(?:\.\w+)+:\w+")  # what is kept on the disk may name no other function
 _FINDERS: Final[dict[str, Callable[..., str]]] = {}
 
 
