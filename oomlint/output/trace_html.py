@@ -9,7 +9,7 @@ from oomlint import __version__
 from oomlint.output import page, trace_svg, trace_words, verdicts_svg
 from oomlint.output.trace_svg import Layer, Spots
 from oomlint.output.view import one_line
-from oomlint.trace.judging import epochs_of
+from oomlint.trace.judging import Subject, epochs_of
 from oomlint.trace.timeline import MarkKind, Role
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ def _growth(report: Report) -> Iterator[str]:
         style = "grows" if known.shape.grows else "quiet"
         figures = f'data-shape="{escape(known.shape.value)}" data-rise="{known.rise:.0f}" data-minute="{known.a_minute:.0f}"'
         said = escape(trace_words.trend(growth, report.trace))
-        yield f'<tr><td>{escape(one_line(growth.who))}</td><td class="outcome {style}" {figures}>{escape(known.shape.value)}</td><td>{said}</td></tr>\n'
+        who = one_line(growth.who) + (" descriptors" if growth.subject is Subject.DESCRIPTORS else "")
+        yield f'<tr><td>{escape(who)}</td><td class="outcome {style}" {figures}>{escape(known.shape.value)}</td><td>{said}</td></tr>\n'
     yield "</table></div>\n"
 
 

@@ -169,7 +169,8 @@ def _kill(trace: Trace, kill: Kill) -> str:
     )
     limit = f" of the cgroup, which may have {size(trace.group_limit or 0)}," if kill.by == "cgroup" else " of the machine"
     seen = moment(kill.before.at)
-    return f"the OOM killer{limit} ended {who} after {seen}; all processes held {size(kill.before.total)} at the reading before"
+    one = "one of " if kill.count < len(kill.gone) else ""
+    return f"the OOM killer{limit} ended {one}{who} after {seen}; all processes held {size(kill.before.total)} at the reading before"
 
 
 def explains(each: Explained) -> str:

@@ -79,8 +79,11 @@ class Trend:
 
 
 def judge(points: Points, epochs: Sequence[float] = (), steps: Points = (), *, least: float = LEAST_BYTES) -> Trend:
-    """The trend of a series. ``epochs`` are the times at which they begin, ``steps`` the steps done by a time; ``least`` is what counts as a rise at all."""
-    points = _without_end(points)
+    """The trend of a series. ``least`` is what counts as a rise at all.
+
+    ``epochs`` are the times at which they begin, ``steps`` the steps done by a time; where these are known, the last one is the end of what is judged.
+    """
+    points = _without_end(tuple(point for point in points if point[0] <= steps[-1][0]) if len(steps) >= _ENOUGH else points)
     if len(points) < _ENOUGH:
         return Trend(Shape.SHORT)
     begin = _after_warm_up(points, epochs, steps)

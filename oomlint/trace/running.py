@@ -121,6 +121,9 @@ class _Watch:
         self._reader.gone(at)
         self._marks.read()
         _passes(self._trace)
+        if not status:
+            # The machine's count is of all that runs on it, and what ended here ended in order.
+            self._trace.kills = [kill for kill in self._trace.kills if kill.by == "cgroup"]
         self._trace.ending = Ending(
             128 - status if status < 0 else status,
             max(-status, 0),
