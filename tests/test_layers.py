@@ -187,7 +187,7 @@ def test_the_verifier_itself_loads_no_torch(tmp_path: Path) -> None:
     assert not [name for name in seen if name in {"torch", "h5py", "numpy", "typer", "rich", "pygls"} or name.startswith("oomlint.verify.child.")]
 
 
-@pytest.mark.parametrize("command", ["check", "verify", "rule"])
+@pytest.mark.parametrize("command", ["check", "verify", "trace", "rule"])
 def test_help_loads_no_parser(tmp_path: Path, command: str) -> None:
     program = f"import sys; from oomlint.__main__ import main; main([{command!r}, '--help']); print('\\n', 'libcst' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)

@@ -152,7 +152,7 @@ def _copied(trace: Trace, workers: Sequence[int]) -> Points:
     before = {index: _of_parent(trace, index) for index in workers}
     found = []
     for sample in trace.samples:
-        if workers and all(index in sample.processes for index in workers):
+        if workers and not sample.light and all(index in sample.processes for index in workers):
             value = 0
             for index in workers:
                 figures = sample.processes[index]
@@ -173,7 +173,7 @@ def _of_parent(trace: Trace, index: int) -> int:
 
 def _shared(trace: Trace, epochs: Sequence[float], steps: Points) -> Growth | None:
     """Shared memory that the processes map. Its file system may have more, of theirs or of others."""
-    points = trace.sums(range(len(trace.processes)), "shared")
+    points = tuple((sample.at, float(sum(each.shared for each in sample.processes.values()))) for sample in trace.samples if not sample.light)
     most = max((value for _, value in points), default=0.0)
     if most < LEAST_BYTES:
         return None

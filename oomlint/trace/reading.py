@@ -167,10 +167,13 @@ class Reader:
 
     def read(self, at: float, *, light: bool = False) -> Sample:
         """The tree as it is now. ``light``: without the proportional shares of processes that are known from the reading before."""
+        pids = self._system.below()
         before = self._trace.samples[-1].processes if light and self._trace.samples else {}
+        if {self._trace.processes[index].pid for index in before} != set(pids):
+            before = {}  # who comes or goes changes the shares of all others
         processes: dict[int, Figures] = {}
         group = cgroups.group_of(self._first)
-        for pid in self._system.below():
+        for pid in pids:
             try:
                 index = self._index(pid, at)
                 known = before.get(index)
