@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Walk
 
 # Attributes and methods whose result is small whatever they are asked of.
+_BY_KEY: Final = frozenset({"get", "pop", "setdefault"})
 _PICKLES: Final = re.compile(r"(^|\.)(c?[Pp]ickle|_pickle|pickle5|cloudpickle|dill|joblib)\.load$")
 _SMALL_ATTRIBUTES: Final = frozenset("shape size ndim dtype nbytes columns index device itemsize name names".split())
 _SMALL_METHODS: Final = frozenset(
@@ -166,11 +167,11 @@ class Kept(KeptCalls):
                         going = going.doing(Does.MOVES, module, parent)
                     keeps = isinstance(node, cst.Attribute) and (node.attr.value in KEEPS or (search.meets is not None and node.attr.value in _SAME_ROWS))
                     if isinstance(node, cst.Attribute) and not keeps and not (node.attr.value == "get" and not parent.args):
-                        if search.origin is not None and not going.part and _works_on(parent) and _is_object(search.origin[1]):
-                            return  # an object from a file, say a tokenizer, gives something of what it is handed
                         going = replace(going, hazy=True)
                     if going.inside:
                         return
+                    if not keeps and search.origin is not None and _is_object(search.origin[1]) and _works_on(parent):
+                        return  # an object from a file, say a network, gives something of what it is handed
                     small = isinstance(node, cst.Attribute) and node.attr.value in _SMALL_METHODS and not (going.part and keeps_axes(parent, of=0))
                     if small and not (search.pickled and not going.part and isinstance(node, cst.Attribute) and node.attr.value == "item"):
                         return
@@ -434,8 +435,8 @@ def _is_object(node: cst.CSTNode) -> bool:
 
 
 def _works_on(call: cst.Call) -> bool:
-    """Whether a call is handed more than settings: something that is no literal, as its first argument."""
-    first = call.args[0] if call.args else None
+    """Whether a call is handed more than settings, or a key: something that is no literal, as its first argument."""
+    first = call.args[0] if call.args and names.last_name(call.func) not in _BY_KEY else None
     return first is not None and first.keyword is None and isinstance(first.value, cst.Name | cst.Attribute | cst.Subscript | cst.Call)
 
 
