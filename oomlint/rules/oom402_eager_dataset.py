@@ -32,9 +32,12 @@ class EagerDataset(Rule):
     indexes itself, that a generator of batches slices, or that a `Dataset` finds in a global variable is there as long; so are the decoded files
     that any other object of a project that trains keeps.
 
-    A script that decodes many files into one container and writes it when the last one is there does the same, without a dataset. So does one that
+    A script that decodes many files into one container, to write it when the last one is there or whatever it does with it, does the same, without a
+    dataset: where the container is made once, outside of the loop, and no round empties it. What stands in a loop over a dataset that decodes a file for
+    each sample (one of the project, `ImageFolder` and the like), or is taken from it by an index, is read as well. So does a script that
     reads a whole `.npy` of three or more dimensions for a loop that takes slices of it, or copies it into a memory map, and one that unpickles
-    everything for a loop that needs one array of it at a time, or no more than how long they are.
+    everything for a loop that needs one array of it at a time, or no more than how long they are, and one that goes through the pictures or maps of an
+    entry of an `.npz`.
 
     And what makes more of the data than there is: texts that a tokenizer pads to the longest of the whole set, and that a dataset keeps.
 
@@ -142,7 +145,7 @@ class EagerDataset(Rule):
         for load in eager_loads(module, project):
             if proven_small(module, load.node):
                 continue
-            message = told(load, f"{load.words}{'' if load.keeper.saver else ' before the first sample'}")
+            message = told(load, f"{load.words}{'' if load.keeper.saver or load.pooled else ' before the first sample'}")
             fix, facts = per_sample(load), load_facts(load)
             yield self.finding(
                 module.place(load.node), message, confidence=Confidence.MEDIUM, related=related(load), fix=fix, facts=facts, weighs=weighs_of(load)

@@ -22,7 +22,8 @@ class TolistInflation(Rule):
     ## What it does
 
     Checks for a `Dataset` that keeps `array.tolist()`, `list(array)`, `frame.values.tolist()` or `frame.to_dict("records")` of a large array or
-    frame, from its `__init__`, its methods or the functions that they call.
+    frame, from its `__init__`, its methods or the functions that they call; and for `list(range(...))` of each of many samples, the numbers of the
+    frames of a video for one, where the `range` itself would do.
 
     It is silent where the array is proven small, for labels, ids, splits and indices, for the names of columns and unique values, for what is
     written out (`json.dump`), and for a single sample. Names of files, of which nobody says how many there are, are a note. What several places

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.arrays.inflation import building, keeper_of
+from oomlint.memory.arrays.inflation import building, keeper_of, may_be_large
 from oomlint.memory.arrays.kept import Does, kept_of
-from oomlint.memory.arrays.kept_calls import JOINS
+from oomlint.memory.arrays.kept_calls import JOINS, MAKES
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.read_calls import known_read
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.walk import Effect, Scope
 
 _MOST_RELATED: Final = 4
 _MOST_FRAMES: Final = 4
+_LISTS: Final = frozenset({Kind.ARRAYS, Kind.TENSORS})
 _FEW: Final = frozenset({Kind.SCALAR, Kind.TEXT, Kind.SMALL, Kind.PATHS})  # a number or a name for each sample
 
 
@@ -75,7 +76,9 @@ def joins(module: Module, project: Project) -> Iterator[Join]:
         spots += [*(module.place(load.node, "read here") for load in loads[1:]), *beside, *put, *kept]
         facts = (allocation_fact(module, node), *dict.fromkeys(fact for load in loads for fact in load_facts(load)))
         yield Join(node, names.dotted(node.func), tuple(spots[:_MOST_RELATED]), facts)
-    yield from (row for row in _rows(module, project) if row.node not in found)
+    rows = [row for row in _rows(module, project) if row.node not in found]
+    yield from rows
+    yield from _gathered(module, project, {module.walk.scope_at(node) for node in (*found, *(row.node for row in rows))})
 
 
 def _rows(module: Module, project: Project) -> Iterator[Join]:
@@ -86,7 +89,7 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
         found: list[tuple[cst.Call, Keeper]] = []
         for call in scope.calls:
             rows = call.args[0].value if call.args and names.last_name(call.func) in JOINS else None
-            if not isinstance(rows, cst.ListComp) or not _is_there(rows.elt):
+            if not isinstance(rows, cst.ListComp) or not _is_there(rows.elt) or kept_of(project).repeats(module, call):
                 continue
             if kept_of(project).gathering(module, rows.elt) is not rows or small_name(names.last_name(rows.elt)):
                 continue
@@ -100,6 +103,38 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
             spots = [*made_of, *(module.place(call, "so does this") for call, _ in others)]
             kept = keeper.module.place(keeper.node, f"{keeper.words} keeps it")
             yield Join(node, names.dotted(node.func), (*spots[: _MOST_RELATED - 1], kept), (allocation_fact(module, node), *keeper_facts(keeper)))
+
+
+def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Join]:
+    """Arrays that a loop has made and put into a list, one after the other, of which a dataset keeps the one array that they become."""
+    kept, contents, evaluator = kept_of(project), constructions_of(project).contents, evaluator_of(project)
+    for scope in building(module, project):
+        found: list[tuple[cst.Call, Keeper]] = []
+        for call in scope.calls if scope not in told else ():
+            rows = call.args[0].value if call.args and names.last_name(call.func) in JOINS else None
+            if not isinstance(rows, cst.Name) or names.last_name(call.func) in MAKES or kept.repeats(module, call):
+                continue  # of arrays that differ in length `np.array` makes references
+            held = contents.of(rows, evaluator.calls.plain_frame(module, scope))
+            if held.kind not in _LISTS or not may_be_large(project, held):
+                continue
+            keeper = keeper_of(module, project, call)
+            if keeper is not None:
+                found.append((call, keeper))
+        if found:
+            (node, keeper), *others = found
+            put = [module.place(effect.statement, "put with the others here") for call, _ in found for effect in _puts(module, scope, call)]
+            beside = [module.place(call, "so does this") for call, _ in others]
+            kept_at = [keeper.module.place(keeper.node, f"{keeper.words} keeps it")] if keeper.node is not node else []
+            spots = list(dict.fromkeys((*put[:1], *beside, *put[1:])))[: _MOST_RELATED - 1]
+            yield Join(node, names.dotted(node.func), (*spots, *kept_at), (allocation_fact(module, node), *keeper_facts(keeper)))
+
+
+def _puts(module: Module, scope: Scope, call: cst.Call) -> Iterator[Effect]:
+    """What rounds of a loop put into the list that a call joins."""
+    rows = call.args[0].value
+    for effect in scope.effects.get(rows.value, ()) if isinstance(rows, cst.Name) else ():
+        if effect.kind in {"append", "extend", "augment"} and not effect.path and kept_of(module.project).gathering(module, effect.node) is not None:
+            yield effect
 
 
 def _origins(project: Project, module: Module, scope: Scope, call: cst.Call) -> Iterator[Place]:

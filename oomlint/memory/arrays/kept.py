@@ -70,6 +70,28 @@ class Kept(KeptCalls):
         """Calls that make one array of a list of many such values, in code that runs once, in a project that trains."""
         return self._ends(module, node, index)[2] if self.serving.project_trains(module) else ()
 
+    def pooled(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
+        """The container that a loop puts every such value into, in code that runs once, in a project that trains: what is done with them need not be seen."""
+        if not self.repeats(module, node) or not self.serving.project_trains(module):
+            return ()
+        search = Search(inside=module.walk.scope_at(node), sure=True, pools=True)
+        self._start(search, module, node, Going(many=True, index=index, since=node))
+        self.run(search)
+        return tuple(search.found)
+
+    def _start(self, search: Search, module: Module, node: cst.BaseExpression, going: Going) -> None:
+        """Follow an expression, or what the variable of a loop stands for in the rounds."""
+        loop = self.loop_of(module, node)
+        if loop is None or not isinstance(node, cst.Name):
+            self.climb(search, module, node, going)
+        elif isinstance(loop, cst.For):
+            self.follow_name(search, module, module.walk.scope_at(loop), node.value, loop.target, going.named(node.value))
+        else:
+            holder = module.walk.parents[loop]
+            for use in descend(holder):
+                if isinstance(use, cst.Name) and use.value == node.value and loop not in module.walk.ancestors(use):
+                    self.climb(search, module, use, going)
+
     def filled(self, module: Module, node: cst.BaseExpression) -> tuple[Keeper, ...]:
         """Who keeps or writes an array of what many rounds put into it: datasets, other objects, scripts that made it of a list."""
         found, objects, joined = self._ends(module, node, None, all_of_it=True)
@@ -86,7 +108,7 @@ class Kept(KeptCalls):
             if isinstance(node, cst.Call) and names.last_name(node.func) == "read_direct" and node.args:
                 self.follow_target(search, module, node, node.args[0].value, going)  # it fills what it is given
             else:
-                self.climb(search, module, node, going)
+                self._start(search, module, node, going)
             self.run(search)
             ends = (search.found, search.objects, search.joined)
             known = self._memo[key] = tuple(tuple(self._of_rounds(module, node, keeper) for keeper in found) for found in ends)

@@ -32,7 +32,7 @@ KEEPS: Final = frozenset(
     "sorted items values result as_completed img_as_float img_as_ubyte rgb2gray ToTensor to_tensor swapaxes clip round pad repeat tile".split(),
 )
 JOINS: Final = frozenset("stack array concatenate vstack hstack dstack column_stack row_stack asarray cat concat tensor".split())
-_MAKES: Final = frozenset({"array", "asarray", "tensor"})  # one array of what stands there
+MAKES: Final = frozenset({"array", "asarray", "tensor"})  # one array of what stands there
 _ARRAYS: Final = frozenset({"as_tensor", "from_numpy", "ascontiguousarray", "Tensor", "FloatTensor"})
 _OBJECTS: Final = frozenset({"builtins.object", "numpy.object_", "numpy.object"})
 _SCALARS: Final = frozenset({"int", "float", "bool", "str"})  # of a part they are the part
@@ -116,7 +116,7 @@ class KeptCalls(KeptNames):
             # Two arrays that stand there are no list of all, but for each round has one of them; all of both is copied.
             shown = isinstance(arg.value, cst.List | cst.Tuple)
             does = Does.JOINS if going.many or not shown else Does.COPIES
-            going = replace(going if does is Does.COPIES and (going.part or last in _MAKES) else going.doing(does, module, call), listed=False)
+            going = replace(going if does is Does.COPIES and (going.part or last in MAKES) else going.doing(does, module, call), listed=False)
             if going.many and going.gathered is not None and not going.part and search.inside is None and self.runs_once(module, call):
                 search.joined.append(going.kept_by(module, call, f"what `{names.dotted(call.func)}` makes", live=True))
         elif last in {"tensor", "array"} and not going.listed and call.args[0] is arg:

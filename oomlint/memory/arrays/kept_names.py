@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
     from oomlint.model.calls import Site
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.walk import Effect, Scope
 
 _MOST_SITES: Final = 6
+_CALLS_NOTHING: Final = ("torch.utils.data.", "builtins.object")
 _MODULES: Final = ("torch.nn.", "lightning", "pytorch_lightning")  # what their objects keep is parameters and settings more often than data
 _DEEPEST_CALLS: Final = 5  # functions between a script and what it calls
+_ENDS: Final = frozenset({"assign", "delete", "for", "with", "clear"})  # of what a name stands for
+_CONTAINERS: Final = frozenset({"list", "dict", "OrderedDict", "defaultdict", "deque"})
 _DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module|backward|batch|\bsave\w*\s*\(|\bdump\s*\(", re.IGNORECASE)
 
 
@@ -54,6 +57,8 @@ class KeptNames(Keeping):
             now = replace(going, collected=going.collected or going.part, part=False)
             going = now.gathered_by(self.gathering(module, statement), module, statement, part=going.part)
         if isinstance(target, cst.Name):
+            if search.pools:
+                self._pooled(search, module, scope, statement, target.value, going)
             self.follow_name(search, module, scope, target.value, statement, going.named(target.value))
             if into or isinstance(statement, cst.Call):  # the container may be one of who calls the function
                 self._handed_in(search, module, scope, target.value, going)
@@ -63,6 +68,21 @@ class KeptNames(Keeping):
             method = _method_with(scope, target.value.value)
             if method is not None:
                 self.follow_attribute(search, module, statement, method, target.attr.value, going)
+
+    def _pooled(self, search: Search, module: Module, scope: Scope, statement: cst.CSTNode, name: str, going: Going) -> None:
+        """Rounds of a loop have put many values into one list or dictionary, which was made once, outside of the loop, and which no round empties."""
+        if search.found or going.gathered is None or going.part or going.inside or going.hazy:
+            return
+        if isinstance(going.gathered, cst.ListComp | cst.DictComp):
+            made = [statement]
+        else:
+            around = {here for here in module.walk.ancestors(statement) if isinstance(here, cst.For | cst.While)}
+            effects = [effect for effect in scope.effects.get(name, ()) if not effect.path and effect.kind in _ENDS]
+            if any(not around.isdisjoint(module.walk.ancestors(effect.statement)) for effect in effects):
+                return
+            made = [effect.statement for effect in effects if effect.kind == "assign" and _is_container(effect)]
+        if made and all(self.runs_once(module, one) for one in made):
+            search.found.append(going.kept_by(module, statement, f"`{name}`", live=True))
 
     def _trains_beside(self, module: Module, statement: cst.CSTNode, name: str) -> bool:
         """Whether a script trains behind a statement while the container that it fills is there: nothing deletes it or gives its name to something else."""
@@ -307,12 +327,21 @@ class KeptNames(Keeping):
         if depth >= _DEEPEST_CALLS or self.constructions.per_item(module, scope):
             return False
         owner = scope.parent.node if scope.parent is not None else None
-        if isinstance(owner, cst.ClassDef) and scope.name != "__init__" and any(names.last_name(base.value) != "object" for base in owner.bases):
+        if isinstance(owner, cst.ClassDef) and scope.name != "__init__" and self._may_be_called_back(module, scope):
             return self._library_builds(module, scope) and not self.evaluator.calls.sites(module, scope, most=_MOST_SITES)  # a base may call it
         sites = self.evaluator.calls.sites(module, scope, most=_MOST_SITES)
         if not sites:  # a command, or what a library calls to build its dataset
             return bool(scope.node.decorators)
         return all(self.runs_once(one.module, one.call, depth + 1) for one in sites)
+
+    def _may_be_called_back(self, module: Module, scope: Scope) -> bool:
+        """Whether a base of its class may call a method: what comes from ``torch.utils.data`` calls nothing but what runs for each sample."""
+        cls = scope.parent
+        if cls is None or not isinstance(cls.node, cst.ClassDef):
+            return False
+        _, *bases = self.evaluator.lineage(ClassRef(module, cls))
+        known = all(isinstance(one, ClassRef) or one.name.startswith(_CALLS_NOTHING) for one in bases)
+        return not known or len(bases) < len(cls.node.bases)
 
     def _library_builds(self, module: Module, scope: Scope) -> bool:
         """Whether a method is one of a library's dataset that the library calls, but not for a sample: ``process`` of torch_geometric.
@@ -343,6 +372,14 @@ def _method_with(scope: Scope, name: str) -> Scope | None:
             return None
         here = owner
     return None
+
+
+def _is_container(effect: Effect) -> bool:
+    """Whether an assignment gives its name a list or a dictionary that is made there."""
+    value = effect.value
+    for place in effect.index:
+        value = value.elements[place].value if isinstance(value, cst.Tuple | cst.List) and place < len(value.elements) else None
+    return isinstance(value, cst.List | cst.Dict) or (isinstance(value, cst.Call) and names.last_name(value.func) in _CONTAINERS)
 
 
 def _in_main(module: Module, node: cst.CSTNode) -> bool:

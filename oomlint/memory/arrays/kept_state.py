@@ -135,6 +135,7 @@ class Search:
     found: list[Keeper] = field(default_factory=list)
     objects: list[Keeper] = field(default_factory=list)  # objects of other classes that it stays in, whatever they do with it
     joined: list[Keeper] = field(default_factory=list)  # calls that make one array of a list of many, whatever becomes of the array
+    pools: bool = False  # containers that a script puts many values into are found, whatever becomes of them
     seen: set[object] = field(default_factory=set)
     steps: int = 0
     todo: deque[tuple[Module, cst.CSTNode, Going]] = field(default_factory=deque)
@@ -178,7 +179,22 @@ class Keeping(ABC):
 
     def repeats(self, module: Module, node: cst.CSTNode) -> bool:
         """Whether an expression is evaluated many times, as far as anybody knows."""
+        loop = self.loop_of(module, node)
+        if loop is not None:
+            return self._unbounded(module, loop.iter)
         return (isinstance(node, cst.Call) and names.last_name(node.func) in MAPS) or self.gathering(module, node) is not None
+
+    @staticmethod
+    def loop_of(module: Module, node: cst.CSTNode) -> cst.For | cst.CompFor | None:
+        """The loop whose variable a name is, where it stands in the head of that."""
+        below = node
+        for here in module.walk.ancestors(node) if isinstance(node, cst.Name) else ():
+            if isinstance(here, cst.For | cst.CompFor):
+                return here if here.target is below else None
+            if not isinstance(here, cst.Tuple | cst.List | cst.Element):
+                return None
+            below = here
+        return None
 
     @staticmethod
     def over_files(module: Module, node: cst.CSTNode) -> bool:
@@ -226,6 +242,10 @@ class Keeping(ABC):
     def _names_accelerator(self, module: Module, call: cst.Call, where: cst.BaseExpression) -> bool:
         frames = self.evaluator.calls.frames(module, module.walk.scope_at(call), most=2)
         return any(_is_accelerator(alt.value) for frame in frames for alt in self.evaluator.values(where, frame)[:4])
+
+    def bounded(self, module: Module, iterable: cst.BaseExpression) -> bool:
+        """Whether an iterable is known to have a handful of elements."""
+        return self.constructions.count(module, iterable) is not None
 
     def _unbounded(self, module: Module, iterable: cst.BaseExpression) -> bool:
         """Whether an iterable may have more than a handful of elements."""

@@ -92,11 +92,13 @@ def weighs_of(load: Load) -> Weighs:
 _TAKES: Final = {
     Taken.SLICES: "slices of the array one after the other",
     Taken.ELEMENTS: "one of its objects after the other",
+    Taken.ENTRIES: "one sample of the array after the other",
     Taken.LENGTHS: "only the keys and lengths of its objects",
 }
 _PIECES: Final = {
     Taken.SLICES: 'pass `mmap_mode="r"`, which reads only the slices',
     Taken.ELEMENTS: "store one file per object, or use HDF5",
+    Taken.ENTRIES: 'store a `.npy` file and pass `mmap_mode="r"`, or use HDF5',
     Taken.LENGTHS: "store the keys and lengths in a file of their own",
 }
 STREAMS: Final = "write one sample after the other, with HDF5 or `np.lib.format.open_memmap`"
@@ -107,6 +109,8 @@ def told(load: Load, headline: str) -> Message:
     keeper, much = load.keeper, _bytes(load)
     if keeper.saver:
         return Message(headline, f"all of it{much} is in memory until `{keeper.saver}` writes it", STREAMS)
+    if load.pooled:
+        return Message(headline, f"all of it{much} is in {keeper.words} at once", "process one after the other: that needs the memory of one")
     stays = f"it {'stays in' if keeper.owner is not None or keeper.live else 'goes into'} {keeper.words}{much}"
     return Message(headline, f"as long as the training runs, {stays}" if keeper.live else f"{stays}; {_workers(load)}")
 

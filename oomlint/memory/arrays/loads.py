@@ -44,6 +44,7 @@ _ASKS_SIZE: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load
 _IS_THERE: Final = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir"})
 _IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
 _IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
+_FILES_OF_SAMPLES: Final = frozenset({Reads.SAMPLE, Reads.ARRAY, Reads.ARCHIVE, Reads.TORCH, Reads.OBJECT})  # where there are many of them
 _SETTINGS: Final = frozenset({"opt", "opts", "args", "config", "cfg", "conf", "hparams", "params", "options", "settings", "kwargs", "meta", "metadata", "info"})
 
 
@@ -61,6 +62,7 @@ class Load:
     whole: WholeRead | None = None  # of an HDF5 file
     beside: tuple[cst.BaseExpression, ...] = ()  # other reads of the same function for the same dataset
     joined: tuple[Keeper, ...] = ()  # calls that make one array of a list of it, which nobody has to keep
+    pooled: bool = False  # a script puts all of it into one container, whatever becomes of that
 
     @property
     def keeper(self) -> Keeper:
@@ -185,7 +187,7 @@ class Arrays:
                     continue
                 keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place) if self._is_read(read, k)), read.kind)
                 keepers = tuple(k for k in keepers if self._counts(read, k))
-                if not keepers and known and self.kept.repeats(module, read.node):
+                if not keepers and read.kind in _FILES_OF_SAMPLES and self.kept.repeats(module, read.node):
                     # Files that are decoded into one container are large, whatever the object is that keeps it.
                     found = (k for place in read.places for k in self.kept.objects(module, read.node, place))
                     found = (k for k in found if k.many and not k.hazy and self._is_read(read, k))
@@ -196,8 +198,12 @@ class Arrays:
                     found = (k for place in read.places for k in self.kept.joined(module, read.node, place))
                     joined = self._large(tuple(k for k in found if k.many and not k.hazy and self._is_read(read, k)), read.kind)
                     keepers = keepers or joined
+                pooled = not keepers and known and self.reads.gives_it(read)
+                if pooled:
+                    found = (k for place in read.places for k in self.kept.pooled(module, read.node, place))
+                    keepers = self._large(tuple(k for k in found if self._is_read(read, k)), read.kind)
                 if keepers and not self._optional(module, scope, read.node) and not self._optional_keeper(keepers[0]):
-                    yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read, joined=joined)
+                    yield Load(module, scope, read.node, read.name, keepers, keepers[0].many, read=read, joined=joined, pooled=pooled)
 
     def pieces(self, module: Module) -> Iterator[tuple[Load, Piecewise]]:
         """Reads that nobody keeps, of whole files that the code around takes apart piece by piece."""

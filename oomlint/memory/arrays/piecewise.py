@@ -10,6 +10,7 @@ import libcst as cst
 
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.arrays.kept_names import is_key
 from oomlint.memory.arrays.kept_state import names_of
 from oomlint.memory.arrays.read_calls import Reads
 from oomlint.memory.datasets.serving import is_target, picks_some
@@ -43,6 +44,7 @@ class Taken(Enum):
 
     SLICES = "slices of the array"
     ELEMENTS = "one of its objects"
+    ENTRIES = "one sample of an array in an archive"
     LENGTHS = "the keys and the lengths of its objects"
 
 
@@ -55,6 +57,7 @@ class _Use:
     keys: bool = False  # it is one array of several in a file
     parts: list[cst.CSTNode] = field(default_factory=list)  # taken again and again
     arrays: bool = False  # a part is an array
+    images: bool = False  # a part has two dimensions and more, or goes to a library of pictures and signals
     lengths: bool = False  # of a part its length is asked for
     other: bool = False  # a part is used, whatever for
     items: bool = False  # so is what a loop over it gives: the parts of a list, the keys of a dictionary
@@ -75,18 +78,21 @@ class Piecewise:
 def piecewise(project: Project, read: Read) -> Piecewise | None:
     """How what a call reads is used up part by part in the function that it stands in; ``None`` where something needs all of it, or nobody knows."""
     name, statement = _bound(read)
-    if name is None or statement is None or read.kind not in {Reads.ARRAY, Reads.OBJECT}:
+    if name is None or statement is None or read.kind not in {Reads.ARRAY, Reads.OBJECT, Reads.ARCHIVE}:
         return None
+    entry = not isinstance(statement, cst.Assign) or statement.value is not read.node
     use = _Use()
     _Uses(project, read.module, use).follow(read.scope, name, statement, 0)
     if use.whole:
         return None
+    if entry:  # of an archive, which reads all of an array whatever is taken of it
+        return Piecewise(Taken.ENTRIES, use.parts[0]) if use.images and use.parts and not use.written else None
     if read.kind is Reads.ARRAY:
         plain = read.name == "numpy.load" and not use.written and not use.keys
         through = (part for part in use.parts if use.dimensions >= _DIMENSIONS and _goes_through(read.module, part, use.named))
         where = use.streamed or next(through, None)
         return Piecewise(Taken.SLICES, where) if plain and where is not None else None
-    if use.written or not use.parts:
+    if use.written or not use.parts or read.kind is Reads.ARCHIVE:
         return None
     if use.arrays:
         return Piecewise(Taken.ELEMENTS, use.parts[0])
@@ -105,8 +111,10 @@ def _goes_through(module: Module, part: cst.CSTNode, named: set[str]) -> bool:
 
 
 def _bound(read: Read) -> tuple[str | None, cst.CSTNode | None]:
-    """The one name that the result of a read gets, and the statement that gives it."""
+    """The one name that the result of a read, or one entry of an archive, gets, and the statement that gives it."""
     holder = read.module.walk.parents.get(read.node)
+    if isinstance(holder, cst.Subscript) and holder.value is read.node and is_key(holder) and read.name == "numpy.load":
+        holder = read.module.walk.parents.get(holder)
     target = holder.targets[0].target if isinstance(holder, cst.Assign) and len(holder.targets) == 1 else None
     return (target.value, holder) if isinstance(target, cst.Name) and read.scope.sets(target.value) else (None, None)
 
@@ -295,6 +303,7 @@ class _Uses:
         match holder:
             case cst.Attribute() if holder.value is node and holder.attr.value in _OF_ARRAYS:
                 use.arrays = True
+                use.images = use.images or (holder.attr.value == "shape" and self._spreads(holder))
             case cst.Subscript() if holder.value is node:
                 use.arrays = use.arrays or len(holder.slice) > 1
                 use.other = True
@@ -304,7 +313,8 @@ class _Uses:
                 use.lengths = use.lengths or last == "len"
                 use.other = use.other or last != "len"
                 use.whole = use.whole or last in ADDS
-                use.arrays = use.arrays or (isinstance(call, cst.Call) and self._takes_arrays(call))
+                takes = isinstance(call, cst.Call) and self._takes_arrays(call)
+                use.arrays, use.images = use.arrays or takes, use.images or takes
             case cst.Assign():
                 target = holder.targets[0].target
                 if isinstance(target, cst.Subscript):
@@ -319,6 +329,13 @@ class _Uses:
                 use.other = True
             case _:
                 use.other = True
+
+    def _spreads(self, shape: cst.Attribute) -> bool:
+        """Whether two numbers of a shape and more get names: ``height, width = part.shape[:2]``."""
+        holder = self.module.walk.parents.get(shape)
+        holder = self.module.walk.parents.get(holder) if isinstance(holder, cst.Subscript) else holder
+        target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+        return isinstance(target, cst.Tuple) and len(target.elements) > 1
 
     def _takes_arrays(self, call: cst.Call) -> bool:
         """Whether a call is of a library that works on signals and pictures."""

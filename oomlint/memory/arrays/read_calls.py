@@ -14,6 +14,7 @@ from oomlint.memory.arrays.kept import READING, kept_of
 from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_name
+from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory, finder
@@ -96,6 +97,26 @@ LAZY: Final = frozenset(
     "xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr rasterio.open osgeo.gdal.Open "
     "decord.VideoReader pyedflib.EdfReader nibabel.load".split()
 )
+# Datasets that decode a file for each sample, which stands first in what they give.
+SAMPLERS: Final = frozenset(
+    f"{library}.datasets.{name}"
+    for library, listed in (
+        (
+            "torchvision",
+            (
+                "ImageFolder DatasetFolder ImageNet CocoDetection CocoCaptions VOCDetection VOCSegmentation Cityscapes CelebA LSUN Flickr8k Flickr30k "
+                "Caltech101 Caltech256 Food101 Flowers102 OxfordIIITPet StanfordCars SUN397 Places365 DTD FGVCAircraft Country211 GTSRB INaturalist PCAM "
+                "LFWPeople SBDataset SBU WIDERFace EuroSAT Kinetics UCF101 HMDB51"
+            ),
+        ),
+        ("torchaudio", "SPEECHCOMMANDS LIBRISPEECH LIBRITTS LJSPEECH VCTK_092 GTZAN COMMONVOICE TEDLIUM"),
+    )
+    for name in listed.split()
+)
+_SAMPLING: Final = frozenset(name.rpartition(".")[2] for name in SAMPLERS)
+_HAND_ON: Final = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.Subset"})
+_NO_DATASETS: Final = frozenset({"range", "zip", "sorted", "items", "keys", "values", "glob", "listdir", "walk", "open", "split", "product"})
+_ONE_BY_ONE: Final = frozenset({"enumerate", "tqdm", "iter", "trange", "track"})
 _LAST: Final = frozenset(name.rpartition(".")[2] for name in _BY_NAME) | {"imread"}
 _OF_PATHS: Final = frozenset({"open", "join", "Path", "str", "format", "GzipFile", "ZipFile", "abspath"})
 _CALLS: Final = re.compile(rb"\b(?:" + "|".join(sorted(_LAST | {"open"})).encode() + rb")\s*\(")
@@ -123,7 +144,7 @@ class Read:
     name: str  # what is called, for a message
     module: Module
     scope: Scope
-    node: cst.Call | cst.Subscript
+    node: cst.Call | cst.Subscript | cst.Name  # a name is the variable of a loop over a dataset
     path: cst.BaseExpression | None
     places: frozenset[int | None] = frozenset({None})  # where it stands in the tuple that is returned; ``None`` for all of it
     by: str = ""  # the library's function, where ``name`` is one of the project that calls it
@@ -148,6 +169,7 @@ class Reader:
     places: frozenset[int | None]
     by: str  # the library's function that reads
     where: tuple[tuple[Module, cst.CSTNode], ...]  # where it is called
+    name: str = ""  # the class of a dataset that reads
 
 
 class ReadCalls:
@@ -175,21 +197,52 @@ class ReadCalls:
         return known
 
     def _taken(self, module: Module, scope: Scope) -> Iterator[Read]:
-        """Samples that a loop takes from a dataset of the same module, which reads a file for each: ``[scans[k] for k in range(len(scans))]``."""
-        if scope.is_class or not (scope.loops or scope.rows) or not any(other.name == "__getitem__" for other in module.walk.scopes):
+        """Samples that a loop takes from a dataset that reads a file for each: ``[scans[k] for k in range(len(scans))]``, ``for image, label in images``."""
+        if scope.is_class or not (scope.loops or scope.rows):
             return
-        kept, frame = kept_of(self.project), self.evaluator.calls.plain_frame(module, scope)
+        kept, runs = kept_of(self.project), _runs_models(self.project, module)
         for node in scope.nodes(inner=False):
-            index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.value, cst.Name) else None
-            if not isinstance(node, cst.Subscript) or not isinstance(index, cst.Index) or not isinstance(index.value, cst.Name) or is_target(module, node):
-                continue
-            if not kept.repeats(module, node):
-                continue
-            for alt in self.evaluator.values(node.value, frame)[:2]:
-                reader = self._item(alt.value) if isinstance(alt.value, Instance) and alt.value.cls.module is module else None
-                if reader is not None and isinstance(alt.value, Instance):
-                    yield Read(reader.kind, alt.value.cls.scope.name, module, scope, node, None, reader.places, reader.by, reader.where)
-                    break
+            if isinstance(node, cst.Subscript):
+                index = node.slice[0].slice if len(node.slice) == 1 and isinstance(node.value, cst.Name) else None
+                indexed = isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and not is_target(module, node)
+                reader = self._sampler(module, scope, node.value) if indexed and kept.repeats(module, node) else None
+                if reader is not None:
+                    yield Read(reader.kind, reader.name, module, scope, node, None, reader.places, reader.by, reader.where)
+            elif isinstance(node, cst.For | cst.CompFor) and node not in runs:
+                yield from self._gone_through(module, scope, node)
+
+    def _gone_through(self, module: Module, scope: Scope, loop: cst.For | cst.CompFor) -> Iterator[Read]:
+        """The variables of a loop that stand for samples."""
+        iterated: cst.BaseExpression = loop.iter
+        target: cst.BaseExpression = loop.target
+        while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _ONE_BY_ONE and iterated.args:
+            if names.last_name(iterated.func) == "enumerate" and isinstance(target, cst.Tuple) and len(target.elements) > 1:
+                target = target.elements[1].value
+            iterated = iterated.args[0].value
+        if not isinstance(iterated, cst.Name | cst.Attribute | cst.Call) or (isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _NO_DATASETS):
+            return
+        reader = self._sampler(module, scope, iterated)
+        for place in sorted(reader.places, key=str) if reader is not None else ():
+            one = target
+            if place is not None and isinstance(target, cst.Tuple | cst.List):
+                one = target.elements[place].value if place < len(target.elements) else target
+            if reader is not None and isinstance(one, cst.Name) and kept_of(self.project).repeats(module, one):
+                yield Read(reader.kind, reader.name, module, scope, one, None, frozenset({None if one is not target else place}), reader.by, reader.where)
+
+    def _sampler(self, module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> Reader | None:
+        """What an expression gives for an index, or in each round: a dataset that decodes a file for each sample, or a loader of one."""
+        frames = self.evaluator.calls.frames(module, scope, most=2) or [self.evaluator.calls.plain_frame(module, scope)]
+        for value in (alt.value for frame in frames for alt in self.evaluator.values(node, frame)[:2]):
+            if isinstance(value, Instance):
+                return self._item(value)
+            if isinstance(value, ExternalCall):
+                name = names.canonical(value.name)
+                if name in SAMPLERS:
+                    return Reader(Reads.SAMPLE, frozenset({0}), name, (), name)
+                given = [arg for arg in value.call.args if arg.keyword is None or arg.keyword.value in {"dataset", "collate_fn"}]
+                if name in _HAND_ON and given and depth < _LONGEST_WAY and not any(a.keyword is not None and a.keyword.value == "collate_fn" for a in given):
+                    return self._sampler(value.frame.module, value.frame.scope, given[0].value, depth + 1)
+        return None
 
     def _item(self, value: Instance) -> Reader | None:
         """What an object gives for an index, where it decodes that from a file."""
@@ -203,7 +256,8 @@ class ReadCalls:
             gives = [(one, frozenset(place for index in one.places for place in kept.returned(method.module, one.node, index))) for one in read]
             places = frozenset(place for _, found in gives for place in found)
             where = tuple(spot for one, found in gives if found for spot in (one.within or ((method.module, one.node),)))
-            self._items[method.scope] = Reader(Reads.SAMPLE, places, next(one.origin for one, found in gives if found), where) if places else None
+            by = next((one.origin for one, found in gives if found), "")
+            self._items[method.scope] = Reader(Reads.SAMPLE, places, by, where, value.cls.scope.name) if places else None
         return self._items[method.scope]
 
     def _library(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
@@ -329,6 +383,11 @@ class ReadCalls:
             return Reader(Reads.RECORDS if parsed else Reads.NUMBERS, places, "open", ((module, opened[0]),))
         return None
 
+    def gives_it(self, read: Read) -> bool:
+        """Whether a call gives what is read, and not what a function that nobody knows has made of it."""
+        kept = kept_of(self.project)
+        return not read.within or any(isinstance(node, cst.BaseExpression) and kept.returned(module, node, sure=True) for module, node in read.within)
+
     def _paths(self, scope: Scope, given: set[str]) -> set[str]:
         """Parameters, and local names made of nothing but them and constants: paths, and files opened by them."""
         found = set(given)
@@ -361,6 +420,11 @@ def _original_name(module: Module, function: cst.BaseExpression) -> str:
         else:
             break
     return names.last_name(function)
+
+
+def _runs_models(project: Project, module: Module) -> frozenset[cst.CSTNode]:
+    """Loops whose rounds run a model: what they keep is told by the rules on growth."""
+    return frozenset(loop.node for record in runs_of(project).of(module) for event in record.forwards for loop in event.loops)
 
 
 def _by_loop(module: Module, read: Read) -> bool:
@@ -513,7 +577,7 @@ def may_read(project: Project, functions: Iterable[str], near: str) -> bool:
     """
     for called in functions:
         whose, _, name = called.rpartition(":")
-        if name in _LAST or name in _TEXTS:
+        if name in _LAST or name in _TEXTS or name in _SAMPLING:
             return True
         if name in _reading(project, near) and (not whose or _is_own(project, near, whose)):
             return True

@@ -8,6 +8,7 @@ import libcst as cst
 
 from oomlint.finding import Consequence, Message, Resource, Severity, Weighs
 from oomlint.memory.arrays.inflation import TENSORS, Inflation, building, keeper_of, may_be_large, of_numbers
+from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.datasets.name_uses import names_files
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
 
 _NAMES: Final = Weighs(Consequence.ONCE, Resource.NAMES)
 _COUNTS: Final = frozenset({"arange", "permutation", "randperm"})
@@ -30,6 +32,7 @@ _OF_LISTS: Final = frozenset("array asarray fromiter tensor as_tensor Tensor Lon
 def listed(module: Module, project: Project) -> Iterator[Inflation]:
     """Arrays and tables that a dataset keeps as lists of Python objects."""
     for scope in building(module, project):
+        yield from _numbered(module, project, scope)
         for call in scope.calls:
             what = _list_of(module, call)
             keeper = keeper_of(module, project, call) if what is not None else None
@@ -51,6 +54,20 @@ def listed(module: Module, project: Project) -> Iterator[Inflation]:
                 of_names = keeper.owner is not None and names_files(Instance(keeper.owner, None), keeper.attribute, evaluator_of(project))
                 severity, weighs = (Severity.NOTE, _NAMES) if of_names and content.size.exact is None and content.count is None else (None, None)
                 yield Inflation(call, message, related, None, facts, severity, weighs)
+
+
+def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflation]:
+    """``list(range(1, count + 1))`` for each of many samples that a dataset keeps: what a range says in 48 bytes takes 8 and more for each number."""
+    kept = kept_of(project)
+    for call in scope.calls:
+        what = _list_of(module, call) if names.last_name(call.func) == "list" else None
+        if not isinstance(what, cst.Call) or names.dotted(what.func) != "range" or kept.gathering(module, call) is None or kept.bounded(module, what):
+            continue
+        keeper = next((one for one in kept.of(module, call) if one.owner is not None and not one.hazy and one.put is not None), None)
+        if keeper is not None:
+            cost = f"for each sample in {keeper.words}, a number takes 8 to 36 bytes; a `range` takes 48 in all"
+            message = Message(f"`{_short(module, call)}` lists numbers one by one", cost, "keep the `range` itself")
+            yield Inflation(call, message, (keeper.module.place(keeper.node, f"{keeper.words} keeps it"),), None, (allocation_fact(module, call),))
 
 
 def _counts_samples(node: cst.CSTNode | None) -> bool:
