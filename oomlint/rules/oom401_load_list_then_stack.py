@@ -26,8 +26,8 @@ class LoadListThenStack(Rule):
     from many files: a comprehension, or a list that a loop appends to. It looks in the `__init__` of a `Dataset`, in the methods and functions
     that it calls, in the `setup()` of a data module, where the array is handed to a dataset, in scripts that gather many files to write them
     at once, and in code that a script runs once, whatever it does with the array then. Samples of a dataset that decodes a file for each are read from
-    files, too; and where a dataset keeps what `np.concatenate` or `stack` gives of a list that a loop fills with arrays, it does not matter what they
-    are made of. A tensor that a dataset keeps, made of the rows of objects that are still there, is such a copy, too.
+    files, too; and where a dataset keeps what `np.concatenate` or `stack` gives of a list that a loop fills with arrays, or a script writes it, it does
+    not matter what they are made of. A tensor that a dataset keeps, made of the rows of objects that are still there, is such a copy, too.
 
     What an evaluation joins of all that it has kept is told where it is kept (OOM219, OOM220).
 

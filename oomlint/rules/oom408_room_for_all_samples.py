@@ -26,7 +26,8 @@ class RoomForAllSamples(Rule):
 
     - the windows or patches of an array (`rows[i] = series[i : i + width]`), which a dataset, a training loop or an object that hands out batches
       keeps, or that are written once all are there. What overlaps is in memory as often as it does;
-    - what is read from a file in each round, or the samples of a dataset, where all of it is written by one call;
+    - what is read from a file in each round, or the samples of a dataset, where all of it is written by one call; what a function makes of a sample, if
+      that has two dimensions or more;
     - an image or a map of each sample that a model gives (two dimensions a sample or more), until the loop over the loader is through.
 
     And for lists of such windows of which one call then makes an array: `np.stack([series[i : i + width] for i in ...])`, also in a script that runs

@@ -125,7 +125,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every
     fills = [(fill, loop) for fill, loop in every.get(_name_of(module, call), ()) if loop not in module.walk.ancestors(call)]
     told = next(((fill, loop, source) for fill, loop in fills if (source := _source(project, module, scope, fill, loop)) is not None), None)
     if told is None:
-        return None
+        return _made_and_written(project, module, scope, call, fills)
     evaluator = evaluator_of(project)
     plain = evaluator.calls.plain_frame(module, scope)
     made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
@@ -137,6 +137,27 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every
     if (len(size.dimensions) < _DENSE or _of_points(size)) if dense else keeper is None:
         return None
     return _filled(project, module, scope, call, loop, size, fill, why, keeper)
+
+
+def _made_and_written(project: Project, module: Module, scope: Scope, call: cst.Call, fills: list[tuple[_Fill, Loop]]) -> Filled | None:
+    """An array of which each round makes a row of two dimensions and more, whatever that is made of, and which one call writes once all rows are there."""
+    rows = ((fill, loop) for fill, loop in fills if isinstance(fill, cst.Assign) and not isinstance(fill.value, cst.Name | cst.BaseNumber))
+    made = next(((fill, loop) for fill, loop in rows if isinstance(fill.value, cst.Call) and _is_row(_target_of(fill))), None)
+    evaluator = evaluator_of(project)
+    plain = evaluator.calls.plain_frame(module, scope)
+    name = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
+    size = allocation(name, call, evaluator, plain) if made is not None else None
+    if made is None or size is None or len(size.dimensions) < _DENSE or not isinstance(size.dimensions[0], str) or not rows_of_all(project, size):
+        return None
+    keeper = next((one for one in kept_of(project).filled(module, call) if one.saver and not one.hazy), None)
+    if keeper is None:
+        return None
+    fill, loop = made
+    return _filled(project, module, scope, call, loop, size, fill, "what it makes of one sample", keeper)
+
+
+def _is_row(target: cst.CSTNode | None) -> bool:
+    return isinstance(target, cst.Subscript) and len(target.slice) == 1 and isinstance(target.slice[0].slice, cst.Index)
 
 
 def _filled(project: Project, module: Module, scope: Scope, call: cst.Call, loop: Loop, size: Bytes, fill: _Fill, why: str, keeper: Keeper | None) -> Filled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,11 +14,13 @@ from oomlint.memory.arrays.kept_calls import JOINS, MAKES
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.read_calls import known_read
+from oomlint.memory.arrays.windows import gathered
 from oomlint.memory.facts import allocation_fact, keeper_facts, load_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Kind
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import Display, ExternalCall
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 _MOST_RELATED: Final = 4
 _MOST_FRAMES: Final = 4
+_WRITES: Final = re.compile(r"\b(?:save\w*|dump)\s*\(")
 _LISTS: Final = frozenset({Kind.ARRAYS, Kind.TENSORS})
 _FEW: Final = frozenset({Kind.SCALAR, Kind.TEXT, Kind.SMALL, Kind.PATHS})  # a number or a name for each sample
 
@@ -106,27 +110,36 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
 
 
 def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Join]:
-    """Arrays that a loop has made and put into a list, one after the other, of which a dataset keeps the one array that they become."""
+    """Arrays that a loop has made and put into a list, of which a dataset keeps the one array that they become, or a script writes it."""
     kept, contents, evaluator = kept_of(project), constructions_of(project).contents, evaluator_of(project)
-    for scope in building(module, project):
+    for scope in _may_write(module, project) if _WRITES.search(module.source.text) else building(module, project):
         found: list[tuple[cst.Call, Keeper]] = []
         for call in scope.calls if scope not in told else ():
             rows = call.args[0].value if call.args and names.last_name(call.func) in JOINS else None
-            if not isinstance(rows, cst.Name) or names.last_name(call.func) in MAKES or kept.repeats(module, call):
+            if not isinstance(rows, cst.Name) or names.last_name(call.func) in MAKES or next(_puts(module, scope, call), None) is None:
                 continue  # of arrays that differ in length `np.array` makes references
+            if kept.repeats(module, call):
+                continue
             held = contents.of(rows, evaluator.calls.plain_frame(module, scope))
             if held.kind not in _LISTS or not may_be_large(project, held):
                 continue
-            keeper = keeper_of(module, project, call)
-            if keeper is not None:
+            keeper = keeper_of(module, project, call) or next((one for one in kept.filled(module, call) if one.saver and not one.hazy), None)
+            if keeper is not None and not any(small_name(name) for name in (rows.value, *keeper.names[-1:])):
                 found.append((call, keeper))
-        if found:
+        if found and scope not in {module.walk.scope_at(window) for _, window, _ in gathered(module, project)}:  # windows are told as such
             (node, keeper), *others = found
             put = [module.place(effect.statement, "put with the others here") for call, _ in found for effect in _puts(module, scope, call)]
             beside = [module.place(call, "so does this") for call, _ in others]
-            kept_at = [keeper.module.place(keeper.node, f"{keeper.words} keeps it")] if keeper.node is not node else []
+            where = f"`{keeper.saver}` writes all of it" if keeper.saver else f"{keeper.words} keeps it"
+            kept_at = [keeper.module.place(keeper.node, where)] if keeper.node is not node else []
             spots = list(dict.fromkeys((*put[:1], *beside, *put[1:])))[: _MOST_RELATED - 1]
             yield Join(node, names.dotted(node.func), (*spots, *kept_at), (allocation_fact(module, node), *keeper_facts(keeper)))
+
+
+def _may_write(module: Module, project: Project) -> Iterator[Scope]:
+    """Code that may write what it has made, whether the file speaks of datasets or not."""
+    if not holds_tests(module):
+        yield from (scope for scope in module.walk.scopes if not scope.is_class and not constructions_of(project).per_item(module, scope))
 
 
 def _puts(module: Module, scope: Scope, call: cst.Call) -> Iterator[Effect]:

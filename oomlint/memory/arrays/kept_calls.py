@@ -96,7 +96,7 @@ class KeptCalls(KeptNames):
             )
             return None
         if last in _SAVING and search.inside is None:
-            self._saved(search, module, call, going)
+            self._saved(search, module, call, arg, going)
         if (last in _SMALL_FUNCTIONS and not (going.part and keeps_axes(call, of=1))) or (isinstance(call.func, cst.Attribute) and last in _LOOKS_UP):
             return None
         if last in _SCALARS and not going.part:
@@ -168,14 +168,15 @@ class KeptCalls(KeptNames):
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         return any(isinstance(alt.value, FunctionRef) for alt in self.evaluator.values(call.func, frame)[:3])
 
-    def _saved(self, search: Search, module: Module, call: cst.Call, going: Going) -> None:
+    def _saved(self, search: Search, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> None:
         """What many reads brought into a container is written at once, when all of it is there."""
         if not going.many or going.part or going.inside or going.gathered is None or self.is_repeated(module, call):
             return
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         saves = any(isinstance(a.value, External) and names.canonical(a.value.name) in _SAVES for a in self.evaluator.values(call.func, frame)[:2])
-        if saves and going.names:
-            words = f"`{going.names[-1]}`"
+        if saves:
+            made = names.dotted(arg.value.func) if isinstance(arg.value, cst.Call) else ""
+            words = f"`{going.names[-1]}`" if going.names else f"what `{made}` gives" if made else "one container"
             saver = names.dotted(call.func)
             going = replace(going, collected=going.collected or going.rebuilt)
             search.found.append(going.kept_by(module, call, words, live=True, saver=saver))
