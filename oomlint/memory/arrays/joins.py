@@ -13,7 +13,7 @@ from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.kept_calls import JOINS, MAKES
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
-from oomlint.memory.arrays.read_calls import known_read
+from oomlint.memory.arrays.read_calls import known_read, runs_models
 from oomlint.memory.arrays.windows import gathered
 from oomlint.memory.facts import allocation_fact, keeper_facts, load_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -112,14 +112,15 @@ def _rows(module: Module, project: Project) -> Iterator[Join]:
 def _gathered(module: Module, project: Project, told: set[Scope]) -> Iterator[Join]:
     """Arrays that a loop has made and put into a list, of which a dataset keeps the one array that they become, or a script writes it."""
     kept, contents, evaluator = kept_of(project), constructions_of(project).contents, evaluator_of(project)
+    running = runs_models(project, module)
     for scope in _may_write(module, project) if _WRITES.search(module.source.text) else building(module, project):
         found: list[tuple[cst.Call, Keeper]] = []
         for call in scope.calls if scope not in told else ():
             rows = call.args[0].value if call.args and names.last_name(call.func) in JOINS else None
             if not isinstance(rows, cst.Name) or names.last_name(call.func) in MAKES or next(_puts(module, scope, call), None) is None:
                 continue  # of arrays that differ in length `np.array` makes references
-            if kept.repeats(module, call):
-                continue
+            if kept.repeats(module, call) or any(not running.isdisjoint(module.walk.ancestors(put.node)) for put in _puts(module, scope, call)):
+                continue  # what a loop keeps of what a model gives is told with that loop
             held = contents.of(rows, evaluator.calls.plain_frame(module, scope))
             if held.kind not in _LISTS or not may_be_large(project, held):
                 continue

@@ -200,7 +200,7 @@ class ReadCalls:
         """Samples that a loop takes from a dataset that reads a file for each: ``[scans[k] for k in range(len(scans))]``, ``for image, label in images``."""
         if scope.is_class or not (scope.loops or scope.rows):
             return
-        kept, runs = kept_of(self.project), _runs_models(self.project, module)
+        kept, runs = kept_of(self.project), runs_models(self.project, module)
         for node in scope.nodes(inner=False):
             if isinstance(node, cst.Subscript):
                 index = node.slice[0].slice if len(node.slice) == 1 and isinstance(node.value, cst.Name) else None
@@ -422,7 +422,7 @@ def _original_name(module: Module, function: cst.BaseExpression) -> str:
     return names.last_name(function)
 
 
-def _runs_models(project: Project, module: Module) -> frozenset[cst.CSTNode]:
+def runs_models(project: Project, module: Module) -> frozenset[cst.CSTNode]:
     """Loops whose rounds run a model: what they keep is told by the rules on growth."""
     return frozenset(loop.node for record in runs_of(project).of(module) for event in record.forwards for loop in event.loops)
 
