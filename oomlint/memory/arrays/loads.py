@@ -44,7 +44,7 @@ _ASKS_SIZE: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load
 _IS_THERE: Final = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir"})
 _IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
 _IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
-_FILES_OF_SAMPLES: Final = frozenset({Reads.SAMPLE, Reads.ARRAY, Reads.ARCHIVE, Reads.TORCH, Reads.OBJECT})  # where there are many of them
+_FILES_OF_SAMPLES: Final = frozenset({Reads.SAMPLE, Reads.ARRAY, Reads.ARCHIVE, Reads.OBJECT})  # where there are many; files of tensors may be models
 _SETTINGS: Final = frozenset({"opt", "opts", "args", "config", "cfg", "conf", "hparams", "params", "options", "settings", "kwargs", "meta", "metadata", "info"})
 
 
