@@ -23,7 +23,8 @@ class TolistInflation(Rule):
 
     Checks for a `Dataset` that keeps `array.tolist()`, `list(array)`, `frame.values.tolist()` or `frame.to_dict("records")` of a large array or
     frame, from its `__init__`, its methods or the functions that they call; and for `list(range(...))` of each of many samples, the numbers of the
-    frames of a video for one, where the `range` itself would do.
+    frames of a video for one, where the `range` itself would do. And for `list(rows)`, `rows[:]`, `pd.DataFrame(rows)`, `rows.to_pandas()` of a dataset of
+    Hugging Face with all rows of its training split, or that is made of files: it is a map of its file, and they are not.
 
     It is silent where the array is proven small, for labels, ids, splits and indices, for the names of columns and unique values, for what is
     written out (`json.dump`), and for a single sample. Names of files, of which nobody says how many there are, are a note. What several places

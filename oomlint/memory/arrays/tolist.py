@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -12,10 +13,13 @@ from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.datasets.name_uses import names_files
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.operand_kinds import operand
+from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
-from oomlint.model.values import Instance
+from oomlint.model.values import ExternalCall, Instance
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,12 +29,19 @@ if TYPE_CHECKING:
 
 _NAMES: Final = Weighs(Consequence.ONCE, Resource.NAMES)
 _COUNTS: Final = frozenset({"arange", "permutation", "randperm"})
+_HUGGING_FACE: Final = re.compile(r"^\s*(?:from|import)\s+datasets\b|concatenate_datasets|load_dataset", re.MULTILINE)
+_TO_ROWS: Final = frozenset({"to_pandas", "to_list", "to_dict"})
+_SAME_ROWS: Final = frozenset("map filter shuffle sort rename_column rename_columns remove_columns cast cast_column with_format flatten add_column".split())
+_FROM_MEMORY: Final = frozenset({"from_dict", "from_list", "from_pandas", "from_buffer"})
+_DEEPEST: Final = 3
+_SHORT: Final = 60
 _LONGEST: Final = 4  # names on the way of a list
 _OF_LISTS: Final = frozenset("array asarray fromiter tensor as_tensor Tensor LongTensor IntTensor concatenate stack cumsum".split()) | TENSORS
 
 
 def listed(module: Module, project: Project) -> Iterator[Inflation]:
     """Arrays and tables that a dataset keeps as lists of Python objects."""
+    yield from _taken_off_the_disk(module, project)
     for scope in building(module, project):
         yield from _numbered(module, project, scope)
         for call in scope.calls:
@@ -68,6 +79,55 @@ def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflat
             cost = f"for each sample in {keeper.words}, a number takes 8 to 36 bytes; a `range` takes 48 in all"
             message = Message(f"`{_short(module, call)}` lists numbers one by one", cost, "keep the `range` itself")
             yield Inflation(call, message, (keeper.module.place(keeper.node, f"{keeper.words} keeps it"),), None, (allocation_fact(module, call),))
+
+
+def _taken_off_the_disk(module: Module, project: Project) -> Iterator[Inflation]:
+    """All rows of a dataset of Hugging Face, which is a map of a file, as Python objects: ``list(rows)``, ``rows[:]``, ``pd.DataFrame(rows)``."""
+    if _HUGGING_FACE.search(module.source.text) is None or holds_tests(module):
+        return
+    for scope in module.walk.scopes:
+        if scope.is_class or constructions_of(project).per_item(module, scope):
+            continue
+        for node in descend(scope.suite, into_scopes=False):
+            rows = _all_rows(node) if isinstance(node, cst.Call | cst.Subscript) else None
+            if rows is not None and isinstance(node, cst.BaseExpression) and _is_mapped(project, module, scope, rows):
+                what = " ".join(module.code(node).split())
+                what = f"`{what}`" if len(what) < _SHORT else "This"
+                message = (
+                    f"`{what}` makes Python objects of all rows of a dataset that is a map of its file: several times the bytes, where a loop needs one row"
+                )
+                yield Inflation(node, message, (), None, (allocation_fact(module, node),))
+
+
+def _all_rows(node: cst.Call | cst.Subscript) -> cst.BaseExpression | None:
+    """What an expression takes all rows of."""
+    if isinstance(node, cst.Subscript):
+        part = node.slice[0].slice
+        return node.value if isinstance(part, cst.Slice) and part.lower is None and part.upper is None and part.step is None else None
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in _TO_ROWS and not node.args:
+        return node.func.value
+    takes = names.dotted(node.func) in {"list", "pd.DataFrame", "pandas.DataFrame"} and len(node.args) == 1 and not node.args[0].star
+    return node.args[0].value if takes else None
+
+
+def _is_mapped(project: Project, module: Module, scope: Scope, node: cst.BaseExpression, depth: int = 0) -> bool:
+    """Whether an expression is a dataset of Hugging Face with all rows of a split, of which nobody says that it is there to evaluate."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME_ROWS:
+        node = node.func.value
+    evaluator = evaluator_of(project)
+    for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope))[:3]:
+        if isinstance(alt.value, ExternalCall) and alt.value.name.startswith("datasets."):
+            last = alt.value.name.rpartition(".")[2]
+            split = next((arg.value for arg in alt.value.call.args if arg.keyword is not None and arg.keyword.value == "split"), None)
+            trains = isinstance(split, cst.SimpleString) and str(split.evaluated_value) == "train"
+            return trains if last == "load_dataset" else last == "concatenate_datasets" or (last.startswith("from_") and last not in _FROM_MEMORY)
+    if isinstance(node, cst.Name) and depth < _DEEPEST:
+        around, start = set(module.walk.ancestors(node)), module.tree.span(node)
+        given = [one for one in scope.effects.get(node.value, ()) if not one.path and module.tree.span(one.statement) < start and one.statement not in around]
+        if given and given[-1].kind == "assign" and not given[-1].index and given[-1].value is not None:
+            block = module.walk.parents.get(module.walk.parents.get(given[-1].statement) or node)
+            return block in around and _is_mapped(project, module, scope, given[-1].value, depth + 1)
+    return False
 
 
 def _counts_samples(node: cst.CSTNode | None) -> bool:
