@@ -93,9 +93,7 @@ def _taken_off_the_disk(module: Module, project: Project) -> Iterator[Inflation]
             if rows is not None and isinstance(node, cst.BaseExpression) and _is_mapped(project, module, scope, rows):
                 what = " ".join(module.code(node).split())
                 what = f"`{what}`" if len(what) < _SHORT else "This"
-                message = (
-                    f"`{what}` makes Python objects of all rows of a dataset that is a map of its file: several times the bytes, where a loop needs one row"
-                )
+                message = f"{what} makes Python objects of all rows of a dataset that is a map of its file: several times the bytes, where a loop needs one row"
                 yield Inflation(node, message, (), None, (allocation_fact(module, node),))
 
 
