@@ -23,7 +23,7 @@ class TolistInflation(Rule):
 
     Checks for a `Dataset` that keeps `array.tolist()`, `list(array)`, `frame.values.tolist()` or `frame.to_dict("records")` of a large array or
     frame, from its `__init__`, its methods or the functions that they call; and for `list(range(...))` of each of many samples, the numbers of the
-    frames of a video for one, where the `range` itself would do. And for `list(rows)`, `rows[:]`, `pd.DataFrame(rows)`, `rows.to_pandas()` of a dataset of
+    frames of a video for one, where the `range` itself would do. And for `list(rows)`, `rows[:]`, `rows.to_list()`, `pd.DataFrame(rows)` of a dataset of
     Hugging Face with all rows of its training split, or that is made of files: it is a map of its file, and they are not.
 
     It is silent where the array is proven small, for labels, ids, splits and indices, for the names of columns and unique values, for what is
@@ -40,6 +40,9 @@ class TolistInflation(Rule):
     | 4,000,000 pairs of `int64` | 64 MB | 610 MB (9.5 x) |
     | 4,000,000 pairs of `float32` | 32 MB | 608 MB (19 x) |
     | 4,000,000 numbers of `float32` | 16 MB | 128 MB (8 x) |
+
+    Rows of a dataset of Hugging Face, 122 MB of texts and numbers in its file (measured with datasets 5.2): `list(rows)` takes 453 MB, `rows[:]` and
+    `pd.DataFrame(rows)` 380 MB, a loop over the rows nothing.
 
     And such a list is no longer shared by the workers: under fork each of them copies the pages as it counts references, until it has the whole
     of it (OOM110).

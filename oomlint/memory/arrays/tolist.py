@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _NAMES: Final = Weighs(Consequence.ONCE, Resource.NAMES)
 _COUNTS: Final = frozenset({"arange", "permutation", "randperm"})
 _HUGGING_FACE: Final = re.compile(r"^\s*(?:from|import)\s+datasets\b|concatenate_datasets|load_dataset", re.MULTILINE)
-_TO_ROWS: Final = frozenset({"to_pandas", "to_list", "to_dict"})
+_TO_ROWS: Final = frozenset({"to_list", "to_dict"})
 _SAME_ROWS: Final = frozenset("map filter shuffle sort rename_column rename_columns remove_columns cast cast_column with_format flatten add_column".split())
 _FROM_MEMORY: Final = frozenset({"from_dict", "from_list", "from_pandas", "from_buffer"})
 _DEEPEST: Final = 3
@@ -93,7 +93,9 @@ def _taken_off_the_disk(module: Module, project: Project) -> Iterator[Inflation]
             if rows is not None and isinstance(node, cst.BaseExpression) and _is_mapped(project, module, scope, rows):
                 what = " ".join(module.code(node).split())
                 what = f"`{what}`" if len(what) < _SHORT else "This"
-                message = f"{what} makes Python objects of all rows of a dataset that is a map of its file: several times the bytes, where a loop needs one row"
+                message = (
+                    f"{what} makes Python objects of all rows of a dataset that is a map of its file: three to four times the bytes, where a loop needs one row"
+                )
                 yield Inflation(node, message, (), None, (allocation_fact(module, node),))
 
 
