@@ -53,6 +53,8 @@ def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
         case "permute":
             only = given[0].value if len(given) == 1 else None
             return max(dims, len(only.elements) if isinstance(only, cst.Tuple | cst.List) else len(given))
+        case "transpose" | "swapaxes" | "swapdims" | "movedim":
+            return max(dims, *(_reach(arg.value) for arg in given)) if given else dims
         case "unsqueeze":
             return dims + 1 if dims else 0
         case "squeeze" | "select" | "unbind" | "diagonal":
@@ -76,3 +78,9 @@ def resized(node: cst.Call) -> int:
 def _is_rest(node: cst.BaseExpression) -> bool:
     """Whether a size is ``-1``: what the others leave."""
     return isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus)
+
+
+def _reach(node: cst.BaseExpression) -> int:
+    """How many axes there are at least where a number names one of them."""
+    key = constant_key(node)
+    return 0 if not isinstance(key, int) else key + 1 if key >= 0 else -key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -10,6 +11,7 @@ from oomlint.finding import ByteSize, Consequence, Fix, LoopKind, Message, Multi
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.facts import loader_fact, loop_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of
+from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import changes_in, conditional_in, loops_around
 from oomlint.memory.shared.start_methods import FORKED
@@ -18,7 +20,7 @@ from oomlint.model.values import Const, assumptions
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from oomlint.finding import Finding
     from oomlint.memory.loaders.loader_calls import Loader, Loaders
@@ -38,8 +40,11 @@ class LoaderRebuiltInEpochLoop(Rule):
     whose rounds train the same model on the same batches again; where no training is in sight, its words say so. It is an error where each of
     these loaders is also kept: appended to a list, stored under a new key, or passed to `accelerator.prepare` inside the loop.
 
+    A dataset that the loop makes again, too, of nothing that it changes, is the same in each epoch. A class out of sight that is called a
+    `DataLoader`, and is given `num_workers` and batches, counts as one.
+
     A loop over splits, folds, subjects or tasks is no epoch loop and says nothing, nor does a loader whose arguments change from epoch to
-    epoch.
+    epoch: a dataset that draws its samples when it is made, or is made with the model.
 
     ## Why is this bad
 
@@ -97,26 +102,27 @@ class LoaderRebuiltInEpochLoop(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the loaders with workers that are built again in each epoch."""
-        loaders = loaders_of(project)
-        for loader in loaders.of(module):
+        loaders, constructions = loaders_of(project), constructions_of(project)
+        for loader in (*loaders.of(module), *(presumed := loaders.presumed(module))):
             around = loops_around(loader.call, module, loader.scope)
             loop = next((x for x in around if runs_of(project).epochs(x, module, loader.scope)), None)
             if loop is None or conditional_in(loader.call, loop, module):
                 continue
             workers = self._workers(loaders, loader)
-            if workers is None or changes_in([a.value for a in loader.call.args], loop, module, loader.scope):
+            alike = partial(constructions.gives_the_same, module)
+            if workers is None or changes_in([a.value for a in loader.call.args], loop, module, loader.scope, alike):
                 continue
             place = module.place(loader.call)
             head = loop.target if isinstance(loop, cst.For) else loop.test
             related = [module.place(head, "once for each round of this loop")]
             facts = (loader_fact(loader, [workers]), loop_fact(module, loop, LoopKind.EPOCH))
-            kept = self._kept(module, loader)
+            kept = self._kept(module, loader, loop, alike)
             if kept:
                 message = Message("Each epoch builds this loader again and keeps it", f"it is {kept}, so the workers of all epochs stay alive")
                 yield self.finding(place, message, severity=Severity.ERROR, related=related, fix=_ADVICE, facts=facts, weighs=_KEPT)
             else:
                 message = Message("Each epoch builds this loader again from the same arguments", "all its workers stop and start again each time")
-                confidence = confidence_of(assumptions(workers))
+                confidence = confidence_of(assumptions(workers) + (loader in presumed))
                 yield self.finding(place, message, severity=Severity.WARNING, confidence=confidence, related=related, fix=_ADVICE, facts=facts)
 
     @staticmethod
@@ -128,14 +134,16 @@ class LoaderRebuiltInEpochLoop(Rule):
         return None
 
     @staticmethod
-    def _kept(module: Module, loader: Loader) -> str:
+    def _kept(module: Module, loader: Loader, loop: cst.For | cst.While, alike: Callable[[cst.Call], bool]) -> str:
         """How the loader outlives its round, in words; empty where it does not."""
         holder = module.walk.parents.get(loader.call)
         target = None
         if isinstance(holder, cst.Assign):
             target = holder.targets[0].target
             if isinstance(target, cst.Subscript):
-                return "stored under a key"
+                key = [part.slice for part in target.slice if isinstance(part.slice, cst.Index)]
+                fresh = changes_in([target.value], loop, module, loader.scope)  # a new container in each round, too
+                return "stored under a key" if not fresh and changes_in([part.value for part in key], loop, module, loader.scope, alike) else ""
         name = target.value if isinstance(target, cst.Name) else None
         for call in loader.scope.calls:
             written = last_name(call.func)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Resource, Severity, Weighs
-from oomlint.memory.datasets.device_splits import in_one_batch, moved, rooms
+from oomlint.memory.datasets.device_splits import beside, in_one_batch, moved, rooms
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ class WholeSplitOnDevice(Rule):
     Checks for data that is read from a file, moved with `.to(device)`, `.cuda()` or a `device=` and only then given to a dataset or trained on, as a
     whole or file by file into a container, for loaders whose batch size is the length of their dataset, and for arrays on the accelerator with a row for what
     a model gives of every sample: `torch.zeros(len(dataset), width).cuda()`, which a loop over a loader fills.
+
+    The same for the targets of a split that go there as a whole, to be compared with all outputs, while a loader gives them by batches.
 
     It is silent for what is moved sample by sample or batch by batch, for the host (`.to("cpu")`), for weights, statistics and other small
     arrays, and where the number of bytes is known to be small.
@@ -89,6 +91,6 @@ class WholeSplitOnDevice(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the places where all of the data goes to the accelerator."""
-        for split in (*moved(module, project), *rooms(module, project), *in_one_batch(module, project)):
-            place = module.place(split.node)
+        for split in (*moved(module, project), *beside(module, project), *rooms(module, project), *in_one_batch(module, project)):
+            place = split.module.place(split.node)
             yield self.finding(place, split.message, confidence=Confidence.MEDIUM, related=split.related, facts=split.facts)

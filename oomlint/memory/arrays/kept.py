@@ -92,9 +92,13 @@ class Kept(KeptCalls):
                 if isinstance(use, cst.Name) and use.value == node.value and loop not in module.walk.ancestors(use):
                     self.climb(search, module, use, going)
 
+    def moved(self, module: Module, node: cst.BaseExpression, index: int | None = None) -> tuple[Keeper, ...]:
+        """Calls that put all of the value on an accelerator, whoever keeps it."""
+        return self._ends(module, node, index)[3]
+
     def filled(self, module: Module, node: cst.BaseExpression) -> tuple[Keeper, ...]:
         """Who keeps or writes an array of what many rounds put into it: datasets, other objects, scripts that made it of a list."""
-        found, objects, joined = self._ends(module, node, None, all_of_it=True)
+        found, objects, joined, _ = self._ends(module, node, None, all_of_it=True)
         return (*found, *objects, *joined) if self.serving.project_trains(module) else found
 
     def _ends(self, module: Module, node: cst.BaseExpression, index: int | None, *, all_of_it: bool = False) -> tuple[tuple[Keeper, ...], ...]:
@@ -110,7 +114,7 @@ class Kept(KeptCalls):
             else:
                 self._start(search, module, node, going)
             self.run(search)
-            ends = (search.found, search.objects, search.joined)
+            ends = (search.found, search.objects, search.joined, search.moves)
             known = self._memo[key] = tuple(tuple(self._of_rounds(module, node, keeper) for keeper in found) for found in ends)
         return known
 
@@ -178,7 +182,7 @@ class Kept(KeptCalls):
                     onto = self._attribute_of(walk, parent, going)
                     if onto is None:
                         return
-                    going = onto.doing(Does.READS, module, parent) if parent.attr.value == "values" else onto
+                    going = replace(onto.doing(Does.READS, module, parent) if parent.attr.value == "values" else onto, keys=())
                 case cst.Call():  # a method of the value, or what an argument gives
                     self._met(search, module, parent, node, going)
                     if isinstance(node, cst.Attribute) and node.attr.value in {"tolist", "to_dict"}:
@@ -186,7 +190,7 @@ class Kept(KeptCalls):
                     if isinstance(node, cst.Attribute) and node.attr.value in READING:
                         going = going.doing(Does.READS, module, parent)
                     if isinstance(node, cst.Attribute) and not going.part and self.moves(module, parent):
-                        going = going.doing(Does.MOVES, module, parent)
+                        going = self.moved_by(search, module, parent, going)
                     keeps = isinstance(node, cst.Attribute) and (node.attr.value in KEEPS or (search.meets is not None and node.attr.value in _SAME_ROWS))
                     if isinstance(node, cst.Attribute) and not keeps and not (node.attr.value == "get" and not parent.args):
                         going = replace(going, hazy=True)
@@ -228,6 +232,7 @@ class Kept(KeptCalls):
                     if isinstance(parent, cst.DictElement):
                         if node is parent.key:
                             return
+                        going = going.under(parent.key)
                         if isinstance(parent.key, cst.SimpleString):
                             going = going.named(str(parent.key.evaluated_value))
                     if isinstance(holder, cst.List) or (isinstance(holder, cst.Tuple) and isinstance(walk.parents.get(holder), cst.Arg)):
@@ -271,7 +276,7 @@ class Kept(KeptCalls):
                         scope = walk.scope_at(parent)
                         mixed = going.mixed and not isinstance(parent.target, cst.Tuple | cst.List)
                         for name in names_of(parent.target):
-                            self.follow_name(search, module, scope, name, parent.target, replace(going.named(name), part=True, mixed=mixed))
+                            self.follow_name(search, module, scope, name, parent.target, replace(going.named(name), part=True, mixed=mixed, keys=()))
                     return
                 case cst.WithItem():
                     if parent.asname is not None and isinstance(parent.asname.name, cst.Name):
@@ -367,7 +372,9 @@ class Kept(KeptCalls):
         if len(node.slice) != 1:  # `rows[i, 0]` is of one row
             return replace(going, index=None, part=going.part or (isinstance(key, cst.Name) and self._counts(module, node, key.value)))
         if isinstance(key, cst.SimpleString | cst.ConcatenatedString):
-            return replace(going.named(str(key.evaluated_value)), index=None)
+            taken = going.taken(str(key.evaluated_value))
+            return replace(taken.named(str(key.evaluated_value)), index=None) if taken is not None else None
+        going = replace(going, keys=going.keys[:-1])
         if isinstance(key, cst.Integer):
             place = int(key.evaluated_value)
             return None if going.index is not None and going.index != place else replace(going, index=None, mixed=False)
@@ -436,7 +443,7 @@ class Kept(KeptCalls):
         for root in made:
             for use in descend(root):
                 if isinstance(use, cst.Name) and use.value in wanted:
-                    self.climb(search, module, use, replace(going, part=part, listed=True, rebuilt=True, mixed=mixed))
+                    self.climb(search, module, use, replace(going, part=part, listed=True, rebuilt=True, mixed=mixed, keys=()))
 
 
 def byte_range(node: cst.BaseExpression) -> bool:

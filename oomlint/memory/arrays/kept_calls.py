@@ -110,7 +110,7 @@ class KeptCalls(KeptNames):
         if arg.star:
             going = replace(going, mixed=False)
         if arg.keyword is not None and isinstance(call.func, cst.Name) and call.func.value == "dict":
-            going = going.named(arg.keyword.value)
+            going = replace(going.named(arg.keyword.value), keys=(*going.keys, (arg.keyword.value, arg.keyword.value)))
         listed = going.listed and not going.mixed and not self._of_references(module, call)  # what references are of is not copied
         if last in JOINS and listed and call.args and call.args[0] is arg and not names.dotted(call.func).startswith(("pd.", "pandas.")):
             # Two arrays that stand there are no list of all, but for each round has one of them; all of both is copied.
@@ -143,9 +143,16 @@ class KeptCalls(KeptNames):
                 if last in JOINS or last in _ARRAYS or value.name == "dask.compute":
                     going = going.doing(Does.READS, module, call)
                 if value.name.startswith("torch.") and not going.part and self.moves(module, call):
-                    going = going.doing(Does.MOVES, module, call)
+                    going = self.moved_by(search, module, call, going)
                 return self._given_by(going, call, known=_keeps_size(value.name))
         return self._given_by(going, call, known=last in KEEPS)
+
+    @staticmethod
+    def moved_by(search: Search, module: Module, call: cst.Call, going: Going) -> Going:
+        """The value after a call that puts it on an accelerator."""
+        if not (going.some or going.inside or going.hazy or going.index is not None):
+            search.moves.append(going.kept_by(module, call, f"`{' '.join(module.code(call).split())}`", live=True))
+        return going.doing(Does.MOVES, module, call)
 
     @staticmethod
     def _given_by(going: Going, call: cst.Call, *, known: bool) -> Going:

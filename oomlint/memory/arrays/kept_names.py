@@ -51,6 +51,8 @@ class KeptNames(Keeping):
         into = False
         while isinstance(target, cst.Subscript):
             into = True
+            index = target.slice[0].slice if len(target.slice) == 1 else None
+            going = going.under(index.value) if isinstance(index, cst.Index) and not isinstance(index.value, cst.Tuple) else going
             going = going if is_key(target) else replace(going, retyped=True)
             target = target.value
         if into:
@@ -99,7 +101,7 @@ class KeptNames(Keeping):
             return
         if any(not effect.path and effect.kind == "assign" for effect in scope.effects.get(name, ())):
             return
-        key = ("handed in", scope, name, going.passed)
+        key = ("handed in", scope, name, going.passed, going.keys)
         if key in search.seen:
             return
         search.seen.add(key)
@@ -127,7 +129,7 @@ class KeptNames(Keeping):
                     self.climb(search, module, use, replace(going, index=None))
             return
         cls = ClassRef(module, owner)
-        key, place = ("attribute", owner, name, going.passed), ("keeps", statement, name)
+        key, place = ("attribute", owner, name, going.passed, going.keys), ("keeps", statement, name)
         known = key in search.seen
         if (known and place in search.seen) or not (search.late or self.constructions.builds(cls, scope)):
             return
@@ -170,7 +172,7 @@ class KeptNames(Keeping):
 
     def follow_name(self, search: Search, module: Module, scope: Scope, name: str, definition: cst.CSTNode | None, going: Going) -> None:
         """Follow every use of a name that its definition reaches."""
-        key = (scope, name, definition, going.part, going.many, going.passed)
+        key = (scope, name, definition, going.part, going.many, going.passed, going.keys)
         if key in search.seen:
             return
         search.seen.add(key)
@@ -282,7 +284,7 @@ class KeptNames(Keeping):
         self._sites(search, module, scope, replace(going, depth=going.depth + 1, entered=None, into=None))
 
     def _sites(self, search: Search, module: Module, scope: Scope, going: Going) -> None:
-        key = ("sites", scope, going.index, going.passed)
+        key = ("sites", scope, going.index, going.passed, going.keys)
         if key in search.seen:
             return
         search.seen.add(key)

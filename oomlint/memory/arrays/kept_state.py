@@ -93,6 +93,7 @@ class Going:
     into: tuple[Scope, str] | None = None  # the function and its parameter
     gathered: cst.CSTNode | None = None  # the loop whose rounds put it into a container
     put: tuple[Module, cst.CSTNode] | None = None  # the statement that does, the first time
+    keys: tuple[tuple[str, str], ...] = ()  # the keys of the dictionaries that hold it, the outermost last: how each begins and ends
     retyped: bool = False  # it was written into an array that was there: its numbers have the type of that array
 
     def doing(self, does: Does, module: Module, node: cst.BaseExpression) -> Going:
@@ -112,6 +113,17 @@ class Going:
             return self
         passed = self.passed if part else tuple(one for one in self.passed if one.does is not Does.JOINS)
         return replace(self, gathered=loop, put=self.put or (module, node), passed=passed)
+
+    def under(self, key: cst.BaseExpression | None) -> Going:
+        """The same in a dictionary, under a key."""
+        return replace(self, keys=(*self.keys, ends_of(key)))
+
+    def taken(self, key: str) -> Going | None:
+        """What the dictionary that holds it has under a key; ``None`` where that is something else."""
+        if not self.keys:
+            return self
+        start, end = self.keys[-1]
+        return replace(self, keys=self.keys[:-1]) if key.startswith(start) and key.endswith(end) else None
 
     def named(self, name: str) -> Going:
         """The same under another name."""
@@ -134,6 +146,7 @@ class Search:
 
     found: list[Keeper] = field(default_factory=list)
     objects: list[Keeper] = field(default_factory=list)  # objects of other classes that it stays in, whatever they do with it
+    moves: list[Keeper] = field(default_factory=list)  # calls that put all of it on an accelerator
     joined: list[Keeper] = field(default_factory=list)  # calls that make one array of a list of many, whatever becomes of the array
     pools: bool = False  # containers that a script puts many values into are found, whatever becomes of them
     seen: set[object] = field(default_factory=set)
@@ -265,6 +278,20 @@ def _is_accelerator(value: object) -> bool:
         first = value.call.args[0].value
         return not isinstance(first, cst.SimpleString) or not str(first.evaluated_value).startswith("cpu")
     return isinstance(value, Unknown)
+
+
+def ends_of(key: cst.BaseExpression | None) -> tuple[str, str]:
+    """How a key is known to begin and to end: the text itself, or the constant parts of ``"x_" + part``."""
+    match key:
+        case cst.SimpleString():
+            text = str(key.evaluated_value)
+            return text, text
+        case cst.BinaryOperation(operator=cst.Add()):
+            return ends_of(key.left)[0], ends_of(key.right)[1]
+        case cst.FormattedString() if key.parts:
+            first, last = (part.value if isinstance(part, cst.FormattedStringText) else "" for part in (key.parts[0], key.parts[-1]))
+            return first, last
+    return "", ""
 
 
 def names_of(target: cst.CSTNode) -> list[str]:

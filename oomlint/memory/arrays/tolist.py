@@ -19,7 +19,6 @@ from oomlint.memory.shared.operand_kinds import operand
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import ExternalCall, Instance
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,14 +87,13 @@ def _taken_off_the_disk(module: Module, project: Project) -> Iterator[Inflation]
     for scope in module.walk.scopes:
         if scope.is_class or constructions_of(project).per_item(module, scope):
             continue
-        for node in descend(scope.suite, into_scopes=False):
+        for node in scope.nodes(inner=False):
             rows = _all_rows(node) if isinstance(node, cst.Call | cst.Subscript) else None
             if rows is not None and isinstance(node, cst.BaseExpression) and _is_mapped(project, module, scope, rows):
                 what = " ".join(module.code(node).split())
                 what = f"`{what}`" if len(what) < _SHORT else "This"
-                message = (
-                    f"{what} makes Python objects of all rows of a dataset that is a map of its file: three to four times the bytes, where a loop needs one row"
-                )
+                cost = "three to four times the bytes of the file, which the dataset only maps"
+                message = Message(f"{what} turns all rows of a dataset into Python objects", cost, "go through the dataset row by row, or in batches")
                 yield Inflation(node, message, (), None, (allocation_fact(module, node),))
 
 

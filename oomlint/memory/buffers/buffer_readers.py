@@ -59,12 +59,13 @@ def joined_later(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     return False
 
 
-def used_on_device(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
-    """Whether what is collected is a bank that later steps compute with: in the rounds of another loop, in a product of matrices."""
-    around = set(loop.module.walk.ancestors(loop.node))
+def used_on_device(store: Store, record: Record, loop: Loop, evaluator: Evaluator) -> bool:
+    """Whether what is collected is a bank that later steps compute with: in the rounds of another loop that does not only count, in a product of matrices."""
+    passed_by: set[cst.CSTNode] = {other.node for other in record.loops if other.counts and not other.batches and not other.steps and not other.holds}
+    passed_by.update(loop.module.walk.ancestors(loop.node))
     for scope, _, words in _readers(store, loop, evaluator):
         for node in scope.nodes(inner=False):
-            if isinstance(node, cst.For | cst.While) and node is not loop.node and node not in around and mentions(node.body, words):
+            if isinstance(node, cst.For | cst.While) and node is not loop.node and node not in passed_by and mentions(node.body, words):
                 return True
             if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply) and mentions(node, words):
                 return True

@@ -263,17 +263,10 @@ class Buffers:
         if one_sample or of_batch or few_samples(loop, self.runs.evaluator) or self._few_rounds(loop):
             dense = []  # few, the parts of one sample at a time, or the samples of one batch
         device = any(leaf.device is Device.ACCELERATOR for leaf in dense)
-        if (
-            dense
-            and device
-            and (evaluation or has_backward(record, loop))
-            and self._may_go(store, loop, dense)
-            and not feeds_metric(store, loop, self.runs.evaluator)
-            and not averaged(store, loop, self.runs.evaluator)
-        ):
-            return Growth("OOM220", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
         maps = any(leaf.dims >= MAP for leaf in dense)  # a metric can take these batch by batch: by a histogram of the scores, by counts
-        spared = (not maps and feeds_metric(store, loop, self.runs.evaluator)) or averaged(store, loop, self.runs.evaluator)
+        spared = bool(dense) and ((not maps and feeds_metric(store, loop, self.runs.evaluator)) or averaged(store, loop, self.runs.evaluator))
+        if dense and device and not spared and (evaluation or has_backward(record, loop)) and self._may_go(store, record, loop, dense):
+            return Growth("OOM220", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
         if evaluation and dense and not device and not spared:
             host = all(leaf.device is Device.HOST for leaf in dense)
             return Growth("OOM219", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
@@ -287,13 +280,13 @@ class Buffers:
         count = rounds(self.project, loop.node, loop.module, loop.scope) if isinstance(loop.node, cst.For) else None
         return count is not None and count <= _FEW_ROUNDS
 
-    def _may_go(self, store: Store, loop: Loop, dense: list[Held]) -> bool:
+    def _may_go(self, store: Store, record: Record, loop: Loop, dense: list[Held]) -> bool:
         """Whether what is kept need not be there: it ends on the host, or maps of all samples wait until the end for what each step could do."""
         evaluator = self.runs.evaluator
         if read_on_host(store, loop, evaluator):
             return True
         maps = any(leaf.dims >= MAP for leaf in dense)  # the classes of a sample are few numbers
-        return maps and joined_later(store, loop, evaluator) and not used_on_device(store, loop, evaluator)
+        return maps and joined_later(store, loop, evaluator) and not used_on_device(store, record, loop, evaluator)
 
     def _loader_owned(self, store: Store, record: Record, node: cst.CSTNode, owned: list[Held]) -> Growth | None:
         loops = [loop for loop in store.loops if isinstance(loop.loader, LoaderLike)]

@@ -12,15 +12,20 @@ from oomlint.finding import Message
 from oomlint.memory.arrays.filled import rows_of_all, rows_of_loaders
 from oomlint.memory.arrays.inflation import passed
 from oomlint.memory.arrays.kept import Does, kept_of
+from oomlint.memory.arrays.loads import arrays_of
+from oomlint.memory.arrays.read_calls import Reads
 from oomlint.memory.facts import allocation_fact, keeper_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import loaders_of
+from oomlint.memory.shared.attribute_names import small_name
 from oomlint.model import names
+from oomlint.model.held import MAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
+    from oomlint.memory.arrays.loads import Load
     from oomlint.memory.shared.array_shapes import Bytes
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
@@ -32,7 +37,8 @@ _MOST_RELATED: Final = 4
 class Split:
     """Where the whole of a dataset goes to the accelerator."""
 
-    node: cst.BaseExpression
+    module: Module
+    node: cst.CSTNode
     message: Message
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
@@ -51,7 +57,51 @@ def moved(module: Module, project: Project) -> Iterator[Split]:
             "All data moves to the device at once", f"it stays there beside the model, for {keeper.words}", "move each batch in the training loop"
         )
         related = [module.place(other, "so does this") for other, _ in others[:_MOST_RELATED]]
-        yield Split(node, message, tuple(related), keeper_facts(keeper))
+        yield Split(module, node, message, tuple(related), keeper_facts(keeper))
+
+
+def beside(module: Module, project: Project) -> Iterator[Split]:
+    """What is moved whole beside the loader that gives the same by batches: the targets of a split, to compare all outputs with. One for a function."""
+    arrays, kept = arrays_of(project), kept_of(project)
+    told: set[cst.CSTNode] = {node for node, _, _ in passed(module, project, Does.MOVES)}
+    groups: dict[Scope, list[tuple[Keeper, Load, Keeper]]] = {}
+    for load in arrays.files(module):
+        for place in load.read.places if load.read is not None and not load.many else ():
+            for spot in kept.moved(module, load.node, place):
+                keeper = _serving(load, spot, (*kept.of(module, load.node, place), *kept.objects(module, load.node, place)))
+                if keeper is not None and spot.node not in told and not kept.repeats(spot.module, spot.node):
+                    told.add(spot.node)
+                    groups.setdefault(spot.module.walk.scope_at(spot.node), []).append((spot, load, keeper))
+    for (spot, load, keeper), *others in groups.values():
+        cost = f"all data of {keeper.words} stays there beside the model"
+        message = Message(f"{spot.words} moves a whole split to the device", cost, "move what each batch needs")
+        related = [load.module.place(load.node, "read here"), *(spot.module.place(other.node, "so does this") for other, _, _ in others[:_MOST_RELATED])]
+        yield Split(spot.module, spot.node, message, tuple(related), keeper_facts(keeper))
+
+
+def _serving(load: Load, spot: Keeper, keepers: tuple[Keeper, ...]) -> Keeper | None:
+    """Who keeps, to give it by batches, the same that is moved: of a file with several arrays the same one."""
+    if not isinstance(spot.node, cst.Call) or (any(map(small_name, spot.names)) and _axes(spot.module, spot.node) < MAP):
+        return None
+    same = 1 if load.read is not None and load.read.kind in {Reads.ARRAY, Reads.NUMBERS, Reads.SAMPLE} else 2
+    return next((one for one in keepers if not one.saver and one.names[:same] == spot.names[:same]), None)
+
+
+def _axes(module: Module, node: cst.Call) -> int:
+    """How many axes the value of a call has at least, by what is done with the name that it is given."""
+    holder, scope = module.walk.parents.get(node), module.walk.scope_at(node)
+    target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+    most = 0
+    for use in scope.nodes(inner=False) if isinstance(target, cst.Name) else ():
+        value = use.value if isinstance(use, cst.Subscript) else use.func.value if isinstance(use, cst.Call) and isinstance(use.func, cst.Attribute) else None
+        if not isinstance(value, cst.Name) or not isinstance(target, cst.Name) or value.value != target.value:
+            continue
+        if isinstance(use, cst.Subscript):
+            most = max(most, len(use.slice))
+        elif isinstance(use, cst.Call):
+            numbers = [arg.value.evaluated_value for arg in use.args if isinstance(arg.value, cst.Integer)]
+            most = max(most, *(number + 1 for number in numbers)) if numbers and names.last_name(use.func) in {"permute", "transpose", "swapaxes"} else most
+    return most
 
 
 def rooms(module: Module, project: Project) -> Iterator[Split]:
@@ -69,7 +119,7 @@ def rooms(module: Module, project: Project) -> Iterator[Split]:
         much = f"the results of the model take {size.words()} there, beside the model"
         message = Message(f"`{names.dotted(first.func)}` allocates a row per sample on the device", much, "allocate it in host memory")
         related = tuple(module.place(one, "so does this") for one, _ in others[:_MOST_RELATED])
-        yield Split(first, message, related, (allocation_fact(module, first, size),))
+        yield Split(module, first, message, related, (allocation_fact(module, first, size),))
 
 
 def in_one_batch(module: Module, project: Project) -> Iterator[Split]:
@@ -88,4 +138,4 @@ def in_one_batch(module: Module, project: Project) -> Iterator[Split]:
             continue
         whole = "all samples are collated, moved to the device and run through the model at once"
         message = Message(f"One batch holds all of `{module.code(dataset.value)}`", whole, "choose a smaller `batch_size`")
-        yield Split(loader.call, message, (), (loader_fact(loader, option="batch_size"),))
+        yield Split(module, loader.call, message, (), (loader_fact(loader, option="batch_size"),))

@@ -11,6 +11,7 @@ from oomlint.finding import AllocationFact, ByteSize
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import dataset_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
+from oomlint.memory.loaders.transforms import picture_bytes, transformed_bytes
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model.values import Absent, Alternative, Const, Frame, assumptions
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from oomlint.memory.loaders.loader_calls import Loader, Loaders
     from oomlint.model.project import Module, Project
 
+_MOST = 6
 _PREFETCHED = 2  # torch's default with workers
 
 
@@ -100,18 +102,33 @@ def _case(project: Project, loader: Loader, frame: Frame, workers: Alternative |
         return None
     if not isinstance(batch.const, int) or not isinstance(ahead.const, int):
         return None
-    for dataset in datasets_of(project).of(loaders_of(project), loader, frame):
-        sample = sample_bytes(project, dataset)
-        if sample is None:
-            continue
+    for sample, about, ways in (*_samples(project, loader, frame), *_pictures(project, loader, frame)):
         place = loader.module.place(loader.call)
-        doubt = assumptions(workers, batch, ahead)
+        doubt = max(assumptions(workers, batch, ahead), ways)
         related = tuple(story_places(place, workers, batch, ahead))
         batches, size = ahead.const * workers.const + 1, batch.const * sample
-        facts: tuple[Fact, ...] = (loader_fact(loader, [workers]), AllocationFact(place, ByteSize(size)), *dataset_facts(dataset))
+        facts: tuple[Fact, ...] = (loader_fact(loader, [workers]), AllocationFact(place, ByteSize(size)), *about)
         beside = given_beside([workers, batch, ahead])
         return Inflight(place, workers.const, batches, size, confidence_of(doubt), related, facts, beside)
     return None
+
+
+def _samples(project: Project, loader: Loader, frame: Frame) -> Iterator[tuple[int, tuple[Fact, ...], int]]:
+    """Bytes of a sample of each dataset that the loader can read, where they are known, and what had to be assumed."""
+    for dataset in datasets_of(project).of(loaders_of(project), loader, frame):
+        size, ways = sample_bytes(project, dataset), 0
+        if size is None and dataset.instance is not None:
+            size, ways = transformed_bytes(project, dataset.instance), 1
+        if size is not None:
+            yield size, dataset_facts(dataset), ways
+
+
+def _pictures(project: Project, loader: Loader, frame: Frame) -> Iterator[tuple[int, tuple[Fact, ...], int]]:
+    """The same of a library's folders of pictures."""
+    for alt in loaders_of(project).argument(loader, "dataset", frame)[:_MOST]:
+        size = picture_bytes(project, alt.value)
+        if size is not None:
+            yield size, (), 1
 
 
 def sample_bytes(project: Project, dataset: Dataset) -> int | None:

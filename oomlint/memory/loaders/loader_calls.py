@@ -40,7 +40,11 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 # `webdataset.WebLoader` makes a DataLoader of what it is given.
-LOADER_CLASSES = frozenset({"torch.utils.data.DataLoader", "torchdata.stateful_dataloader.StatefulDataLoader", "webdataset.WebLoader"})
+# That of torch_geometric hands what it does not know on to the class of torch that it derives from.
+LOADER_CLASSES = frozenset(
+    "torch.utils.data.DataLoader torchdata.stateful_dataloader.StatefulDataLoader webdataset.WebLoader torch_geometric.loader.DataLoader "
+    "torch_geometric.loader.dataloader.DataLoader torch_geometric.data.DataLoader".split()
+)
 # Positions of torch 2.13's DataLoader.__init__; what comes after `generator` is keyword-only.
 PARAMETERS = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout",
@@ -225,6 +229,21 @@ class Loaders:
                     if isinstance(alt.value, FunctionRef | ClassRef):
                         self._follow(alt.value, found, seen, depth + 1)
 
+    def presumed(self, module: Module) -> list[Loader]:
+        """Calls of classes out of sight that are called loaders and are given what a DataLoader is given: its workers and its batches."""
+        found = []
+        for call, scope in module.walk.calls:
+            given = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+            if not names.last_name(call.func).endswith("DataLoader") or "num_workers" not in given or given.isdisjoint({"batch_size", "batch_sampler"}):
+                continue
+            values = [alt.value for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))]
+            if values and all(
+                names.canonical(one.name) not in LOADER_CLASSES if isinstance(one, External) else isinstance(one, Unknown) and is_imported(module, call.func)
+                for one in values
+            ):
+                found.append(Loader(module, scope, call, (), names.last_name(call.func)))
+        return found
+
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def uses(self, loader: Loader) -> Iterator[Use]:
@@ -386,6 +405,12 @@ class Conflict:
 def confidence_of(doubt: int) -> Confidence:
     """Assumptions as a confidence."""
     return (Confidence.HIGH, Confidence.MEDIUM)[doubt] if doubt < 2 else Confidence.LOW  # noqa: PLR2004 - two levels have names
+
+
+def is_imported(module: Module, function: cst.BaseExpression) -> bool:
+    """Whether a name comes from another file, and from nowhere else."""
+    effects = module.root.effects.get(function.value, ()) if isinstance(function, cst.Name) else ()
+    return bool(effects) and all(effect.kind == "from" for effect in effects)
 
 
 def literal_site(alt: Alternative, home: Module) -> tuple[Module, cst.Call] | None:

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
-from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.loaders.loader_calls import evaluator_of, is_imported
 from oomlint.model import names
 from oomlint.model.readings import Memory
-from oomlint.model.values import ClassRef, External, Instance
+from oomlint.model.values import ClassRef, External, Instance, Unknown
 from oomlint.scout.telling import is_data_class, makes_data
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
+    from oomlint.model.values import Value
     from oomlint.syntax.walk import Scope
 
 # Methods that run once a sample or once a batch.
 _PER_ITEM: Final = frozenset(
     "__getitem__ __getitems__ __iter__ __next__ forward training_step validation_step test_step predict_step collate_fn collate __call__".split(),
 )
+_SAME: Final = ("builtins.", "os.path.", "posixpath.")
+_DRAWS: Final = frozenset("random shuffle sample choice choices randint randperm permutation rand randn uniform normal multinomial integers".split())
 _SMALL_LOOP: Final = 64  # a loop of so many rounds goes over splits or parts of a sample, not over samples
 
 
@@ -55,6 +58,27 @@ class Constructions:
         if collating(cls.scope):
             return True
         return self.evaluator.method(this, "__getitem__") is not None and self.evaluator.method(this, "__len__") is not None
+
+    def gives_the_same(self, module: Module, call: cst.Call) -> bool:
+        """Whether a call makes the same of the same arguments each time: a dataset whose construction draws nothing, a sampler, a container, a path.
+
+        Of a class out of sight that is assumed. A function may do anything, and what is made with a model changes while that learns.
+        """
+        scope = module.walk.scope_at(call)
+        if any(isinstance(arg.value, cst.Name) and _learns(scope, arg.value.value) for arg in call.args):
+            return False
+        found = [alt.value for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))[:2]]
+        return bool(found) and all(self._makes_the_same(one, module, call.func) for one in found)
+
+    def _makes_the_same(self, made: Value, module: Module, function: cst.BaseExpression) -> bool:
+        if isinstance(made, Unknown):
+            return is_imported(module, function) and names.last_name(function)[:1].isupper()
+        if isinstance(made, External):
+            return made.name.startswith(_SAME) or made.name.rpartition(".")[2][:1].isupper()
+        if not isinstance(made, ClassRef) or not self.is_dataset(made):
+            return False
+        built, items = self._reached(made)
+        return not any(names.last_name(call.func) in _DRAWS for method in built - items for call in method.calls)
 
     def datasets(self, cls: ClassRef) -> list[ClassRef]:
         """The class, where it is a dataset; else the datasets that derive from it."""
@@ -176,6 +200,18 @@ def speaks_of_data(module: Module) -> bool:
                 return True
     called = {names.last_name(call.func) for call, _ in module.walk.calls}
     return any(makes_data(name) or name.endswith("Loader") for name in called)
+
+
+def _learns(scope: Scope, name: str) -> bool:
+    """Whether a name is used as that of a model: it is called, or asked for its parameters."""
+    methods = {"train", "eval", "parameters", "state_dict", "zero_grad"}
+    return any(
+        (isinstance(call.func, cst.Name) and call.func.value == name)
+        or (
+            isinstance(call.func, cst.Attribute) and call.func.attr.value in methods and isinstance(call.func.value, cst.Name) and call.func.value.value == name
+        )
+        for call in scope.calls
+    )
 
 
 def constructions_of(project: Project) -> Constructions:

@@ -14,11 +14,11 @@ from oomlint.model.values import Alternative, Const, ExternalCall, Instance, Unk
 from oomlint.syntax.walk import descend, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
-    from oomlint.syntax.walk import Scope
+    from oomlint.syntax.walk import Effect, Scope
 
 _LOADER_NAME = re.compile(r"(^|_)(data_?)?loader\d*$|(^|_)dl\d*$|dataloader\d*$|(^|_)loader(_\w+)?$", re.IGNORECASE)
 _EPOCH = re.compile(r"epoch", re.IGNORECASE)
@@ -131,13 +131,24 @@ def is_nth(test: cst.BaseExpression) -> bool:
     return any(isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) for node in descend(test))
 
 
-def changes_in(nodes: list[cst.BaseExpression], loop: cst.For | cst.While, module: Module, scope: Scope) -> bool:
-    """Whether one of the expressions depends on something that the loop sets."""
-    roots = {n.value for node in nodes for n in descend(node) if isinstance(n, cst.Name)}
+def changes_in(
+    nodes: Sequence[cst.BaseExpression],
+    loop: cst.For | cst.While,
+    module: Module,
+    scope: Scope,
+    alike: Callable[[cst.Call], bool] | None = None,
+    asked: frozenset[str] = frozenset(),
+) -> bool:
+    """Whether one of the expressions depends on something that the loop sets; ``alike`` says which calls give the same in each round."""
+    roots = {name for node in nodes for name in _names_in(node, module)}
     for root in roots:
         for effect in scope.effects.get(root, ()):
             inside = effect.statement is loop or loop in module.walk.ancestors(effect.statement)
-            if inside and effect.kind not in {"import", "from"}:
+            if (
+                inside
+                and effect.kind not in {"import", "from"}
+                and (alike is None or root in asked or not _made_again(effect, loop, module, scope, alike, asked))
+            ):
                 return True
     # A method called on an object in the loop may change it: `dataset.set_epoch(epoch)`.
     for node in descend(loop.body, into_scopes=False):
@@ -150,3 +161,22 @@ def changes_in(nodes: list[cst.BaseExpression], loop: cst.For | cst.While, modul
             ):
                 return True
     return False
+
+
+def _made_again(effect: Effect, loop: cst.For | cst.While, module: Module, scope: Scope, alike: Callable[[cst.Call], bool], asked: frozenset[str]) -> bool:
+    """Whether each round of a loop makes the same of a name as the round before, out of nothing that the loop changes."""
+    if effect.statement is loop or effect.value is None or effect.kind not in {"assign", "for"} or conditional_in(effect.statement, loop, module):
+        return False
+    if any(isinstance(node, cst.Call) and not alike(node) for node in descend(effect.value)):
+        return False
+    keys = [part.slice[0].slice.value for part in descend(effect.node) if isinstance(part, cst.Subscript) and isinstance(part.slice[0].slice, cst.Index)]
+    return not changes_in([effect.value, *keys], loop, module, scope, alike, asked | {effect.root})
+
+
+def _names_in(node: cst.CSTNode, module: Module) -> Iterator[str]:
+    """Names that an expression reads: neither its attributes nor the keywords of its calls."""
+    for part in descend(node):
+        if isinstance(part, cst.Name):
+            above = module.walk.parents.get(part)
+            if part is node or not ((isinstance(above, cst.Attribute) and above.attr is part) or (isinstance(above, cst.Arg) and above.keyword is part)):
+                yield part.value
