@@ -102,13 +102,14 @@ class Message:
     consequence: str = ""
     help: str = ""
 
-    def fitted(self) -> Message:
+    def fitted(self, more: str = "") -> Message:
         """The message on one line, its longest pieces of code shortened with an ellipsis until headline and consequence fit an annotation.
 
-        Those of the consequence come first; where there is no code left to shorten, the consequence ends earlier.
+        Those of the consequence come first; where there is no code left to shorten, the consequence ends earlier. ``more`` of the consequence stays whole.
         """
         headline, consequence = " ".join(self.headline.split()), " ".join(self.consequence.split())
-        while (excess := len(joined(headline, consequence)) - _MOST) > 0:
+        end = f"; {more}" if more else ""
+        while (excess := len(joined(headline, consequence + end)) - _MOST) > 0:
             pieces = [(len(piece), piece) for piece in _CODE.findall(consequence)] + [(len(piece) - _LEAST, piece) for piece in _CODE.findall(headline)]
             longest = max((piece for piece in pieces if len(piece[1]) > _LEAST), default=(0, ""))[1]
             shorter = longest[: max(_LEAST, len(longest) - excess) - 2].rstrip("…") + "…`"
@@ -117,7 +118,7 @@ class Message:
             headline, consequence = headline.replace(longest, shorter), consequence.replace(longest, shorter)
         if excess > 0 and (left := len(consequence) - excess - 2) > 0:
             consequence = consequence[: left + 1].rpartition(" ")[0].rstrip(",;") + " …"
-        return replace(self, headline=headline, consequence=consequence, help=" ".join(self.help.split()))
+        return replace(self, headline=headline, consequence=consequence + end, help=" ".join(self.help.split()))
 
 
 def joined(headline: str, consequence: str) -> str:
@@ -410,7 +411,7 @@ class Finding:
 
     def adding(self, words: str) -> Finding:
         """The same finding, with more to say of what it costs."""
-        told = Message(self.headline, f"{self.consequence}; {words}" if self.consequence else words).fitted()
+        told = Message(self.headline, self.consequence).fitted(words) if self.consequence else Message(self.headline, words).fitted()
         return replace(self, headline=told.headline, consequence=told.consequence)
 
     @property
