@@ -25,6 +25,7 @@ from oomlint.finding import (
     Factor,
     Finding,
     Fix,
+    Message,
     Multiplier,
     Place,
     Resource,
@@ -70,7 +71,7 @@ class Fake(Rule):
     def _finding(self, module: Module, row: int, match: re.Match[str]) -> Finding:
         place = module.source.place(row, match.start() + 1, row, match.end() + 1)
         fix = Fix(Safety.SAFE, "take it out", (Edit(place, "#"),)) if "mend" in match[3] else None
-        return self.finding(place, match[3], severity=Severity(match[1]), confidence=Confidence(match[2]), fix=fix)
+        return self.finding(place, Message(match[3]), severity=Severity(match[1]), confidence=Confidence(match[2]), fix=fix)
 
 
 PARENT = os.getpid()
