@@ -59,7 +59,7 @@ def ending(trace: Trace) -> str:
 def readings(trace: Trace) -> str:
     """How often it was read, and what that took."""
     pace = trace.pace
-    full = "" if pace.full == pace.readings else f", {pace.full} of them with proportional shares"
+    full = "" if pace.full == pace.readings or trace.measure != "PSS" else f", {pace.full} of them with proportional shares"
     return f"{count(pace.readings, 'reading')}, one every {pace.mean:.2f} s on average{full}; they took {100 * pace.share:.1f} % of one core"
 
 
