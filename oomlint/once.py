@@ -26,7 +26,7 @@ _SHARED, _MANY_WORKERS = "OOM114", "OOM120"  # workers over what is in memory, a
 LOADER = "it is for this loader"
 _MOST_GIVEN = 12
 _MOST_RELATED = 8
-_MANY = 2  # files with copies of the same code, for which one is told
+_MANY = 5  # files with copies of the same code, for which one is told even where each stands for several loaders
 _MOST_COPIES = 16
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -134,16 +134,19 @@ def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
 def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> list[Finding]:
     """Findings that say the same of copies of one block, in several files, become one, with the places of the others as related places.
 
+    A few that stand for several loaders each are told one by one: their places would be lost.
+
     ``overlay`` has contents that stand in for files.
     """
     alike: dict[object, list[Finding]] = {}
     for item in findings:
-        alike.setdefault((item.code, item.message) if item.code else item, []).append(item)
+        alike.setdefault((item.code, item.message, any(place.message == ALSO for place in item.related)) if item.code else item, []).append(item)
     blocks: dict[str, _Blocks] = {}
     kept: list[Finding] = []
     for group in alike.values():
         files = {item.place.path for item in group}
-        if len(files) < _MANY:
+        least = _MANY if any(place.message == ALSO for place in group[0].related) else 2
+        if len(files) < least:
             kept.extend(group)
             continue
         for path in files - blocks.keys():
@@ -152,7 +155,7 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
         for item in group:
             same.setdefault(blocks[item.place.path].at(item.place) or item, []).append(item)
         for copies in same.values():
-            if len({item.place.path for item in copies}) < _MANY:
+            if len({item.place.path for item in copies}) < least:
                 kept.extend(copies)
                 continue
             first, *others = sorted(copies, key=_weight)
