@@ -138,7 +138,7 @@ def test_what_is_said_of_copies_of_a_loop_is_said_once(folder: Path) -> None:
         (folder / f"{name}.py").write_text("\n" * ord(name) + LOADER + loop)
     report = check(folder)
     assert said(report) == [
-        ("a.py", 4, "rebuilt, mend; 4 more files have a copy of it"),
+        ("a.py", 4, "rebuilt, mend: also in 4 more files"),
         ("b.py", 10, "rebuilt, mend"),
         ("d.py", 4, "rebuilt, mend"),
         ("e.py", 2, "rebuilt, mend"),

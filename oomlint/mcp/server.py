@@ -40,7 +40,7 @@ def make(*, allow_run: bool) -> MCPServer[Any]:
         paths: files and folders, relative to the folder that the server was started in. For a single file, what it causes in other files is found, too.
         select: codes, prefixes or names of rules, such as OOM101 or OOM2; all by default.
         limit: how many findings to show at most.
-        Returns JSON: total, and findings with code, message (headline and consequence), help, place, related places, facts, weight, and fix with its safety and edits.
+        Returns JSON: total, and findings with code, message, help, place, related places, facts, weight, and fix with its safety and edits.
         """
         words = ["check", "--no-local-rules", "--output-format", "json", "--sort", "weight", "--exit-zero", "--quiet", *_selected(select)]
         return bounded("findings", await _entries(words, paths), limit)

@@ -67,7 +67,7 @@ def deleted_late(growth: Growth) -> str:
     scope = walk.scope_at(growth.loop.node)
     for effect in scope.effects.get(target, ()) if scope.is_function else ():
         if effect.kind == "delete" and not effect.path and growth.loop.node not in walk.ancestors(effect.node):
-            return "; the later `del` has no effect"
+            return "; `del` of the local comes too late"
     return ""
 
 
