@@ -568,7 +568,7 @@ def test_a_fix_that_harms_another_file_is_left_out(folder: Path, fake: Fake, mon
     def together(module: Module, project: Project) -> Iterator[Finding]:
         yield from alone(module, project)
         if module.path.endswith("b.py") and b"mend" not in project.raw(str(folder / "a.py")):
-            yield fake.finding(Place(module.path, 0, 1, 1, 1, 2), "the other file has changed")
+            yield fake.finding(Place(module.path, 0, 1, 1, 1, 2), Message("the other file has changed"))
 
     monkeypatch.setattr(fake, "check", together)
     report = check(folder, fix=True)
