@@ -69,7 +69,8 @@ SHOWN: Final = {("recheck.py", "item.message")}
 def garbled(finding: Finding) -> Finding:
     """The finding in words that nobody understands, and with none of the places that only tell its story."""
     fix = replace(finding.fix, message=_garbled(finding.fix.message)) if finding.fix is not None else None
-    return replace(finding, message=_garbled(finding.message), related=(), fix=fix)
+    headline, consequence, remedy = (_garbled(part) for part in (finding.headline, finding.consequence, finding.help))
+    return replace(finding, headline=headline, consequence=consequence, help=remedy, related=(), fix=fix)
 
 
 def retold(finding: Finding) -> Finding:
@@ -203,7 +204,7 @@ def test_the_verifier_reads_no_message() -> None:
         if VERIFY / "child" in path.parents or "finding" not in (text := path.read_text(encoding="utf-8")):
             continue
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Attribute) and node.attr in {"message", "related"} and ast.unparse(node.value) != "self":
+            if isinstance(node, ast.Attribute) and node.attr in {"message", "headline", "consequence", "help", "related"} and ast.unparse(node.value) != "self":
                 read.add((path.name, ast.unparse(node)))
     assert read == SHOWN
 

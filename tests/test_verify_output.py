@@ -44,8 +44,9 @@ def view(tmp_path: Path) -> View:
 @pytest.fixture
 def item(view: View) -> Item:
     path = f"{view.folder}/train.py"
-    message = "`losses` keeps the graph of every step. It is never cleared"
-    finding = Finding("OOM201", "graph-kept", message, Severity.ERROR, Confidence.HIGH, Place(path, 0, 1, 1, 1, 20))
+    headline = "`losses` keeps the graph of every step"
+    place = Place(path, 0, 1, 1, 1, 20)
+    finding = Finding("OOM201", "graph-kept", headline, Severity.ERROR, Confidence.HIGH, place, consequence="it is never cleared")
     verdict = Verdict(
         Outcome.CONFIRMED,
         "4 storages a step are kept before the fix and none after",
@@ -296,7 +297,7 @@ def test_the_page_loads_and_runs_nothing(item: Item, view: View) -> None:
         readings=(Reading(hostile, hostile, (1.0, 2.0), (float("nan"),), hostile),),
         timelines=(Timeline(hostile, hostile, hostile, ((0.0, 1.0), (float("inf"), 2.0))), Timeline("x", "bytes", "step", ())),
     )
-    case = replace(case, finding=replace(case.finding, message=hostile), changes={path: (hostile.encode(), b"\x00") for path in case.changes})
+    case = replace(case, finding=replace(case.finding, headline=hostile), changes={path: (hostile.encode(), b"\x00") for path in case.changes})
     text = verdicts_html.text([(case, verdict)], view, hostile)
     page = Page(text)
     assert not {tag for tag, _ in page.tags} & {"script", "img", "link", "iframe", "object", "image", "use"}
