@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.arrays.kept_calls import INTO, KEEPS, KeptCalls, keeps_axes
-from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, names_of
+from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of
 from oomlint.memory.datasets.serving import is_target, picks_some
 from oomlint.memory.shared.attribute_names import may_be_data
 from oomlint.memory.shared.content_kinds import Kind
@@ -367,17 +367,23 @@ class Kept(KeptCalls):
         """What an index leaves of the value; ``None`` where that is one element of many."""
         first = node.slice[0].slice
         if not isinstance(first, cst.Index):
-            return replace(going, index=None, some=going.some or self._is_short(module, first))
+            return replace(going, index=None, some=going.some or self._is_short(module, first), cut=going.cut or _has_bounds(first))
         key = first.value
         if len(node.slice) != 1:  # `rows[i, 0]` is of one row
-            return replace(going, index=None, part=going.part or (isinstance(key, cst.Name) and self._counts(module, node, key.value)))
+            return replace(
+                going,
+                index=None,
+                cut=going.cut or not isinstance(key, cst.Ellipsis),
+                part=going.part or (isinstance(key, cst.Name) and self._counts(module, node, key.value)),
+            )
         if isinstance(key, cst.SimpleString | cst.ConcatenatedString):
             taken = going.taken(str(key.evaluated_value))
             return replace(taken.named(str(key.evaluated_value)), index=None) if taken is not None else None
-        going = replace(going, keys=going.keys[:-1])
+        constant = isinstance(key, cst.Integer | cst.Ellipsis | cst.Tuple)
+        going = replace(going, keys=going.keys[:-1], cut=going.cut or not (going.keys or constant or any(ends_of(key))))
         if isinstance(key, cst.Integer):
             place = int(key.evaluated_value)
-            return None if going.index is not None and going.index != place else replace(going, index=None, mixed=False)
+            return None if going.index is not None and going.index != place else replace(going, index=None, mixed=False, cut=going.cut or going.index is None)
         if isinstance(key, cst.Ellipsis | cst.Tuple):
             return going
         if isinstance(key, cst.Name) and self._counts(module, node, key.value):
@@ -444,6 +450,12 @@ class Kept(KeptCalls):
             for use in descend(root):
                 if isinstance(use, cst.Name) and use.value in wanted:
                     self.climb(search, module, use, replace(going, part=part, listed=True, rebuilt=True, mixed=mixed, keys=()))
+
+
+def _has_bounds(rows: cst.BaseSlice) -> bool:
+    """Whether a slice goes from one number that is computed to another."""
+    bounds = (rows.lower, rows.upper) if isinstance(rows, cst.Slice) else ()
+    return bool(bounds) and not any(bound is None or isinstance(bound, cst.BaseNumber | cst.UnaryOperation) for bound in bounds)
 
 
 def byte_range(node: cst.BaseExpression) -> bool:

@@ -36,6 +36,7 @@ MAKES: Final = frozenset({"array", "asarray", "tensor"})  # one array of what st
 _ARRAYS: Final = frozenset({"as_tensor", "from_numpy", "ascontiguousarray", "Tensor", "FloatTensor"})
 _OBJECTS: Final = frozenset({"builtins.object", "numpy.object_", "numpy.object"})
 _SCALARS: Final = frozenset({"int", "float", "bool", "str"})  # of a part they are the part
+_PICKS: Final = frozenset({"take", "take_along_axis", "choice", "index_select", "gather", "masked_select", "narrow"})  # rows, as an index picks them
 _LOOKS_UP: Final = frozenset({"get", "pop", "index", "lookup", "load_state_dict", "count", "join", "startswith", "isin"})
 INTO: Final = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put", "push", "setdefault"})
 # What writes all of a value to one file.
@@ -76,6 +77,7 @@ class KeptCalls(KeptNames):
     def follow_argument(self, search: Search, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow the value into what is called; what holds for the result of the call, or ``None`` where the value ends there."""
         last = names.last_name(call.func)
+        going = replace(going, cut=True) if last in _PICKS else going
         walk = module.walk
         if isinstance(call.func, cst.Attribute) and last in INTO and not self._is_own(module, call):
             position = 0 if last not in {"insert", "setdefault"} else 1
@@ -150,7 +152,7 @@ class KeptCalls(KeptNames):
     @staticmethod
     def moved_by(search: Search, module: Module, call: cst.Call, going: Going) -> Going:
         """The value after a call that puts it on an accelerator."""
-        if not (going.some or going.inside or going.hazy or going.index is not None):
+        if not (going.some or going.cut or going.inside or going.hazy or going.index is not None):
             search.moves.append(going.kept_by(module, call, f"`{' '.join(module.code(call).split())}`", live=True))
         return going.doing(Does.MOVES, module, call)
 

@@ -80,6 +80,7 @@ class Going:
     names: tuple[str, ...] = ()
     part: bool = False  # an element of it
     some: bool = False  # so many rows of it, however many there are
+    cut: bool = False  # rows of it that an index or two bounds pick, which another round may pick elsewhere
     inside: str = ""  # the attribute of an object that holds it
     listed: bool = False  # it is in a list, not yet in an array
     mixed: bool = False  # it is in a small list beside things that are no arrays: no array can hold both, but by reference

@@ -40,11 +40,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 # `webdataset.WebLoader` makes a DataLoader of what it is given.
-# That of torch_geometric hands what it does not know on to the class of torch that it derives from.
-LOADER_CLASSES = frozenset(
-    "torch.utils.data.DataLoader torchdata.stateful_dataloader.StatefulDataLoader webdataset.WebLoader torch_geometric.loader.DataLoader "
-    "torch_geometric.loader.dataloader.DataLoader torch_geometric.data.DataLoader".split()
-)
+LOADER_CLASSES = frozenset({"torch.utils.data.DataLoader", "torchdata.stateful_dataloader.StatefulDataLoader", "webdataset.WebLoader"})
 # Positions of torch 2.13's DataLoader.__init__; what comes after `generator` is keyword-only.
 PARAMETERS = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout",
