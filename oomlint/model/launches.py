@@ -86,6 +86,21 @@ class Launches:
             self._starting[script.path] = known
         return known
 
+    def commanded(self, flags: list[str], key: object, step: Step) -> list[Alternative] | None:
+        """What the command that is asked about gives to an option: nothing where it leaves it out; ``None`` where no command is asked about."""
+        words = self.project.command
+        if words is None:
+            return None
+        spelt = _spellings(flags)
+        found: list[Alternative] = []
+        for number, word in enumerate(words):
+            flag, equals, given = word.partition("=")
+            if flag in spelt:
+                text = given if equals else "".join(words[number + 1 : number + 2])
+                at = Step(None, None, f"the command gives `{flag} {text}`", kind="option")
+                found = [picked(Alternative(Const(_constant(text)), (at, step)), key, "command")]  # the last one wins
+        return found
+
     def _by_python(self, spelt: set[str], base: str, script: Module, key: object, step: Step) -> list[Alternative]:
         """Values that another script of the project puts behind the option in a list of arguments."""
         found: list[Alternative] = []
@@ -126,7 +141,7 @@ class Launches:
             place, words = command.place, command.words
             named = next((w for w in words if w == base or w.endswith("/" + base)), "")
             if (named and self._means(named, script, place)) or _runs_module(words, script, self.project):
-                count = _processes(words, base)
+                count = processes_of(words, base)
                 if count is not False:
                     found.append((count, place))
         return found
@@ -206,7 +221,17 @@ def _notebooks(path: str, data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest() if path.endswith(".ipynb") and b".py" in data else ""
 
 
-def _processes(words: list[str], base: str) -> int | Literal[False] | None:
+def _constant(text: str) -> object:
+    """What a parser makes of the text of an option: a number where it is one."""
+    if _WHOLE_NUMBER.fullmatch(text):
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def processes_of(words: list[str], base: str) -> int | Literal[False] | None:
     """How many processes a command line starts a script in. ``False`` where no launcher stands before it, or nothing says that there are several."""
     end = next((n for n, word in enumerate(words) if word == base or word.endswith("/" + base)), len(words))
     before = words[:end]

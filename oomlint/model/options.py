@@ -124,7 +124,7 @@ class OptionSource:
         queue, seen = [module], {module.path}
         while queue and len(seen) < _MODULES_SEARCHED:
             here = queue.pop(0)
-            for path in self._imports(here):
+            for path in self.imports(here):
                 if path not in seen and b"add_" in self.project.raw(path):
                     seen.add(path)
                     found = self.project.find(path)
@@ -132,7 +132,8 @@ class OptionSource:
                         yield found
                         queue.append(found)
 
-    def _imports(self, module: Module) -> list[str]:
+    def imports(self, module: Module) -> list[str]:
+        """The files of the project that a module imports."""
         found: list[str] = []
         for effects in module.root.effects.values():
             for effect in effects:
@@ -230,6 +231,11 @@ class OptionSource:
             out.append(picked(Alternative(Const(action_name == "store_false"), (at(f"default of `{flag}`"),)), key, "default"))
         elif self._keyword(call, "required") is None:
             out.append(picked(Alternative(Const(None), (at(f"`{flag}` has no default"),)), key, "default"))
+        commanded = self.launches.commanded(flags, key, at(f"option `{flag}`"))
+        if commanded is not None:
+            if commanded and action_name in {"store_true", "store_false"}:
+                return [picked(Alternative(Const(action_name == "store_true"), (at(f"the command gives `{flag}`"),)), key, "command")]
+            return commanded or out or [Alternative(Unknown(f"option {flag}"))]
         if action_name in {"store_true", "store_false"}:
             given = action_name == "store_true"
             out = self.launches.switched(flags, script, key, at(f"option `{flag}`"), out, given=given)
@@ -314,6 +320,9 @@ class OptionSource:
         key = ("option", call)
         step = Step(frame.module, call, f"default of `{flag}`", kind="option")
         out = [picked(a.after(step), key, "default") for a in self.evaluator.values(call.args[0].value, frame)]
+        commanded = self.launches.commanded([flag], key, step)
+        if commanded is not None:
+            return commanded or out
         if _has_whole_number(out):
             zero = Step(frame.module, call, f"`{flag} 0` can be given", kind="option")
             out.append(picked(Alternative(Const(0), (zero,), reach=True), key, "zero"))
@@ -331,6 +340,8 @@ class OptionSource:
         if not marked and not (command and any(e.kind == "import" for e in frame.module.root.effects.get("typer", ()))):
             return []
         flag = "--" + name.replace("_", "-")
+        if self.project.command is not None:
+            return []
         return [
             Alternative(Const(0), (Step(frame.module, param, f"`{flag} 0` can be given", kind="option"),), frozenset({(("option", param), "zero")}), reach=True)
         ]

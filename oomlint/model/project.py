@@ -127,6 +127,7 @@ class Project:
         self._parsed = 0  # characters
         self._wanted: Counter[str] = Counter()  # how often each file was asked for since trees were let go of
         self.steps = Steps()
+        self.command: tuple[str, ...] | None = None  # the words behind the script, where it is asked what one certain command does
         self._called: dict[str, frozenset[bytes]] = {}
         self._words: WordIndex | None = None
         self._asked = 0

@@ -189,6 +189,9 @@ class Sources:
                 out.append(Alternative(Filled(inner, value.script, (*value.path, name)), alt.story, alt.picks, alt.doubt, alt.reach))
             else:
                 out.append(picked(alt, key, "default"))
+        commanded = self.evaluator.options.launches.commanded([flag, f"--{name}"], key, Step(None, None, f"option `{flag}`", kind="option"))
+        if commanded is not None and not any(isinstance(a.value, Filled) for a in out):
+            return commanded or out
         numbers = [a for a in out if isinstance(a.const, int) and not isinstance(a.const, bool) and a.story]
         if numbers:
             step = numbers[0].story[0]

@@ -319,9 +319,9 @@ def picked(alt: Alternative, key: object, pick: object) -> Alternative:
 
 
 def is_usual(picks: Picks) -> bool:
-    """Whether a plain run has these picks: options at their defaults."""
+    """Whether a plain run has these picks: options at their defaults, or as the command gives them."""
     return all(
-        pick in {"default", ASSUMED} or (isinstance(pick, tuple) and pick[:1] == ("launch",))
+        pick in {"default", "command", ASSUMED} or (isinstance(pick, tuple) and pick[:1] == ("launch",))
         for key, pick in picks
         if isinstance(key, tuple) and key[:1] == ("option",)
     )

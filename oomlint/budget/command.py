@@ -1,0 +1,63 @@
+"""The command that starts a training: which script, with which options, in how many processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Final
+
+from oomlint.budget.mistakes import BudgetError
+from oomlint.model.launches import processes_of
+
+_SHELL: Final = re.compile(r"&&|\|\||[|&;<>`$(){}*?~\n#]")
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"$`]*\"")
+_SETS: Final = re.compile(r"\w+=")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that was read."""
+
+    script: str  # its absolute path
+    options: tuple[str, ...]  # what stands behind the script
+    ranks: int | None  # None where the command says nothing of them
+
+
+def read(text: str, folder: str) -> Command:
+    """The script that a command runs, and what it gives it. Raises BudgetError, whose message says what is wrong."""
+    found = _SHELL.search(_QUOTED.sub("", text))
+    if found:
+        raise BudgetError(f"the command has shell syntax (`{found.group().strip() or 'a line break'}`): give the plain command, such as `python train.py --num_workers 4`")
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise BudgetError(f"the command cannot be read: {str(error).lower()}") from None
+    if words and _SETS.match(words[0]):
+        raise BudgetError(f"the command has shell syntax (`{words[0]}`): give it without variables in front")
+    at = _script_at(words)
+    if at is None:
+        raise BudgetError("the command runs no Python script that can be seen: it needs a file that ends in `.py`, or `-m` and a module")
+    word = words[at]
+    path = _path_of(word, folder, module=at > 0 and words[at - 1] == "-m")
+    if path is None:
+        raise BudgetError(f"the command runs {word}, which is not there")
+    count = processes_of(words[: at + 1], os.path.basename(word))
+    return Command(path, tuple(words[at + 1 :]), count or None)
+
+
+def _script_at(words: list[str]) -> int | None:
+    """Where the script stands, or the module that is run as one: behind launchers, which may be modules themselves."""
+    for number, word in enumerate(words):
+        if word.endswith((".py", ".ipynb")) and (number == 0 or not words[number - 1].startswith("--")):
+            return number
+        if word == "-m" and number + 1 < len(words) and not words[number + 1].startswith(("torch.", "accelerate.", "deepspeed.")):
+            return number + 1
+    return None
+
+
+def _path_of(word: str, folder: str, *, module: bool) -> str | None:
+    base = os.path.join(folder, *word.split(".")) if module else os.path.join(folder, word)
+    places = [f"{base}.py", os.path.join(base, "__main__.py")] if module else [base]
+    return next((os.path.abspath(place) for place in places if os.path.isfile(place)), None)

@@ -1,0 +1,152 @@
+"""What a dataset keeps in memory, with its size: from constants, from the author's comment, from the header of a data file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.budget.costs import COUNTED, least_of_one
+from oomlint.budget.nouns import Certainty, Container
+from oomlint.budget.sizes import Name, Size, named
+from oomlint.memory.arrays.full_reads import whole_reads_of
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.worker_copies import is_small, owner_of
+from oomlint.memory.facts import holding_fact
+from oomlint.memory.shared.array_shapes import allocation, commented
+from oomlint.memory.shared.content_kinds import Kind
+from oomlint.model import names
+from oomlint.model.values import ExternalCall
+from oomlint.syntax.walk import constant_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from oomlint.budget.headers import DataFile
+    from oomlint.memory.datasets.dataset_classes import Dataset, Holding
+    from oomlint.memory.shared.array_shapes import Bytes
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
+
+_NAME: Final = 120  # bytes: a string of 60 characters, with its place in a list
+_READERS: Final = {"load": ("npy", "npz", "pt"), "load_file": ("safetensors",), "read_parquet": ("parquet",), "memmap": ("npy",), "open_memmap": ("npy",)}
+_NUMPY: Final = frozenset({"npy", "npz"})
+
+
+class Containers:
+    """Answers for a project and some data files."""
+
+    def __init__(self, project: Project, files: Sequence[DataFile]) -> None:
+        self.project = project
+        self.files = files
+        self.datasets = datasets_of(project)
+        self.evaluator = self.datasets.evaluator
+
+    def of(self, dataset: Dataset) -> Iterator[Container]:
+        """The containers of a dataset and of those that it wraps."""
+        for holding in dataset.every():
+            found = self._of(holding, owner_of(dataset, holding))
+            if found is not None:
+                yield found
+
+    def _of(self, holding: Holding, owner: Dataset) -> Container | None:
+        fact = holding_fact(holding, owner)
+        if fact.holds not in COUNTED:
+            return None
+        filed = self._from_file(holding, owner)
+        size, certainty, file = filed if filed is not None else (*self._sized(holding, fact.owner, fact.items), "")
+        if not size.value and is_small(holding.content, self.project.settings):
+            return None
+        return Container(fact.name, fact.owner, fact.holds, fact.items, size, certainty, fact.place, holding.read, file)
+
+    def _sized(self, holding: Holding, owner: str, items: str) -> tuple[Size, Certainty]:
+        content = holding.content
+        if content.size.exact is not None:
+            return Size((content.size.exact,)), Certainty.EXACT
+        shape = commented(holding.module, holding.effect.node) if holding.effect is not None else None
+        if shape is None or shape.item is None:
+            shape = self._allocated(holding) or shape
+        if shape is not None and shape.item is not None:
+            return Size((*self._dimensions(shape, owner), shape.item)), Certainty.EXACT
+        if content.kind is Kind.PATHS:
+            return Size((content.count if content.count is not None else Name(f"len({holding.name})", owner), _NAME)), Certainty.ABOUT
+        least = least_of_one(items) if content.kind is Kind.OBJECTS else None
+        if least is not None and (content.count is not None or items != "dicts"):
+            return Size((content.count if content.count is not None else Name(f"len({holding.name})", owner), least)), Certainty.AT_LEAST
+        return Size((Name(holding.name, owner),)), Certainty.EXACT
+
+    def _allocated(self, holding: Holding) -> Bytes | None:
+        """The shape that an array is made in."""
+        content = holding.content
+        if content.module is None or not isinstance(content.node, cst.Call):
+            return None
+        frame = self._frame(content.module, content.node)
+        for alt in self.evaluator.values(content.node, frame)[:2]:
+            if isinstance(alt.value, ExternalCall):
+                return allocation(names.canonical(alt.value.name), alt.value.call, self.evaluator, alt.value.frame)
+        return None
+
+    def _dimensions(self, shape: Bytes, owner: str) -> tuple[int | Name, ...]:
+        return tuple(one for one in named(shape.dimensions, owner) if isinstance(one, int | Name))
+
+    # -- data files --------------------------------------------------------------------------------------------------------
+
+    def _from_file(self, holding: Holding, owner: Dataset) -> tuple[Size, Certainty, str] | None:
+        """The shape that the header of a data file gives what is read from it."""
+        if not self.files or holding.content.module is None or not isinstance(holding.content.node, cst.BaseExpression):
+            return None
+        module, node = holding.content.module, holding.content.node
+        frame = self._frame_of(owner, module, node)
+        read = whole_reads_of(self.project).whole(node, frame)
+        if read is not None and read.what.path is not None:
+            path = self.evaluator.settings.path_text(read.what.path, self._frame_of(owner, read.what.module, read.what.call))
+            return self._matched(("h5", "npy"), path, read.what.keys[-1] if read.what.keys else None, holding)
+        if isinstance(node, cst.Subscript):
+            node = node.value
+        if not isinstance(node, cst.Call) or not node.args or names.last_name(node.func) not in _READERS:
+            return None
+        forms = _READERS[names.last_name(node.func)]
+        path = self.evaluator.settings.path_text(node.args[0].value, frame)
+        torch = any(isinstance(a.value, ExternalCall) and a.value.name.startswith("torch") for a in self.evaluator.values(node, frame))
+        forms = tuple(form for form in forms if len(forms) == 1 or (form not in _NUMPY) is torch)
+        return self._matched(forms, path, self._key(holding), holding)
+
+    @staticmethod
+    def _key(holding: Holding) -> str | None:
+        """The entry of an archive that a statement takes: ``self.x = data["x"]``."""
+        value = holding.effect.value if holding.effect is not None else None
+        if isinstance(value, cst.Subscript) and len(value.slice) == 1 and isinstance(value.slice[0].slice, cst.Index):
+            key = constant_key(value.slice[0].slice.value)
+            return key if isinstance(key, str) else None
+        return None
+
+    def _matched(self, forms: Sequence[str], path: str | None, key: str | None, holding: Holding) -> tuple[Size, Certainty, str] | None:
+        wanted = [one for one in self.files if one.format in forms]
+        if path is not None and os.path.splitext(path)[1]:
+            wanted = [one for one in wanted if os.path.basename(one.path) == os.path.basename(path)] or (wanted if len(wanted) == 1 and key else [])
+        if len(wanted) != 1:
+            return None
+        file = wanted[0]
+        array = file.array(key)
+        if array is not None and array.item is not None:
+            return Size((*array.shape, array.item)), Certainty.EXACT, file.path
+        if array is None and not file.arrays and file.held is not None:
+            certainty = Certainty.EXACT if file.format == "pt" else Certainty.AT_LEAST
+            return Size((file.held,)), certainty, file.path
+        del holding
+        return None
+
+    def _frame_of(self, owner: Dataset, module: Module, node: cst.CSTNode) -> Frame:
+        """The frame in which the object is built, where the node stands in its code; else one with nothing known of its callers."""
+        scope = module.walk.scope_at(node)
+        if owner.instance is not None:
+            for frame in self.datasets.building_frames(owner.instance):
+                if frame.scope is scope:
+                    return frame
+        return self._frame(module, node)
+
+    def _frame(self, module: Module, node: cst.CSTNode) -> Frame:
+        return self.evaluator.calls.plain_frame(module, module.walk.scope_at(node))
+
+

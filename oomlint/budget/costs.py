@@ -1,0 +1,33 @@
+"""What processes and containers were measured to cost: torch 2.13 for the CPU, CPython 3.11, Linux. ``docs/budget.md`` says how."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomlint.finding import ContentKind as Kind
+from oomlint.memory.shared.start_methods import FORKED_MIB, SPAWNED_MIB
+
+MAIN: Final = 146 << 20  # bytes: private memory of an interpreter that has imported torch and numpy
+WORKER: Final = {"fork": FORKED_MIB << 20, "spawn": SPAWNED_MIB << 20, "forkserver": SPAWNED_MIB << 20}  # bytes: of a worker that holds nothing
+PREFETCHED: Final = 2  # batches for each worker, unless the loader says otherwise
+
+# The share of a container of Python objects that a forked worker has copied once it has read it all, by what is in it: reading writes reference counts.
+_OBJECTS: Final = {"strings": 0.93, "numbers": 0.75, "dicts": 0.60}
+_OTHER: Final = 0.60
+_COPIED: Final = {Kind.OBJECT_ARRAY: 0.93, Kind.PATHS: 0.93, Kind.BLOB: _OTHER, Kind.TENSORS: 0.27}
+_LEAST: Final = {"strings": 57, "numbers": 32, "dicts": 72}  # bytes of one, with its place in the list
+SHAREABLE: Final = frozenset({Kind.TENSOR, Kind.TENSORS})  # moved to shared memory once, where a worker is sent them
+IN_FILE: Final = frozenset({Kind.MEMMAP})  # no memory of its own, until it is sent
+COUNTED: Final = frozenset(
+    {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.BLOB, Kind.FRAME, Kind.SHARED, Kind.PATHS, Kind.MEMMAP}
+)
+
+
+def copied_by_fork(kind: Kind, items: str) -> float:
+    """The share of a container that each forked worker comes to own by reading it; 0 where the pages stay shared."""
+    return _OBJECTS.get(items, _OTHER) if kind is Kind.OBJECTS else _COPIED.get(kind, 0.0)
+
+
+def least_of_one(items: str) -> int | None:
+    """Bytes that one element of a container of Python objects takes at least."""
+    return _LEAST.get(items)

@@ -1,0 +1,212 @@
+"""What one command runs: the loaders that it makes, with the numbers that it gives them, and the datasets that they read."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from oomlint.budget.containers import Containers
+from oomlint.budget.costs import PREFETCHED
+from oomlint.budget.nouns import LoaderNoun, Program, Source
+from oomlint.budget.sizes import Name, Size
+from oomlint.budget.values import BATCH, PREFETCH, WORKERS
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.facts import worker_count
+from oomlint.memory.loaders.in_flight import sample_bytes
+from oomlint.memory.loaders.loader_calls import is_given, is_true, loaders_of
+from oomlint.memory.ranks.ranks import ranks_of
+from oomlint.memory.shared.start_methods import start_methods
+from oomlint.model.reach import path_conditions
+from oomlint.model.values import Absent, Const, is_usual
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import libcst as cst
+
+    from oomlint.budget.headers import DataFile
+    from oomlint.memory.datasets.dataset_classes import Dataset
+    from oomlint.memory.loaders.loader_calls import Loader
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Alternative, Frame, Picks
+
+_MOST_MODULES: Final = 400
+_MARKS: Final = (b"oader", b"DataLoader")
+
+
+class Finder:
+    """Finds the programs of a project."""
+
+    def __init__(self, project: Project, files: Sequence[DataFile] = ()) -> None:
+        self.project = project
+        self.loaders = loaders_of(project)
+        self.evaluator = self.loaders.evaluator
+        self.containers = Containers(project, files)
+
+    # -- which files -------------------------------------------------------------------------------------------------------
+
+    def scripts(self, paths: Sequence[str]) -> list[str]:
+        """Those of some files that make loaders when they are run."""
+        found: dict[str, None] = {}
+        for path in paths:
+            module = self._module(path)
+            if module is None:
+                continue
+            for loader in self.loaders.of(module):
+                for use in self.loaders.uses(loader):
+                    root, _ = _outermost(use.frame, loader.call)
+                    if root.scope.parent is None:
+                        found[root.module.path] = None
+        return [path for path in found if path in set(paths)]
+
+    def reached(self, path: str) -> list[Module]:
+        """The file and those of the project that it imports, near ones first."""
+        found: dict[str, Module] = {}
+        queue = [path]
+        while queue and len(found) < _MOST_MODULES:
+            here = queue.pop(0)
+            module = self.project.find(here) if here not in found else None
+            if module is not None:
+                found[here] = module
+                queue.extend(one for one in self.evaluator.options.imports(module) if one not in found)
+        return list(found.values())
+
+    def _module(self, path: str) -> Module | None:
+        return self.project.find(path) if any(mark in self.project.raw(path) for mark in _MARKS) else None
+
+    # -- programs ----------------------------------------------------------------------------------------------------------
+
+    def programs(self, path: str) -> list[Program]:
+        """What running a file makes: one program, or one for each cell of a notebook that makes loaders. Raises SourceError where it cannot be read."""
+        self.project.steps.left = sys.maxsize
+        entry = self.project.module(path)
+        reached = self.reached(path)
+        runs: dict[int, list[tuple[Loader, Frame, list[Picks]]]] = {}
+        notebook = path.endswith(".ipynb")
+        for loader, frame, ways in self._uses(entry, reached):
+            _, call = _outermost(frame, loader.call)
+            cell = entry.place(call).cell if notebook and call in entry.walk.parents else 0
+            runs.setdefault(cell, []).append((loader, frame, ways))
+        ranks = ranks_of(self.project).of_file(entry)
+        known: dict[object, Source] = {}
+        found: list[Program] = []
+        for made, cell in enumerate(sorted(runs)):
+            nouns = tuple(self._noun(loader, frame, ways, known, made) for loader, frame, ways in runs[cell])
+            count = ranks.count if ranks is not None and ranks.count else 1
+            place = replace(ranks.place, message="") if ranks is not None and ranks.place is not None else None
+            found.append(
+                Program(path, cell, nouns, tuple(known.values()), (), count, place, ranks is not None and ranks.count is None),
+            )
+        return found
+
+    def _uses(self, entry: Module, reached: Sequence[Module]) -> Iterator[tuple[Loader, Frame, list[Picks]]]:
+        """Loaders in the frames that the file brings about; where none leads back to it, those that a framework or a registry may call."""
+        mine: list[tuple[Loader, Frame, list[Picks]]] = []
+        loose: list[tuple[Loader, Frame, list[Picks]]] = []
+        paths = {module.path for module in reached}
+        for module in reached:
+            if not any(mark in self.project.raw(module.path) for mark in _MARKS):
+                continue
+            for loader in self.loaders.of(module):
+                ways: dict[Frame, list[Picks]] = {}
+                for use in self.loaders.uses(loader):
+                    ways.setdefault(use.frame, []).append(use.picks)
+                for frame, picks in ways.items():
+                    usual = [one for one in picks if is_usual(one)] or picks
+                    root, call = _outermost(frame, loader.call)
+                    if root.module is entry:
+                        (mine if root.scope.parent is None else loose).append((loader, frame, usual))
+                    elif root.module.path in paths and not self._only_as_script(root, call):
+                        loose.append((loader, frame, usual))
+        yield from mine or loose
+
+    def _only_as_script(self, root: Frame, node: cst.CSTNode) -> bool:
+        """Whether code at the top of a module that is imported stands under ``if __name__ == "__main__"``."""
+        if root.scope.parent is not None:
+            return False
+        tests = (root.module.code(test) for test, _ in path_conditions(root.module.walk, root.scope, node))
+        return any("__name__" in test for test in tests)
+
+    # -- loaders -----------------------------------------------------------------------------------------------------------
+
+    def _noun(self, loader: Loader, frame: Frame, ways: list[Picks], known: dict[object, Source], made: int) -> LoaderNoun:
+        workers, worker = self._number(self.loaders.workers(loader, frame), ways, 0, WORKERS)
+        batch, _ = self._number(self.loaders.argument(loader, "batch_size", frame), ways, 1, BATCH)
+        if any(is_given(alt.value) for alt in self.loaders.argument(loader, "batch_sampler", frame)):
+            batch = Name(BATCH)
+        ahead, _ = self._number(self.loaders.argument(loader, "prefetch_factor", frame), ways, PREFETCHED, PREFETCH)
+        persistent = self._says(loader, frame, "persistent_workers", ways)
+        sampled = any(is_given(a.value) for a in self.loaders.argument(loader, "sampler", frame) if not a.reach)
+        methods = start_methods(self.loaders, loader, frame)
+        method = ("forkserver" if "forkserver" in methods.counted else min(methods.counted)) if methods.known else ""
+        module, call = loader.made_at(frame)
+        read = self._dataset(loader, frame, ways)
+        sources = (self._source(read, known, made),) if read is not None else ()
+        bytes_of_one = sample_bytes(self.project, _innermost(read)) if read is not None else None
+        owner = sources[0].name if sources else ""
+        sample = Size((bytes_of_one,)) if bytes_of_one is not None else Size((Name("sample", owner),))
+        place = worker_count(worker).place if worker is not None else None
+        return LoaderNoun(
+            module.place(call), loader.written, workers, batch, ahead, place, persistent, sampled or self._says(loader, frame, "shuffle", ways),
+            method, sources, sample, made,
+        )  # fmt: skip
+
+    def _number(self, found: Sequence[Alternative], ways: list[Picks], default: int, name: str) -> tuple[int | Name, Alternative | None]:
+        """The largest number that a plain run gives; a name where none is known."""
+        best: tuple[int, Alternative] | None = None
+        for alt in found:
+            if alt.reach or not any(alt.under(picks) is not None for picks in ways):
+                continue
+            value = alt.value
+            number = default if isinstance(value, Absent) or (isinstance(value, Const) and value.value is None) else None
+            if isinstance(value, Const) and isinstance(value.value, int):
+                number = int(value.value)
+            if number is not None and number >= 0 and (best is None or number > best[0]):
+                best = (number, alt)
+        return best if best is not None else (Name(name), None)
+
+    def _says(self, loader: Loader, frame: Frame, name: str, ways: list[Picks]) -> bool:
+        found = self.loaders.argument(loader, name, frame)
+        return any(is_true(alt.value) and not alt.reach and any(alt.under(picks) is not None for picks in ways) for alt in found)
+
+    def _dataset(self, loader: Loader, frame: Frame, ways: list[Picks]) -> Dataset | None:
+        """The dataset that a plain run reads: the first of its alternatives."""
+        found = datasets_of(self.project).of(self.loaders, loader, frame)
+        usual = [one for one in found if one.alternative is None or any(one.alternative.under(picks) is not None for picks in ways)]
+        return next((one for one in usual if one.alternative is None or not one.alternative.reach), next(iter(usual), None))
+
+    def _source(self, dataset: Dataset, known: dict[object, Source], made: int) -> Source:
+        core = _innermost(dataset)
+        key: object = core.instance if core.instance is not None else (core.module.path, core.node)
+        found = known.get(key)
+        if found is None:
+            containers = tuple(self.containers.of(dataset))
+            place = core.module.place(core.node)
+            if core.instance is not None and core.instance.call is not None and core.instance.at is not None:
+                place = core.instance.at.module.place(core.instance.call)
+            found = known[key] = Source(core.words.strip("`"), place, containers, made=made)
+        return found
+
+
+def _innermost(dataset: Dataset) -> Dataset:
+    """The dataset behind wrappers of one: ``Subset``, ``random_split``."""
+    while dataset.instance is None and not dataset.holdings and len(dataset.inner) == 1:
+        dataset = dataset.inner[0]
+    if dataset.inner and not dataset.holdings and len(dataset.inner) == 1:
+        return dataset.inner[0]
+    return dataset
+
+
+def _outermost(frame: Frame, call: cst.CSTNode) -> tuple[Frame, cst.CSTNode]:
+    """The frame that a run begins with, and the call in it that leads to ``frame``."""
+    for _ in range(32):
+        if frame.bound:
+            frame, call = frame.bound[-1].frame, frame.bound[-1].call
+        elif frame.this is not None and frame.this.at is not None and frame.this.call is not None and frame.scope.parent is not None:
+            frame, call = frame.this.at, frame.this.call
+        else:
+            break
+    return frame, call
+
+

@@ -1,0 +1,36 @@
+"""Lists the arrays of an HDF5 file as JSON: key, shape, bytes of an element. Runs as a process of its own, with nothing of oomlint."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+_MOST = 20_000  # arrays: more are listed in part
+
+
+def main(path: str) -> int:
+    """Print what the file holds. The exit status is 1 where it cannot be opened; standard error then says why."""
+    try:
+        import h5py  # noqa: PLC0415 - it may be missing
+    except ImportError:
+        sys.stderr.write("h5py is not there: the extra `verify` brings it\n")
+        return 1
+    found = []
+
+    def visit(name: str, item: object) -> bool | None:
+        if isinstance(item, h5py.Dataset) and item.shape is not None:
+            found.append((name, item.shape, None if item.dtype.hasobject else item.dtype.itemsize))
+        return True if len(found) >= _MOST else None
+
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(visit)
+    except Exception as error:  # noqa: BLE001 - whatever a broken file brings about
+        sys.stderr.write(" ".join(str(error).split()) + "\n")
+        return 1
+    sys.stdout.write(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

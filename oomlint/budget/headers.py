@@ -1,0 +1,191 @@
+"""Shapes and types of the arrays of data files, from their headers alone: no payload is read, nothing is unpickled."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from oomlint.budget import thrift
+from oomlint.budget.mistakes import BudgetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_H5: Final = (".h5", ".hdf5", ".hdf", ".he5", ".mat")
+_LONGEST: Final = 64 << 20  # bytes of a header: a longer one is none
+_PATIENCE: Final = 60  # seconds for the process that opens an HDF5 file
+_SAFETENSORS: Final = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8}  # fmt: skip
+_NUMPY: Final = re.compile(r"[<>|=]?([a-zA-Z])(\d+)(?:\[\w+\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """One array of a file."""
+
+    key: str  # its name in the file; empty where the file is the array
+    shape: tuple[int, ...]
+    item: int | None  # bytes of one element; None for Python objects, whose size no header tells
+
+    @property
+    def bytes(self) -> int | None:
+        """All of it."""
+        return None if self.item is None else prod(self.shape) * self.item
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """What the header of a file says, or the listing of a folder."""
+
+    path: str
+    format: str  # "h5", "npy", "npz", "pt", "safetensors", "parquet", "folder"
+    arrays: tuple[Array, ...] = ()
+    held: int | None = None  # bytes of all arrays at least, or of all files of a folder
+    count: int = 0  # files of a folder, rows of a table
+
+    def array(self, key: str | None) -> Array | None:
+        """The array of a key, or the only one; None where it is not there or not certain which."""
+        if key:
+            wanted = key.strip("/")
+            return next((one for one in self.arrays if one.key.strip("/") == wanted), None)
+        return self.arrays[0] if len(self.arrays) == 1 else None
+
+
+def read(path: str) -> DataFile:
+    """What the header of a file says. Raises BudgetError, whose message says what is wrong."""
+    try:
+        if os.path.isdir(path):
+            return _folder(path)
+        with open(path, "rb") as file:
+            start = file.read(8)
+            reader = _reader_of(path, start)
+            file.seek(0)
+            return reader(path, file)
+    except OSError as error:
+        raise BudgetError(f"--data {path}: {error.strerror or error}") from None
+    except (ValueError, KeyError, TypeError, SyntaxError, struct.error, zipfile.BadZipFile, IndexError, RecursionError, EOFError, NotImplementedError) as error:
+        cause = " ".join(str(error).split()) or type(error).__name__
+        raise BudgetError(f"--data {path}: its header cannot be read: {cause}") from None
+
+
+def _reader_of(path: str, start: bytes) -> Callable[[str, BinaryIO], DataFile]:
+    """By what the file begins with, else by its name."""
+    name = path.lower()
+    if start.startswith(b"\x93NUMPY"):
+        return _npy
+    if start.startswith(b"\x89HDF\r\n") or name.endswith(_H5):
+        return _h5
+    if start.startswith(b"PAR1"):
+        return _parquet
+    if start.startswith(b"PK"):
+        return _npz if name.endswith(".npz") else _pt
+    if name.endswith(".safetensors"):
+        return _safetensors
+    if name.endswith((".pt", ".pth", ".bin", ".ckpt")):
+        raise ValueError("torch has written it before version 1.6, or it is cut short")
+    raise ValueError("it is no .npy, .npz, .pt, .safetensors, .parquet or HDF5 file")
+
+
+def _folder(path: str) -> DataFile:
+    count = held = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            place = os.path.join(folder, name)
+            if os.path.isfile(place):
+                count += 1
+                held += os.path.getsize(place)
+    return DataFile(path, "folder", held=held, count=count)
+
+
+def _npy(path: str, file: BinaryIO) -> DataFile:
+    array = _npy_header(file, "")
+    return DataFile(path, "npy", (array,), array.bytes)
+
+
+def _npz(path: str, file: BinaryIO) -> DataFile:
+    found = []
+    with zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            if name.endswith(".npy"):
+                with archive.open(name) as inner:
+                    found.append(_npy_header(inner, name.removesuffix(".npy")))  # type: ignore[arg-type]
+    return _of(path, "npz", found)
+
+
+def _npy_header(file: BinaryIO, key: str) -> Array:
+    start = file.read(8)
+    if not start.startswith(b"\x93NUMPY"):
+        raise ValueError("it is no array of numpy")
+    wide = start[6] > 1
+    length = struct.unpack("<I" if wide else "<H", file.read(4 if wide else 2))[0]
+    if length > _LONGEST:
+        raise ValueError("its header is too long")
+    about = ast.literal_eval(file.read(length).decode("latin-1"))
+    return Array(key, tuple(int(n) for n in about["shape"]), _item(about["descr"]))
+
+
+def _item(described: Any) -> int | None:
+    """Bytes of one element, by numpy's way of writing a type."""
+    if isinstance(described, list):
+        parts = [_item(field[1]) for field in described]
+        widths = [prod(field[2]) if len(field) > 2 else 1 for field in described]  # noqa: PLR2004 - name, type, shape
+        return None if None in parts else sum(width * (part or 0) for width, part in zip(widths, parts, strict=True))
+    found = _NUMPY.fullmatch(str(described))
+    if found is None:
+        raise ValueError(f"{described!r} is no type of numpy")
+    return None if found[1] == "O" else int(found[2]) * (4 if found[1] == "U" else 1)
+
+
+def _pt(path: str, file: BinaryIO) -> DataFile:
+    """The storages of ``torch.save``: each is an entry of an archive, whose listing says how long it is."""
+    with zipfile.ZipFile(file) as archive:
+        entries = archive.infolist()
+    if not any(entry.filename.endswith(("/data.pkl", "/constants.pkl")) for entry in entries):
+        raise ValueError("it is an archive, and none of torch")
+    return DataFile(path, "pt", held=sum(entry.file_size for entry in entries if re.search(r"/data/\d+$", entry.filename)))
+
+
+def _safetensors(path: str, file: BinaryIO) -> DataFile:
+    length = struct.unpack("<Q", file.read(8))[0]
+    if length > _LONGEST:
+        raise ValueError("its header is too long")
+    about = json.loads(file.read(length))
+    found = [Array(key, tuple(int(n) for n in one["shape"]), _SAFETENSORS[one["dtype"]]) for key, one in about.items() if key != "__metadata__"]
+    return _of(path, "safetensors", found)
+
+
+def _parquet(path: str, file: BinaryIO) -> DataFile:
+    file.seek(-8, os.SEEK_END)
+    end = file.read(8)
+    length = struct.unpack("<I", end[:4])[0]
+    if end[4:] != b"PAR1" or length > _LONGEST:
+        raise ValueError("it does not end like a parquet file: it is cut short")
+    file.seek(-8 - length, os.SEEK_END)
+    rows, held = thrift.rows_and_bytes(file.read(length))
+    return DataFile(path, "parquet", held=held, count=rows)
+
+
+def _h5(path: str, file: BinaryIO) -> DataFile:
+    """What a process of its own finds: a broken file can end the process that opens it."""
+    del file
+    child = Path(__file__).with_name("h5_child.py")
+    try:
+        done = subprocess.run([sys.executable, "-I", str(child), path], capture_output=True, text=True, timeout=_PATIENCE, check=False)  # noqa: S603 - our own
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"HDF5 has not opened it within {_PATIENCE} seconds") from None
+    if done.returncode:
+        raise ValueError((done.stderr.strip().splitlines() or [f"HDF5 ended with status {done.returncode}"])[-1])
+    return _of(path, "h5", [Array(key, tuple(shape), item) for key, shape, item in json.loads(done.stdout)])
+
+
+def _of(path: str, form: str, found: list[Array]) -> DataFile:
+    return DataFile(path, form, tuple(found), sum(one.bytes or 0 for one in found))

@@ -1,0 +1,127 @@
+"""What else is held: what grows, caches, buffers, peaks, checkpoints. The rules know where; their facts say how much."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+from oomlint.budget.nouns import RUNNING, Certainty, Held, Moment
+from oomlint.budget.sizes import Factor, Name, Size
+from oomlint.finding import AllocationFact, LoopFact, LoopKind, Multiplier, ReadFact, StoreFact
+from oomlint.memory.arrays.torch_load import loaded
+from oomlint.memory.ranks.checkpoints import LOADS
+from oomlint.memory.shared.step_contexts import library_name
+from oomlint.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from oomlint.budget.headers import DataFile
+    from oomlint.budget.nouns import Container
+    from oomlint.finding import ByteSize, Finding, Place
+    from oomlint.model.project import Module, Project
+
+_EVALUATION: Final = frozenset({"OOM204", "OOM219"})
+_GROWS: Final = frozenset(
+    {"OOM201", "OOM202", "OOM203", "OOM204", "OOM205", "OOM206", "OOM207", "OOM211", "OOM213", "OOM217", "OOM219", "OOM221", "OOM222", "OOM223"}
+)
+_CACHE, _SHUFFLE = "OOM214", "OOM116"
+_EPOCHS: Final = frozenset({"OOM130", "OOM131"})
+_PEAKS: Final = {
+    "OOM401": "the pieces, beside the array that is made of them",
+    "OOM403": "the array in a wider type, until it is converted",
+    "OOM404": "a copy beside the original",
+    "OOM409": "the dense form of a sparse matrix",
+    "OOM410": "the matrix of all pairs",
+    "OOM209": "the array, beside the one that is a round longer",
+}
+CODES: Final = tuple(sorted({*_GROWS, _CACHE, _SHUFFLE, *_EPOCHS, *_PEAKS}))
+_PRODUCT: Final = re.compile(r"[^*]+(?: \* [^*]+)*")
+
+
+def of_findings(found: Iterable[Finding], containers: Sequence[Container]) -> Iterator[Held]:
+    """What findings say is held."""
+    for item in found:
+        held = _of_finding(item, containers)
+        if held is not None:
+            yield held
+
+
+def _of_finding(item: Finding, containers: Sequence[Container]) -> Held | None:
+    code, place = item.code or "", item.place
+    if code in _GROWS:
+        stores = item.of_noun(StoreFact)
+        what = f"`{stores[0].container}`" if stores and stores[0].container else _spot(place)
+        loops = item.of_noun(LoopFact)
+        often = Name("epochs" if loops and loops[0].kind is LoopKind.EPOCH or _by(item, Multiplier.EPOCHS) else "steps")
+        moment = Moment.EVALUATION if code in _EVALUATION else Moment.TRAINING
+        size, certainty = _size(_known(item), Name(f"{what.strip('`')} a {often.text[:-1]}"))
+        return Held(f"{what} grows with the {often}", size.times(often), certainty, place, frozenset({moment}))
+    if code == _CACHE:
+        size, certainty = _size(_known(item), Name(f"cache at {_spot(place)}"))
+        return Held("a cache without a bound", size, certainty, place, RUNNING - {Moment.START}, in_workers=True)
+    if code == _SHUFFLE:
+        count = next((one.count for one in item.weight.factors if one.by is Multiplier.SAMPLES), None) if item.weight is not None else None
+        size, certainty = _size(_known(item), Name("sample"))
+        return Held("a shuffle buffer of decoded samples", size.times(count or Name("shuffle buffer")), certainty, place, RUNNING - {Moment.START}, in_workers=True)
+    if code in _EPOCHS:
+        return Held("all batches of an epoch", Size((Name("batches"), Name("batch"))), Certainty.EXACT, place, frozenset({Moment.TRAINING}))
+    kept = next((one for one in containers if one.place is not None and _inside(place, one.place)), None)
+    if kept is not None and code in {"OOM401", "OOM404"}:
+        return Held(f"{_PEAKS[code]} (`{kept.name}`)", kept.size, kept.certainty, place, frozenset({Moment.CONSTRUCTION}))
+    size, certainty = _size(_known(item), Name(f"bytes at {_spot(place)}"))
+    return Held(_PEAKS[code], size, certainty, place, frozenset({Moment.CONSTRUCTION}))
+
+
+def _known(item: Finding) -> ByteSize | None:
+    sizes = [fact.bytes for fact in item.facts if isinstance(fact, AllocationFact | ReadFact)]
+    if item.weight is not None:
+        sizes.insert(0, item.weight.bytes)
+    return next((one for one in sizes if one.known is not None or one.formula), None)
+
+
+def _size(known: ByteSize | None, name: Name) -> tuple[Size, Certainty]:
+    """Bytes by a fact: the number, else the formula, else the least."""
+    if known is None:
+        return Size((name,)), Certainty.EXACT
+    if known.exact is not None:
+        return Size((known.exact,)), Certainty.EXACT
+    if known.formula and _PRODUCT.fullmatch(known.formula):
+        parts = tuple(_factor(part.strip().removesuffix(" B").strip()) for part in known.formula.split(" * "))
+        return Size(parts), Certainty.EXACT
+    return (Size((known.least,)), Certainty.AT_LEAST) if known.least is not None else (Size((name,)), Certainty.EXACT)
+
+
+def _factor(text: str) -> Factor:
+    return int(text) if text.isdigit() and len(text) < 19 else Name(text)  # noqa: PLR2004 - digits that 64 bits hold
+
+
+def _by(item: Finding, wanted: Multiplier) -> bool:
+    return item.weight is not None and any(one.by is wanted for one in item.weight.factors)
+
+
+def _inside(inner: Place, outer: Place) -> bool:
+    return (inner.path, inner.cell) == (outer.path, outer.cell) and outer.row <= inner.row <= outer.end_row
+
+
+def _spot(place: Place) -> str:
+    return f"{os.path.basename(place.path)}:{place.row}"
+
+
+def checkpoints(modules: Iterable[Module], project: Project, files: Sequence[DataFile]) -> Iterator[Held]:
+    """Checkpoints that are read into host memory before a model takes them over."""
+    for module in modules:
+        if b"load" not in module.source.data:
+            continue
+        for call, scope in module.walk.calls:
+            if names.last_name(call.func) != "load" or not call.args or library_name(project, call.func, module, scope) not in LOADS:
+                continue
+            mapped = any(arg.keyword is not None and arg.keyword.value == "mmap" for arg in call.args)
+            if mapped or not loaded(module, scope, call).checkpoint:
+                continue
+            place = module.place(call)
+            written = " ".join(module.code(call.args[0].value).split())
+            known = [one for one in files if one.format == "pt" and one.held is not None]
+            size = Size((known[0].held or 0,)) if len(known) == 1 else Size((Name("checkpoint"),))
+            yield Held(f"the checkpoint `{written[:40]}`, until the model has it", size, Certainty.EXACT, place, frozenset({Moment.CHECKPOINT}))

@@ -1,0 +1,88 @@
+"""What there is: the memory that a job may take, and the room for shared memory."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from oomlint.amounts import readable
+
+_UNLIMITED: Final = 2**60  # bytes: version 1 of cgroups writes about 2**63 where there is no limit
+_SHM: Final = "/dev/shm"  # noqa: S108 - where Linux has it
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A number of bytes, and who says it."""
+
+    size: int | None
+    source: str
+    written: str = ""  # as the user wrote it
+
+    @property
+    def words(self) -> str:
+        """For people; a decimal unit is said in a binary one too."""
+        if self.size is None:
+            return f"unknown ({self.source})"
+        shown = readable(self.size)
+        decimal = re.search(r"[kmgt]b$", self.written.strip(), re.IGNORECASE)
+        return f"{self.written.strip()} = {shown} ({self.source})" if decimal else f"{shown} ({self.source})"
+
+
+def of_ram(root: str = "/") -> Limit:
+    """The limit of the control group that this process is in, or of one around it; else the memory of the machine."""
+    found = [one for one in (*_version_2(root), *_version_1(root)) if one.size is not None]
+    total = Limit(_total(root), "the machine's memory")
+    return min([*found, total] if total.size is not None else found, key=lambda one: one.size or 0, default=total)
+
+
+def of_shm(path: str = _SHM) -> Limit:
+    """The size of the file system of shared memory."""
+    with suppress(OSError, AttributeError):
+        about = os.statvfs(path)
+        return Limit(about.f_frsize * about.f_blocks, "the size of /dev/shm")
+    return Limit(None, "there is no /dev/shm")
+
+
+def _version_2(root: str) -> list[Limit]:
+    place = next((line.partition("::")[2] for line in _lines(root, "proc/self/cgroup") if line.startswith("0::")), None)
+    return [] if place is None else _upwards(root, "sys/fs/cgroup", place, "memory.max", "cgroup limit")
+
+
+def _version_1(root: str) -> list[Limit]:
+    parts = (line.split(":", 2) for line in _lines(root, "proc/self/cgroup"))
+    place = next((part[2] for part in parts if len(part) == 3 and "memory" in part[1].split(",")), None)  # noqa: PLR2004 - number, names, path
+    return [] if place is None else _upwards(root, "sys/fs/cgroup/memory", place, "memory.limit_in_bytes", "cgroup limit")
+
+
+def _upwards(root: str, top: str, place: str, name: str, source: str) -> list[Limit]:
+    """The limits of a group and of all around it. In a container the path may be that of the host: then the top is its own."""
+    found: list[Limit] = []
+    here = place.strip("/")
+    while True:
+        for line in _lines(root, f"{top}/{here}/{name}"):
+            if line.isdigit() and int(line) < _UNLIMITED:
+                found.append(Limit(int(line), source))
+        if not here:
+            return found
+        here = os.path.dirname(here)
+
+
+def _total(root: str) -> int | None:
+    for line in _lines(root, "proc/meminfo"):
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    with suppress(OSError, ValueError, AttributeError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return None
+
+
+def _lines(root: str, path: str) -> list[str]:
+    try:
+        with open(os.path.join(root, path), encoding="ascii", errors="replace") as file:
+            return [line.strip() for line in file]
+    except OSError:
+        return []

@@ -1,0 +1,115 @@
+"""What a program is made of, as far as its memory goes: plain values, nothing of a tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from oomlint.budget.sizes import Name, Size
+from oomlint.finding import ContentKind
+
+if TYPE_CHECKING:
+    from oomlint.finding import Place
+
+
+class Moment(StrEnum):
+    """When something is in memory."""
+
+    CONSTRUCTION = "construction"
+    START = "start of workers"
+    TRAINING = "first epoch"
+    EVALUATION = "evaluation"
+    CHECKPOINT = "checkpoint"
+
+
+RUNNING = frozenset({Moment.START, Moment.TRAINING, Moment.EVALUATION, Moment.CHECKPOINT})
+
+
+class Certainty(StrEnum):
+    """How well the bytes are known."""
+
+    EXACT = "exact"
+    ABOUT = "about"  # by a cost that was measured
+    AT_LEAST = "at least"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What a dataset keeps in memory."""
+
+    name: str
+    owner: str
+    kind: ContentKind
+    items: str  # as in AttributeFact
+    size: Size
+    certainty: Certainty
+    place: Place | None
+    read: bool  # whether a sample is taken from it
+    file: str = ""  # the data file that its shape comes from
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A dataset: one object in the main process, however many loaders read it."""
+
+    name: str
+    place: Place
+    containers: tuple[Container, ...]
+    known: bool = True
+    made: int = 0  # which of the statements that make loaders makes it: those before it do not have it yet
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderNoun:
+    """A loader, as one run of the program makes it. None where a number is not known."""
+
+    place: Place
+    name: str
+    workers: int | Name
+    batch: int | Name
+    prefetch: int | Name
+    workers_from: Place | None
+    persistent: bool
+    shuffled: bool
+    method: str  # that the code or the settings name; empty where it is left to the system
+    sources: tuple[Source, ...]
+    sample: Size
+    made: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is held beside loaders and datasets: what grows, caches, buffers, peaks, checkpoints."""
+
+    what: str
+    size: Size
+    certainty: Certainty
+    place: Place
+    moments: frozenset[Moment]
+    in_workers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What one command runs."""
+
+    path: str
+    cell: int  # of a notebook; 0 for a script
+    loaders: tuple[LoaderNoun, ...]
+    sources: tuple[Source, ...]  # all that are in memory by then
+    held: tuple[Held, ...] = ()
+    ranks: int = 1
+    ranks_place: Place | None = None
+    ranks_open: bool = False  # several processes, and nobody says how many
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """Everything that a number can be set for."""
+        found = [name for source in self.sources for one in source.containers for name in one.size.missing]
+        for loader in self.loaders:
+            found += [*loader.sample.missing, *(one for one in (loader.workers, loader.batch, loader.prefetch) if isinstance(one, Name))]
+        found += [name for one in self.held for name in one.size.missing]
+        return tuple(dict.fromkeys(found))

@@ -1,0 +1,141 @@
+"""A budget: what was asked, the rows, the verdict; and its form as JSON, with the schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.budget.nouns import Certainty, Moment
+from oomlint.budget.rows import IN_WORKERS, MAIN_PROCESS, SHARED
+from oomlint.budget.sizes import Name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oomlint.budget.headers import DataFile
+    from oomlint.budget.limits import Limit
+    from oomlint.budget.nouns import Program
+    from oomlint.budget.rows import Row, Setup
+    from oomlint.budget.verdict import Verdict
+    from oomlint.finding import Place
+
+    Named = Callable[[str], str]
+
+_BYTES: Final = {"type": ["integer", "null"], "minimum": 0}
+_TEXT: Final = {"type": "string"}
+_NAMES: Final = {"type": "array", "items": _TEXT}
+_GROUPS: Final = {MAIN_PROCESS: "main", IN_WORKERS: "workers", SHARED: "shared"}
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One program, under one setup and two limits."""
+
+    program: Program
+    setup: Setup
+    rows: tuple[Row, ...]
+    verdict: Verdict
+    ram: Limit
+    shm: Limit
+    files: tuple[DataFile, ...]
+    ranks_open: bool
+
+    @property
+    def workers(self) -> list[int | None]:
+        """Workers of each loader."""
+        given = self.setup.values.setting("num_workers")
+        counts = [one.workers if given is None else given for one in self.program.loaders]
+        return [None if isinstance(count, Name) else count for count in counts]
+
+
+def entries(budgets: Sequence[Budget], name: Named) -> list[dict[str, Any]]:
+    """What ``--output-format json`` writes."""
+    return [_entry(one, name) for one in budgets]
+
+
+def _entry(budget: Budget, name: Named) -> dict[str, Any]:
+    verdict = budget.verdict
+    return {
+        "filename": name(budget.program.path),
+        "cell": budget.program.cell or None,
+        "start_method": budget.setup.method,
+        "ranks": budget.setup.ranks,
+        "loaders": [
+            {"name": one.name, "workers": count, "place": _place(one.place, name), "workers_from": _place(one.workers_from, name)}
+            for one, count in zip(budget.program.loaders, budget.workers, strict=True)
+        ],
+        "rows": [
+            {
+                "holder": _GROUPS[row.group],
+                "what": row.what,
+                "formula": str(row.size),
+                "bytes": row.bytes,
+                "known": row.known.value,
+                "missing": [one.text for one in row.size.missing],
+                "moments": [one.value for one in Moment if one in row.moments],
+                "place": _place(row.place, name),
+            }
+            for row in budget.rows
+        ],
+        "totals": [{"moment": one.moment.value, "bytes": one.bytes, "shared": one.shared, "missing": [n.text for n in one.missing]} for one in verdict.totals],
+        "limits": {key: {"bytes": one.size, "source": one.source} for key, one in (("memory", budget.ram), ("shm", budget.shm))},
+        "verdict": {
+            "fits": verdict.fits,
+            "complete": not verdict.missing,
+            "moment": verdict.moment.value if verdict.moment is not None else None,
+            "short_of": verdict.by or None,
+            "workers": [{"start_method": one.method, "most": one.workers, "bounded": one.bound} for one in verdict.workers],
+        },
+    }
+
+
+def _place(place: Place | None, name: Named) -> dict[str, Any] | None:
+    return None if place is None else {"filename": name(place.path), "cell": place.cell or None, "row": place.row, "column": place.column}
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of it."""
+    moment = {"enum": [one.value for one in Moment]}
+    place = {"anyOf": [{"$ref": "#/$defs/place"}, {"type": "null"}]}
+    limit = _object({"bytes": _BYTES, "source": _TEXT})
+    row = {
+        "holder": {"enum": list(_GROUPS.values())},
+        "what": {**_TEXT, "description": "for people: it changes from version to version"},
+        "formula": {**_TEXT, "description": "a product; names stand for numbers that are not known"},
+        "bytes": {**_BYTES, "description": "of all ranks and workers together; null where a number is not known"},
+        "known": {"enum": [one.value for one in Certainty]},
+        "missing": _NAMES,
+        "moments": {"type": "array", "items": moment},
+        "place": place,
+    }
+    fit = {"start_method": _TEXT, "most": {**_BYTES, "description": "null where it does not fit without workers either"}, "bounded": {"type": "boolean"}}
+    verdict = {
+        "fits": {"type": "boolean", "description": "as far as it is known"},
+        "complete": {"type": "boolean", "description": "whether the totals leave nothing out"},
+        "moment": {"anyOf": [moment, {"type": "null"}], "description": "the first at which it does not fit"},
+        "short_of": {"enum": ["memory", "/dev/shm", None]},
+        "workers": {"type": "array", "items": _object(fit)},
+    }
+    program = {
+        "filename": _TEXT,
+        "cell": {"type": ["integer", "null"], "minimum": 1, "description": "of a notebook"},
+        "start_method": {"enum": ["fork", "spawn", "forkserver"]},
+        "ranks": {"type": "integer", "minimum": 1},
+        "loaders": {"type": "array", "items": _object({"name": _TEXT, "workers": _BYTES, "place": place, "workers_from": place})},
+        "rows": {"type": "array", "items": _object(row)},
+        "totals": {"type": "array", "items": _object({"moment": moment, "bytes": _BYTES, "shared": _BYTES, "missing": _NAMES})},
+        "limits": _object({"memory": limit, "shm": limit}),
+        "verdict": _object(verdict),
+    }
+    spot = {"filename": _TEXT, "cell": {"type": ["integer", "null"]}, "row": {"type": "integer", "minimum": 1}, "column": {"type": "integer", "minimum": 1}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "oomlint budget",
+        "type": "array",
+        "items": _object(program),
+        "$defs": {"place": _object(spot)},
+    }
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

@@ -1,0 +1,170 @@
+"""The rows of the table: who holds how much, under one start method and with one number of workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from oomlint.budget.costs import IN_FILE, MAIN, SHAREABLE, WORKER, copied_by_fork
+from oomlint.budget.nouns import RUNNING, Certainty, Moment
+from oomlint.budget.sizes import Name, Size, Sum
+from oomlint.budget.values import BATCH, PREFETCH, WORKERS, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oomlint.budget.nouns import Container, LoaderNoun, Program, Source
+    from oomlint.budget.sizes import Factor
+    from oomlint.finding import Place
+
+_ALWAYS: Final = frozenset(Moment)
+_WORK: Final = RUNNING - {Moment.START}
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the table holds for."""
+
+    method: str  # "fork", "spawn", "forkserver"
+    ranks: int
+    values: Values
+    workers: int | None = None  # in place of the number of every loader that has workers
+
+    def with_workers(self, count: int) -> Setup:
+        """The same with another number of workers."""
+        return replace(self, workers=count)
+
+    def under(self, method: str) -> Setup:
+        """The same with another start method."""
+        return replace(self, method=method)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One holder, all ranks together."""
+
+    group: str  # "main process", "workers", "shared memory"
+    what: str
+    size: Size
+    certainty: Certainty
+    place: Place | None
+    moments: frozenset[Moment]
+    loader: int = -1  # which loader's, where only one of several is at work at a time
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes; None where a number is not known. Raises BudgetError beyond 64 bits."""
+        return self.size.value
+
+    @property
+    def known(self) -> Certainty:
+        """How well the bytes are known."""
+        return self.certainty if self.bytes is not None else Certainty.UNKNOWN
+
+
+MAIN_PROCESS, IN_WORKERS, SHARED = "main process", "each worker", "shared memory"
+
+
+def rows(program: Program, setup: Setup) -> list[Row]:
+    """The rows, in the order of the table."""
+    return [
+        replace(row, size=_whole(row.size.filled(setup.values), setup.ranks))
+        for row in _rows(program, setup)
+        if row.size.filled(setup.values).value != 0
+    ]
+
+
+def _whole(size: Size, ranks: int) -> Size:
+    return size.times(ranks) if ranks > 1 else size
+
+
+def _rows(program: Program, setup: Setup) -> Iterator[Row]:
+    yield Row(MAIN_PROCESS, "interpreter, torch and numpy", Size((MAIN,)), Certainty.AT_LEAST, None, _ALWAYS)
+    sent = {source for loader in program.loaders for source in loader.sources if setup.method != "fork" and _workers(loader, setup) != 0}
+    for source in program.sources:
+        yield from _resident(source, source in sent)
+    for held in program.held:
+        if not held.in_workers:
+            yield Row(MAIN_PROCESS, held.what, held.size, held.certainty, held.place, held.moments)
+    for number, loader in enumerate(program.loaders):
+        yield from _of_loader(number, loader, program, setup)
+
+
+def _resident(source: Source, sent: bool) -> Iterator[Row]:  # noqa: FBT001 - one fact of the dataset
+    for one in source.containers:
+        if one.kind in IN_FILE:
+            continue
+        what = f"`{one.name}` of {one.owner or source.name}"
+        group = SHARED if sent and one.kind in SHAREABLE else MAIN_PROCESS
+        yield Row(group, what, one.size, one.certainty, one.place, _ALWAYS)
+
+
+def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) -> Iterator[Row]:
+    workers = _workers(loader, setup)
+    batch = _chosen(loader.batch, setup.values.setting(BATCH))
+    active = _active(loader, program)
+    if workers == 0:
+        what = f"the batch of {loader.name}"
+        yield Row(MAIN_PROCESS, what, loader.sample.times(batch), _by(loader), loader.place, active - {Moment.START}, number)
+        return
+    base = WORKER[setup.method]
+    started = active | {Moment.START}
+    yield Row(IN_WORKERS, f"{setup.method}ed process" if setup.method == "fork" else f"process started by {setup.method}, with torch", Size((workers, base)), Certainty.ABOUT, loader.workers_from or loader.place, started, number)  # fmt: skip
+    for source in loader.sources:
+        for one in source.containers:
+            yield from _copies(one, source, workers, setup, started, number)
+    for held in program.held:
+        if held.in_workers:
+            yield Row(IN_WORKERS, held.what, held.size.times(workers), held.certainty, held.place, active - {Moment.START}, number)
+    yield Row(IN_WORKERS, "samples that become a batch", loader.sample.times(workers, batch), Certainty.AT_LEAST, loader.place, active - {Moment.START}, number)
+    ahead = _chosen(loader.prefetch, setup.values.setting(PREFETCH))
+    flight: tuple[Factor, ...] = (Sum(f"({ahead} * {workers} + 1)", ahead * workers + 1),) if isinstance(ahead, int) and isinstance(workers, int) else (ahead, workers)
+    yield Row(SHARED, f"batches in flight of {loader.name}", loader.sample.times(*flight, batch), _by(loader), loader.place, active - {Moment.START}, number)
+
+
+def _copies(one: Container, source: Source, workers: int | Name, setup: Setup, moments: frozenset[Moment], number: int) -> Iterator[Row]:
+    what = f"`{one.name}` of {one.owner or source.name}"
+    if setup.method == "fork":
+        share = copied_by_fork(one.kind, one.items) if one.read else 0.0
+        if share:
+            yield Row(IN_WORKERS, f"{what}, copied as it is read", one.size.times(workers, share), Certainty.ABOUT, one.place, moments & _WORK, number)
+    elif one.kind not in SHAREABLE:
+        yield Row(IN_WORKERS, f"{what}, pickled", one.size.times(workers), one.certainty, one.place, moments, number)
+        yield Row(MAIN_PROCESS, f"{what}, while it is pickled", one.size, one.certainty, one.place, frozenset({Moment.START}), number)
+
+
+def _by(loader: LoaderNoun) -> Certainty:
+    return Certainty.AT_LEAST if loader.sample.value is not None else Certainty.EXACT
+
+
+def _workers(loader: LoaderNoun, setup: Setup) -> int | Name:
+    said = _chosen(loader.workers, setup.values.setting(WORKERS))
+    return setup.workers if setup.workers is not None and said != 0 else said
+
+
+def _chosen(said: int | Name, given: int | None) -> int | Name:
+    return said if given is None else given
+
+
+def _active(loader: LoaderNoun, program: Program) -> frozenset[Moment]:
+    """When the workers of a loader live: training reads what is shuffled; those that persist stay."""
+    trains = loader.shuffled or not any(one.shuffled for one in program.loaders)
+    moments = {Moment.TRAINING} if trains else {Moment.EVALUATION}
+    if loader.persistent:
+        moments |= {Moment.EVALUATION, Moment.CHECKPOINT}
+    return frozenset(moments)
+
+
+def at(moment: Moment, found: Iterable[Row]) -> list[Row]:
+    """The rows that count at a moment. Of loaders that take turns, the heaviest counts."""
+    here = [row for row in found if moment in row.moments]
+    turns: dict[int, int] = {}
+    for row in here:
+        if row.loader >= 0:
+            turns[row.loader] = turns.get(row.loader, 0) + (row.bytes or 0)
+    if moment is not Moment.EVALUATION or len(turns) < 2:  # noqa: PLR2004 - nobody to take turns with
+        return here
+    staying = {row.loader for row in here if row.loader >= 0 and Moment.CHECKPOINT in row.moments}
+    others = [number for number in turns if number not in staying]
+    heaviest = max(others, key=lambda number: turns[number], default=-1)
+    return [row for row in here if row.loader < 0 or row.loader in staying or row.loader == heaviest]

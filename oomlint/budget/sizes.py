@@ -1,0 +1,84 @@
+"""Sizes as products of numbers and of names that nobody knows the number of yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from oomlint.budget.mistakes import BudgetError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from oomlint.budget.values import Values
+
+MOST: Final = 2**63 - 1  # bytes: what a signed number of 64 bits counts to
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A number that nobody knows: a dimension, the bytes of a sample. ``owner`` is the class that it belongs to."""
+
+    text: str
+    owner: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A number with the way it comes about: ``(2 * 4 + 1)`` is 9."""
+
+    text: str
+    value: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Factor = int | float | Name | Sum
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A product: bytes, where the last factor is bytes of one element. Empty where nothing is known."""
+
+    factors: tuple[Factor, ...] = ()
+
+    def times(self, *more: Factor) -> Size:
+        """So many times as much; the numbers come first, as they are said."""
+        return Size((*more, *self.factors))
+
+    def filled(self, values: Values) -> Size:
+        """The same with what the names stand for."""
+        return Size(tuple(values.of(one) if isinstance(one, Name) else one for one in self.factors))
+
+    @property
+    def missing(self) -> tuple[Name, ...]:
+        """The names whose number is not known."""
+        return tuple(one for one in self.factors if isinstance(one, Name))
+
+    @property
+    def value(self) -> int | None:
+        """The product; None where one of its factors is not known. Raises BudgetError where 64 bits do not hold it."""
+        if not self.factors or self.missing:
+            return None
+        total: int | float = 1
+        for one in self.factors:
+            total *= one.value if isinstance(one, Sum) else one if not isinstance(one, Name) else 1
+        if total > MOST:
+            raise BudgetError(f"{self} is {float(total):.1e} bytes, more than 64 bits can count")
+        return int(total)
+
+    def __str__(self) -> str:
+        return " * ".join(_written(one) for one in self.factors)
+
+
+def _written(one: Factor) -> str:
+    return f"{one:.2g}" if isinstance(one, float) else str(one)
+
+
+def named(parts: Iterable[int | str], owner: str) -> tuple[Factor, ...]:
+    """Dimensions as factors."""
+    return tuple(part if isinstance(part, int) else Name(part, owner) for part in parts)

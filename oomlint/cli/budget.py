@@ -1,0 +1,74 @@
+"""``oomlint budget``: its options. What it does with them is in :mod:`oomlint.cli.budgeting`."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+
+from oomlint.cli.check import say
+from oomlint.cli.options import choice, flag, several, text, words
+from oomlint.config import ConfigError
+
+
+class Format(StrEnum):
+    """How a budget is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class Method(StrEnum):
+    """How worker processes start."""
+
+    FORK = "fork"
+    SPAWN = "spawn"
+    FORKSERVER = "forkserver"
+
+
+_RUN, _LIMITS, _OUTPUT = "What is run", "Limits", "Output and settings"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """Say before a training runs who will hold how much memory, and whether that fits. Nothing of it is executed.
+
+    The exit status is 0 where it fits as far as is known, 1 where it does not, 2 for what cannot be read, for wrong options or settings, and for errors of
+    oomlint itself.
+    """
+
+    paths: tuple[str, ...] = words(
+        'A script or notebook, a folder, or a command in quotes such as "torchrun --nproc_per_node 8 train.py --num_workers 4". The current folder by default.',
+        "SCRIPT|DIR|COMMAND",
+    )
+
+    set: tuple[str, ...] = several("The number or size that a name of a formula, or a setting such as `num_workers`, stands for.", _RUN, "NAME=VALUE")
+    data: tuple[str, ...] = several(
+        "A data file (.h5, .npy, .npz, .pt, .safetensors, .parquet), whose header says the shapes of what is read from it, or a folder.", _RUN, "FILE"
+    )
+    ranks: str | None = text("The number of processes that train together on the machine, in place of what the command or the code says.", _RUN, "N")
+    start_method: Method | None = choice("How workers start, in place of what the code or the system says.", _RUN, Method)
+
+    ram: str | None = text("The memory that there is, such as `12GiB` or `12GB`; by default that of the control group, or of this machine.", _LIMITS, "SIZE")
+    shm: str | None = text("The size of /dev/shm, such as `64MiB`; by default that of this machine.", _LIMITS, "SIZE")
+
+    output_format: Format = choice("How it is written: `table` or `json`.", _OUTPUT, Format, Format.TABLE, "FORMAT")
+    config: str | None = text("The settings file, in place of the nearest one.", _OUTPUT, "FILE")
+    isolated: bool = flag("Ignore all settings files.", _OUTPUT)
+
+
+def perform(arguments: Arguments) -> int:
+    """Add up, report, and return the exit status."""
+    from oomlint.budget.mistakes import BudgetError  # noqa: PLC0415 - help does not need it
+    from oomlint.cli.budgeting import budget  # noqa: PLC0415 - brings the parser
+
+    gc.set_threshold(50_000, 20, 50)  # as in a check
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        return budget(arguments)
+    except (ConfigError, BudgetError) as error:
+        say(f"error: {error}")
+        return 2
