@@ -29,7 +29,8 @@ def read(text: str, folder: str) -> Command:
     """The script that a command runs, and what it gives it. Raises BudgetError, whose message says what is wrong."""
     found = _SHELL.search(_QUOTED.sub("", text))
     if found:
-        raise BudgetError(f"the command has shell syntax (`{found.group().strip() or 'a line break'}`): give the plain command, such as `python train.py --num_workers 4`")
+        sign = found.group().strip() or "a line break"
+        raise BudgetError(f"the command has shell syntax (`{sign}`): give the plain command, such as `python train.py --num_workers 4`")
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -21,9 +23,10 @@ from oomlint.model.values import ExternalCall
 from oomlint.syntax.walk import constant_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from oomlint.budget.headers import DataFile
+    from oomlint.budget.sizes import Factor
     from oomlint.memory.datasets.dataset_classes import Dataset, Holding
     from oomlint.memory.shared.array_shapes import Bytes
     from oomlint.model.project import Module, Project
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 _NAME: Final = 120  # bytes: a string of 60 characters, with its place in a list
 _READERS: Final = {"load": ("npy", "npz", "pt"), "load_file": ("safetensors",), "read_parquet": ("parquet",), "memmap": ("npy",), "open_memmap": ("npy",)}
+_COUNT: Final = re.compile(r"len\(self\.(\w+)\)|self\.(\w+)\.(?:shape\[0\]|size\(0\))")
 _NUMPY: Final = frozenset({"npy", "npz"})
 
 
@@ -45,10 +49,26 @@ class Containers:
 
     def of(self, dataset: Dataset) -> Iterator[Container]:
         """The containers of a dataset and of those that it wraps."""
+        found: list[tuple[Holding, Container]] = []
         for holding in dataset.every():
-            found = self._of(holding, owner_of(dataset, holding))
-            if found is not None:
-                yield found
+            one = self._of(holding, owner_of(dataset, holding))
+            if one is not None:
+                found.append((holding, one))
+        first = {(one.owner, one.name): one.size.factors[0] for _, one in found if len(one.size.factors) > 1}
+        for holding, one in found:
+            factors = (self._same(part, holding, one.owner, first) if isinstance(part, Name) else part for part in one.size.factors)
+            yield replace(one, size=Size(tuple(factors)))
+
+    def _same(self, part: Name, holding: Holding, owner: str, first: Mapping[tuple[str, str], Factor]) -> Factor:
+        """The first dimension of another container, where a name stands for it: ``n = self.images.shape[0]``."""
+        scope = holding.module.walk.scope_at(holding.effect.node) if holding.effect is not None else None
+        effects = scope.effects.get(part.text, ()) if scope is not None else ()
+        written = [part.text, *(holding.module.code(effect.value) for effect in effects if effect.kind == "assign" and effect.value is not None)]
+        for code in written:
+            found = _COUNT.fullmatch(code.strip())
+            if found:
+                return first.get((owner, found[1] or found[2]), part)
+        return part
 
     def _of(self, holding: Holding, owner: Dataset) -> Container | None:
         fact = holding_fact(holding, owner)
@@ -56,7 +76,7 @@ class Containers:
             return None
         filed = self._from_file(holding, owner)
         size, certainty, file = filed if filed is not None else (*self._sized(holding, fact.owner, fact.items), "")
-        if not size.value and is_small(holding.content, self.project.settings):
+        if holding.content.size.exact is None and filed is None and is_small(holding.content, self.project.settings):
             return None
         return Container(fact.name, fact.owner, fact.holds, fact.items, size, certainty, fact.place, holding.read, file)
 
@@ -101,7 +121,7 @@ class Containers:
         read = whole_reads_of(self.project).whole(node, frame)
         if read is not None and read.what.path is not None:
             path = self.evaluator.settings.path_text(read.what.path, self._frame_of(owner, read.what.module, read.what.call))
-            return self._matched(("h5", "npy"), path, read.what.keys[-1] if read.what.keys else None, holding)
+            return self._matched(("h5", "npy"), path, read.what.keys[-1] if read.what.keys else None)
         if isinstance(node, cst.Subscript):
             node = node.value
         if not isinstance(node, cst.Call) or not node.args or names.last_name(node.func) not in _READERS:
@@ -110,7 +130,7 @@ class Containers:
         path = self.evaluator.settings.path_text(node.args[0].value, frame)
         torch = any(isinstance(a.value, ExternalCall) and a.value.name.startswith("torch") for a in self.evaluator.values(node, frame))
         forms = tuple(form for form in forms if len(forms) == 1 or (form not in _NUMPY) is torch)
-        return self._matched(forms, path, self._key(holding), holding)
+        return self._matched(forms, path, self._key(holding))
 
     @staticmethod
     def _key(holding: Holding) -> str | None:
@@ -121,7 +141,7 @@ class Containers:
             return key if isinstance(key, str) else None
         return None
 
-    def _matched(self, forms: Sequence[str], path: str | None, key: str | None, holding: Holding) -> tuple[Size, Certainty, str] | None:
+    def _matched(self, forms: Sequence[str], path: str | None, key: str | None) -> tuple[Size, Certainty, str] | None:
         wanted = [one for one in self.files if one.format in forms]
         if path is not None and os.path.splitext(path)[1]:
             wanted = [one for one in wanted if os.path.basename(one.path) == os.path.basename(path)] or (wanted if len(wanted) == 1 and key else [])
@@ -134,7 +154,6 @@ class Containers:
         if array is None and not file.arrays and file.held is not None:
             certainty = Certainty.EXACT if file.format == "pt" else Certainty.AT_LEAST
             return Size((file.held,)), certainty, file.path
-        del holding
         return None
 
     def _frame_of(self, owner: Dataset, module: Module, node: cst.CSTNode) -> Frame:
@@ -148,5 +167,3 @@ class Containers:
 
     def _frame(self, module: Module, node: cst.CSTNode) -> Frame:
         return self.evaluator.calls.plain_frame(module, module.walk.scope_at(node))
-
-

@@ -18,6 +18,8 @@ _COPIED: Final = {Kind.OBJECT_ARRAY: 0.93, Kind.PATHS: 0.93, Kind.BLOB: _OTHER, 
 _LEAST: Final = {"strings": 57, "numbers": 32, "dicts": 72}  # bytes of one, with its place in the list
 SHAREABLE: Final = frozenset({Kind.TENSOR, Kind.TENSORS})  # moved to shared memory once, where a worker is sent them
 IN_FILE: Final = frozenset({Kind.MEMMAP})  # no memory of its own, until it is sent
+ONE_ARRAY: Final = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.MEMMAP})  # whose first dimension is the number of samples
+FLOAT: Final = 4  # bytes of the numbers that samples are computed in
 COUNTED: Final = frozenset(
     {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.BLOB, Kind.FRAME, Kind.SHARED, Kind.PATHS, Kind.MEMMAP}
 )

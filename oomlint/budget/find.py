@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from oomlint.budget.headers import DataFile
+    from oomlint.budget.nouns import Container
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative, Frame, Picks
 
 _MOST_MODULES: Final = 400
+_DEEPEST: Final = 32  # calls
 _MARKS: Final = (b"oader", b"DataLoader")
 
 
@@ -49,6 +51,7 @@ class Finder:
     def scripts(self, paths: Sequence[str]) -> list[str]:
         """Those of some files that make loaders when they are run."""
         found: dict[str, None] = {}
+        loose: dict[str, None] = {}  # where a framework or an installed command calls what makes them
         for path in paths:
             module = self._module(path)
             if module is None:
@@ -56,9 +59,9 @@ class Finder:
             for loader in self.loaders.of(module):
                 for use in self.loaders.uses(loader):
                     root, _ = _outermost(use.frame, loader.call)
-                    if root.scope.parent is None:
-                        found[root.module.path] = None
-        return [path for path in found if path in set(paths)]
+                    (found if root.scope.parent is None else loose)[root.module.path] = None
+        wanted = set(paths)
+        return sorted(path for path in found or loose if path in wanted)
 
     def reached(self, path: str) -> list[Module]:
         """The file and those of the project that it imports, near ones first."""
@@ -91,8 +94,8 @@ class Finder:
         ranks = ranks_of(self.project).of_file(entry)
         known: dict[object, Source] = {}
         found: list[Program] = []
-        for made, cell in enumerate(sorted(runs)):
-            nouns = tuple(self._noun(loader, frame, ways, known, made) for loader, frame, ways in runs[cell])
+        for cell in sorted(runs):
+            nouns = tuple(self._noun(loader, frame, ways, known, cell) for loader, frame, ways in runs[cell])
             count = ranks.count if ranks is not None and ranks.count else 1
             place = replace(ranks.place, message="") if ranks is not None and ranks.place is not None else None
             found.append(
@@ -130,7 +133,7 @@ class Finder:
 
     # -- loaders -----------------------------------------------------------------------------------------------------------
 
-    def _noun(self, loader: Loader, frame: Frame, ways: list[Picks], known: dict[object, Source], made: int) -> LoaderNoun:
+    def _noun(self, loader: Loader, frame: Frame, ways: list[Picks], known: dict[object, Source], cell: int) -> LoaderNoun:
         workers, worker = self._number(self.loaders.workers(loader, frame), ways, 0, WORKERS)
         batch, _ = self._number(self.loaders.argument(loader, "batch_size", frame), ways, 1, BATCH)
         if any(is_given(alt.value) for alt in self.loaders.argument(loader, "batch_sampler", frame)):
@@ -142,15 +145,14 @@ class Finder:
         method = ("forkserver" if "forkserver" in methods.counted else min(methods.counted)) if methods.known else ""
         module, call = loader.made_at(frame)
         read = self._dataset(loader, frame, ways)
-        sources = (self._source(read, known, made),) if read is not None else ()
+        sources = (self._source(read, known, cell),) if read is not None else ()
         bytes_of_one = sample_bytes(self.project, _innermost(read)) if read is not None else None
         owner = sources[0].name if sources else ""
         sample = Size((bytes_of_one,)) if bytes_of_one is not None else Size((Name("sample", owner),))
         place = worker_count(worker).place if worker is not None else None
-        return LoaderNoun(
-            module.place(call), loader.written, workers, batch, ahead, place, persistent, sampled or self._says(loader, frame, "shuffle", ways),
-            method, sources, sample, made,
-        )  # fmt: skip
+        name = _name(module, call, loader.written)
+        shuffled = sampled or self._says(loader, frame, "shuffle", ways)
+        return LoaderNoun(module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample)
 
     def _number(self, found: Sequence[Alternative], ways: list[Picks], default: int, name: str) -> tuple[int | Name, Alternative | None]:
         """The largest number that a plain run gives; a name where none is known."""
@@ -176,17 +178,33 @@ class Finder:
         usual = [one for one in found if one.alternative is None or any(one.alternative.under(picks) is not None for picks in ways)]
         return next((one for one in usual if one.alternative is None or not one.alternative.reach), next(iter(usual), None))
 
-    def _source(self, dataset: Dataset, known: dict[object, Source], made: int) -> Source:
+    def _source(self, dataset: Dataset, known: dict[object, Source], cell: int) -> Source:
         core = _innermost(dataset)
         key: object = core.instance if core.instance is not None else (core.module.path, core.node)
         found = known.get(key)
         if found is None:
-            containers = tuple(self.containers.of(dataset))
+            again = sum(one.name == core.words.strip("`") for one in known.values())
+            containers = tuple(_numbered(one, again + 1) for one in self.containers.of(dataset))
             place = core.module.place(core.node)
             if core.instance is not None and core.instance.call is not None and core.instance.at is not None:
                 place = core.instance.at.module.place(core.instance.call)
-            found = known[key] = Source(core.words.strip("`"), place, containers, made=made)
+            found = known[key] = Source(core.words.strip("`"), place, containers, cell)
         return found
+
+
+def _numbered(one: Container, number: int) -> Container:
+    """The names of the second dataset of a class are not those of the first: its numbers may be others."""
+    if number == 1:
+        return one
+    factors = (replace(part, text=f"{part.text}_{number}") if isinstance(part, Name) else part for part in one.size.factors)
+    return replace(one, size=Size(tuple(factors)))
+
+
+def _name(module: Module, call: cst.Call, written: str) -> str:
+    """What a loader is bound to, else its class."""
+    for root, path in module.walk.bound_to(call):
+        return ".".join([root, *(str(key) for _, key in path)])
+    return written
 
 
 def _innermost(dataset: Dataset) -> Dataset:
@@ -200,13 +218,13 @@ def _innermost(dataset: Dataset) -> Dataset:
 
 def _outermost(frame: Frame, call: cst.CSTNode) -> tuple[Frame, cst.CSTNode]:
     """The frame that a run begins with, and the call in it that leads to ``frame``."""
-    for _ in range(32):
-        if frame.bound:
-            frame, call = frame.bound[-1].frame, frame.bound[-1].call
-        elif frame.this is not None and frame.this.at is not None and frame.this.call is not None and frame.scope.parent is not None:
-            frame, call = frame.this.at, frame.this.call
+    for _ in range(_DEEPEST):
+        made = frame.this if frame.scope.parent is not None else None
+        last = frame.bound[-1] if frame.bound else None
+        if last is not None:
+            frame, call = last.frame, last.call
+        elif made is not None and made.at is not None and made.call is not None:
+            frame, call = made.at, made.call
         else:
             break
     return frame, call
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 
@@ -11,7 +12,7 @@ _MOST = 20_000  # arrays: more are listed in part
 def main(path: str) -> int:
     """Print what the file holds. The exit status is 1 where it cannot be opened; standard error then says why."""
     try:
-        import h5py  # noqa: PLC0415 - it may be missing
+        h5py = importlib.import_module("h5py")  # it may be missing
     except ImportError:
         sys.stderr.write("h5py is not there: the extra `verify` brings it\n")
         return 1

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 _H5: Final = (".h5", ".hdf5", ".hdf", ".he5", ".mat")
 _LONGEST: Final = 64 << 20  # bytes of a header: a longer one is none
 _PATIENCE: Final = 60  # seconds for the process that opens an HDF5 file
-_SAFETENSORS: Final = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8}  # fmt: skip
+_SAFETENSORS: Final = {
+    name: width
+    for width, listed in ((1, "BOOL U8 I8 F8_E4M3 F8_E5M2"), (2, "I16 U16 F16 BF16"), (4, "I32 U32 F32"), (8, "I64 U64 F64"))
+    for name in listed.split()
+}
 _NUMPY: Final = re.compile(r"[<>|=]?([a-zA-Z])(\d+)(?:\[\w+\])?")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.budget.nouns import RUNNING, Certainty, Held, Moment
 from oomlint.budget.sizes import Factor, Name, Size
-from oomlint.finding import AllocationFact, LoopFact, LoopKind, Multiplier, ReadFact, StoreFact
+from oomlint.finding import AllocationFact, Consequence, LoopFact, LoopKind, Multiplier, ReadFact, StoreFact
 from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.ranks.checkpoints import LOADS
 from oomlint.memory.shared.step_contexts import library_name
@@ -51,12 +51,14 @@ def of_findings(found: Iterable[Finding], containers: Sequence[Container]) -> It
 def _of_finding(item: Finding, containers: Sequence[Container]) -> Held | None:
     code, place = item.code or "", item.place
     if code in _GROWS:
+        if item.weight is None or item.weight.consequence is Consequence.ONCE or (code == "OOM204" and item.weight.consequence is not Consequence.GROWS):
+            return None  # a peak of each step, on whatever device the model is
         stores = item.of_noun(StoreFact)
-        what = f"`{stores[0].container}`" if stores and stores[0].container else _spot(place)
+        what = f"`{stores[0].container}`" if stores and stores[0].container else f"what {_spot(place)} keeps"
         loops = item.of_noun(LoopFact)
-        often = Name("epochs" if loops and loops[0].kind is LoopKind.EPOCH or _by(item, Multiplier.EPOCHS) else "steps")
+        often = Name("epochs" if (loops and loops[0].kind is LoopKind.EPOCH) or _by(item, Multiplier.EPOCHS) else "steps")
         moment = Moment.EVALUATION if code in _EVALUATION else Moment.TRAINING
-        size, certainty = _size(_known(item), Name(f"{what.strip('`')} a {often.text[:-1]}"))
+        size, certainty = _size(_known(item), Name(f"{stores[0].container if stores and stores[0].container else _spot(place)} a {often.text[:-1]}"))
         return Held(f"{what} grows with the {often}", size.times(often), certainty, place, frozenset({moment}))
     if code == _CACHE:
         size, certainty = _size(_known(item), Name(f"cache at {_spot(place)}"))
@@ -64,7 +66,9 @@ def _of_finding(item: Finding, containers: Sequence[Container]) -> Held | None:
     if code == _SHUFFLE:
         count = next((one.count for one in item.weight.factors if one.by is Multiplier.SAMPLES), None) if item.weight is not None else None
         size, certainty = _size(_known(item), Name("sample"))
-        return Held("a shuffle buffer of decoded samples", size.times(count or Name("shuffle buffer")), certainty, place, RUNNING - {Moment.START}, in_workers=True)
+        return Held(
+            "a shuffle buffer of decoded samples", size.times(count or Name("shuffle buffer")), certainty, place, RUNNING - {Moment.START}, in_workers=True
+        )
     if code in _EPOCHS:
         return Held("all batches of an epoch", Size((Name("batches"), Name("batch"))), Certainty.EXACT, place, frozenset({Moment.TRAINING}))
     kept = next((one for one in containers if one.place is not None and _inside(place, one.place)), None)

@@ -63,9 +63,8 @@ def _upwards(root: str, top: str, place: str, name: str, source: str) -> list[Li
     found: list[Limit] = []
     here = place.strip("/")
     while True:
-        for line in _lines(root, f"{top}/{here}/{name}"):
-            if line.isdigit() and int(line) < _UNLIMITED:
-                found.append(Limit(int(line), source))
+        lines = _lines(root, f"{top}/{here}/{name}")
+        found.extend(Limit(int(line), source) for line in lines if line.isdigit() and int(line) < _UNLIMITED)
         if not here:
             return found
         here = os.path.dirname(here)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from oomlint.budget.sizes import Name, Size
-from oomlint.finding import ContentKind
 
 if TYPE_CHECKING:
-    from oomlint.finding import Place
+    from oomlint.finding import ContentKind, Place
 
 
 class Moment(StrEnum):
@@ -57,13 +56,12 @@ class Source:
     name: str
     place: Place
     containers: tuple[Container, ...]
-    known: bool = True
-    made: int = 0  # which of the statements that make loaders makes it: those before it do not have it yet
+    cell: int = 0  # of the notebook, that makes it
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderNoun:
-    """A loader, as one run of the program makes it. None where a number is not known."""
+    """A loader, as one run of the program makes it. ``name`` is what it is bound to, else its class."""
 
     place: Place
     name: str
@@ -76,7 +74,6 @@ class LoaderNoun:
     method: str  # that the code or the settings name; empty where it is left to the system
     sources: tuple[Source, ...]
     sample: Size
-    made: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +100,13 @@ class Program:
     ranks: int = 1
     ranks_place: Place | None = None
     ranks_open: bool = False  # several processes, and nobody says how many
-    notes: tuple[str, ...] = field(default=())
 
     @property
     def names(self) -> tuple[Name, ...]:
         """Everything that a number can be set for."""
         found = [name for source in self.sources for one in source.containers for name in one.size.missing]
         for loader in self.loaders:
+            found += [] if loader.sources else [Name(f"dataset of {loader.name}")]
             found += [*loader.sample.missing, *(one for one in (loader.workers, loader.batch, loader.prefetch) if isinstance(one, Name))]
         found += [name for one in self.held for name in one.size.missing]
         return tuple(dict.fromkeys(found))

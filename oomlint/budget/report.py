@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.budget.nouns import Certainty, Moment
 from oomlint.budget.rows import IN_WORKERS, MAIN_PROCESS, SHARED
-from oomlint.budget.sizes import Name
+from oomlint.budget.sizes import Name, labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,13 +71,13 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
                 "formula": str(row.size),
                 "bytes": row.bytes,
                 "known": row.known.value,
-                "missing": [one.text for one in row.size.missing],
+                "missing": labels(row.size.missing),
                 "moments": [one.value for one in Moment if one in row.moments],
                 "place": _place(row.place, name),
             }
             for row in budget.rows
         ],
-        "totals": [{"moment": one.moment.value, "bytes": one.bytes, "shared": one.shared, "missing": [n.text for n in one.missing]} for one in verdict.totals],
+        "totals": [{"moment": one.moment.value, "bytes": one.bytes, "shared": one.shared, "missing": labels(one.missing)} for one in verdict.totals],
         "limits": {key: {"bytes": one.size, "source": one.source} for key, one in (("memory", budget.ram), ("shm", budget.shm))},
         "verdict": {
             "fits": verdict.fits,
@@ -113,7 +113,7 @@ def schema() -> dict[str, Any]:
         "fits": {"type": "boolean", "description": "as far as it is known"},
         "complete": {"type": "boolean", "description": "whether the totals leave nothing out"},
         "moment": {"anyOf": [moment, {"type": "null"}], "description": "the first at which it does not fit"},
-        "short_of": {"enum": ["memory", "/dev/shm", None]},
+        "short_of": {"enum": ["memory", "shm", None]},
         "workers": {"type": "array", "items": _object(fit)},
     }
     program = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from oomlint.budget.costs import IN_FILE, MAIN, SHAREABLE, WORKER, copied_by_fork
+from oomlint.budget.costs import FLOAT, IN_FILE, MAIN, ONE_ARRAY, SHAREABLE, WORKER, copied_by_fork
 from oomlint.budget.nouns import RUNNING, Certainty, Moment
 from oomlint.budget.sizes import Name, Size, Sum
 from oomlint.budget.values import BATCH, PREFETCH, WORKERS, Values
@@ -67,11 +67,7 @@ MAIN_PROCESS, IN_WORKERS, SHARED = "main process", "each worker", "shared memory
 
 def rows(program: Program, setup: Setup) -> list[Row]:
     """The rows, in the order of the table."""
-    return [
-        replace(row, size=_whole(row.size.filled(setup.values), setup.ranks))
-        for row in _rows(program, setup)
-        if row.size.filled(setup.values).value != 0
-    ]
+    return [replace(row, size=_whole(row.size.filled(setup.values), setup.ranks)) for row in _rows(program, setup) if row.size.filled(setup.values).value != 0]
 
 
 def _whole(size: Size, ranks: int) -> Size:
@@ -82,7 +78,11 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
     yield Row(MAIN_PROCESS, "interpreter, torch and numpy", Size((MAIN,)), Certainty.AT_LEAST, None, _ALWAYS)
     sent = {source for loader in program.loaders for source in loader.sources if setup.method != "fork" and _workers(loader, setup) != 0}
     for source in program.sources:
-        yield from _resident(source, source in sent)
+        yield from _resident(source, source in sent, program)
+    for loader in program.loaders:
+        if not loader.sources:
+            what = f"what the dataset of `{loader.name}` holds"
+            yield Row(MAIN_PROCESS, what, Size((dataset_of(loader),)), Certainty.EXACT, loader.place, _ALWAYS)
     for held in program.held:
         if not held.in_workers:
             yield Row(MAIN_PROCESS, held.what, held.size, held.certainty, held.place, held.moments)
@@ -90,11 +90,12 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
         yield from _of_loader(number, loader, program, setup)
 
 
-def _resident(source: Source, sent: bool) -> Iterator[Row]:  # noqa: FBT001 - one fact of the dataset
+def _resident(source: Source, sent: bool, program: Program) -> Iterator[Row]:  # noqa: FBT001 - one fact of the dataset
+    made = f", made in cell {source.cell}" if source.cell != program.cell else ""
     for one in source.containers:
         if one.kind in IN_FILE:
             continue
-        what = f"`{one.name}` of {one.owner or source.name}"
+        what = f"`{one.name}` of {one.owner or source.name}{made}"
         group = SHARED if sent and one.kind in SHAREABLE else MAIN_PROCESS
         yield Row(group, what, one.size, one.certainty, one.place, _ALWAYS)
 
@@ -103,23 +104,46 @@ def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) 
     workers = _workers(loader, setup)
     batch = _chosen(loader.batch, setup.values.setting(BATCH))
     active = _active(loader, program)
+    active_work = active - {Moment.START}
+    work, certainty = _work_of(loader, setup)
+    becoming = f"samples that become a batch of `{loader.name}`"
     if workers == 0:
-        what = f"the batch of {loader.name}"
-        yield Row(MAIN_PROCESS, what, loader.sample.times(batch), _by(loader), loader.place, active - {Moment.START}, number)
+        yield Row(MAIN_PROCESS, f"the batch of `{loader.name}`", loader.sample.times(batch), _by(loader), loader.place, active_work, number)
+        yield Row(MAIN_PROCESS, becoming, work.times(batch), certainty, loader.place, active_work, number)
         return
     base = WORKER[setup.method]
     started = active | {Moment.START}
-    yield Row(IN_WORKERS, f"{setup.method}ed process" if setup.method == "fork" else f"process started by {setup.method}, with torch", Size((workers, base)), Certainty.ABOUT, loader.workers_from or loader.place, started, number)  # fmt: skip
+    process = "forked processes" if setup.method == "fork" else f"processes started by {setup.method}"
+    yield Row(IN_WORKERS, f"{process} of `{loader.name}`", Size((workers, base)), Certainty.ABOUT, loader.workers_from or loader.place, started, number)
     for source in loader.sources:
         for one in source.containers:
             yield from _copies(one, source, workers, setup, started, number)
     for held in program.held:
         if held.in_workers:
-            yield Row(IN_WORKERS, held.what, held.size.times(workers), held.certainty, held.place, active - {Moment.START}, number)
-    yield Row(IN_WORKERS, "samples that become a batch", loader.sample.times(workers, batch), Certainty.AT_LEAST, loader.place, active - {Moment.START}, number)
+            yield Row(IN_WORKERS, held.what, held.size.times(workers), held.certainty, held.place, active_work, number)
+    yield Row(IN_WORKERS, becoming, work.times(workers, batch), certainty, loader.place, active_work, number)
     ahead = _chosen(loader.prefetch, setup.values.setting(PREFETCH))
-    flight: tuple[Factor, ...] = (Sum(f"({ahead} * {workers} + 1)", ahead * workers + 1),) if isinstance(ahead, int) and isinstance(workers, int) else (ahead, workers)
-    yield Row(SHARED, f"batches in flight of {loader.name}", loader.sample.times(*flight, batch), _by(loader), loader.place, active - {Moment.START}, number)
+    flight: tuple[Factor, ...] = (ahead, workers)
+    if isinstance(ahead, int) and isinstance(workers, int):
+        flight = (Sum(f"({ahead} * {workers} + 1)", ahead * workers + 1),)
+    yield Row(SHARED, f"batches in flight of `{loader.name}`", loader.sample.times(*flight, batch), _by(loader), loader.place, active_work, number)
+
+
+def _work_of(loader: LoaderNoun, setup: Setup) -> tuple[Size, Certainty]:
+    """What a sample takes while it is made: what it is, or the largest that is read for it, in numbers of four bytes at least.
+
+    The allocator gives little of that back before the batch is done: pieces that stay lie between those that go.
+    """
+    parts: list[Size] = []
+    for one in (container for source in loader.sources for container in source.containers):
+        shape = one.size.filled(setup.values).factors[1:]
+        if one.read and one.kind in ONE_ARRAY and len(shape) > 1 and all(isinstance(part, int) for part in shape):
+            *dimensions, item = (part for part in shape if isinstance(part, int))
+            parts.append(Size((*dimensions, max(item, FLOAT))))
+    largest = max(parts, key=lambda part: part.value or 0, default=Size())
+    if (largest.value or 0) <= (loader.sample.filled(setup.values).value or 0):
+        return loader.sample, Certainty.AT_LEAST
+    return largest, Certainty.ABOUT
 
 
 def _copies(one: Container, source: Source, workers: int | Name, setup: Setup, moments: frozenset[Moment], number: int) -> Iterator[Row]:
@@ -131,6 +155,11 @@ def _copies(one: Container, source: Source, workers: int | Name, setup: Setup, m
     elif one.kind not in SHAREABLE:
         yield Row(IN_WORKERS, f"{what}, pickled", one.size.times(workers), one.certainty, one.place, moments, number)
         yield Row(MAIN_PROCESS, f"{what}, while it is pickled", one.size, one.certainty, one.place, frozenset({Moment.START}), number)
+
+
+def dataset_of(loader: LoaderNoun) -> Name:
+    """The bytes of a dataset that is not known."""
+    return Name(f"dataset of {loader.name}")
 
 
 def _by(loader: LoaderNoun) -> Certainty:
@@ -162,7 +191,7 @@ def at(moment: Moment, found: Iterable[Row]) -> list[Row]:
     for row in here:
         if row.loader >= 0:
             turns[row.loader] = turns.get(row.loader, 0) + (row.bytes or 0)
-    if moment is not Moment.EVALUATION or len(turns) < 2:  # noqa: PLR2004 - nobody to take turns with
+    if moment not in {Moment.START, Moment.EVALUATION} or len(turns) < 2:  # noqa: PLR2004 - nobody to take turns with
         return here
     staying = {row.loader for row in here if row.loader >= 0 and Moment.CHECKPOINT in row.moments}
     others = [number for number in turns if number not in staying]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.budget.mistakes import BudgetError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from oomlint.budget.values import Values
 
@@ -82,3 +82,9 @@ def _written(one: Factor) -> str:
 def named(parts: Iterable[int | str], owner: str) -> tuple[Factor, ...]:
     """Dimensions as factors."""
     return tuple(part if isinstance(part, int) else Name(part, owner) for part in parts)
+
+
+def labels(found: Sequence[Name]) -> list[str]:
+    """How to call names apart: with their class where several have the same text."""
+    texts = [one.text for one in found]
+    return [f"{one.owner}.{one.text}" if one.owner and texts.count(one.text) > 1 else one.text for one in found]

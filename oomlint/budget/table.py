@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.amounts import readable
 from oomlint.budget.rows import IN_WORKERS, MAIN_PROCESS, SHARED
+from oomlint.budget.sizes import labels
 from oomlint.budget.verdict import MOST_WORKERS
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _GROUPS: Final = {MAIN_PROCESS: MAIN_PROCESS, IN_WORKERS: "workers", SHARED: "shared memory"}
 _MOST_NAMES: Final = 6
+_MOST_ARRAYS: Final = 3
+_SHORT_OF: Final = {"memory": "memory", "shm": "/dev/shm"}  # noqa: S108 - a name
 
 
 def text(budgets: Sequence[Budget], name: Named) -> str:
@@ -32,8 +35,10 @@ def _lines(budget: Budget, name: Named) -> Iterator[str]:
     for file in budget.files:
         held = f", {readable(file.held)}" if file.held is not None else ""
         count = f", {file.count:,} {'files' if file.format == 'folder' else 'rows'}" if file.count else ""
-        arrays = ", ".join(f"{one.key or 'array'} {one.shape}" for one in file.arrays[:3])
-        yield f"data: {name(file.path)} ({file.format}{count}{held}{', ' + arrays if arrays else ''})"
+        largest = sorted(file.arrays, key=lambda one: -(one.bytes or 0))
+        arrays = "".join(f", {one.key or 'array'} {one.shape}" for one in largest[:_MOST_ARRAYS])
+        more = f" and {len(largest) - _MOST_ARRAYS} more" if len(largest) > _MOST_ARRAYS else ""
+        yield f"data: {name(file.path)} ({file.format}{count}{held}{arrays}{more})"
     yield ""
     cells = []
     for group, heading in _GROUPS.items():
@@ -45,10 +50,7 @@ def _lines(budget: Budget, name: Named) -> Iterator[str]:
             cells.append((f"  {row.what}", str(row.size), size, str(row.known), _place(row.place, name)))
     yield from _aligned((("", "formula", "bytes", "known", "place"), *cells))
     yield ""
-    totals = [
-        (str(one.moment), readable(one.bytes), readable(one.shared), _left_out(one.missing))
-        for one in budget.verdict.totals
-    ]
+    totals = [(str(one.moment), readable(one.bytes), readable(one.shared), _left_out(one.missing)) for one in budget.verdict.totals]
     yield from _aligned((("moment", "in all", "of it /dev/shm", "left out"), *totals))
     yield ""
     yield from _verdict(budget)
@@ -82,7 +84,7 @@ def _place(place: Place | None, name: Named) -> str:
 
 
 def _left_out(missing: Sequence[Name]) -> str:
-    shown = [one.text for one in missing[:_MOST_NAMES]]
+    shown = labels(missing)[:_MOST_NAMES]
     return ", ".join(shown) + (f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else "")
 
 
@@ -96,12 +98,12 @@ def _verdict(budget: Budget) -> Iterator[str]:
     else:
         total = next(one for one in verdict.totals if one.moment is verdict.moment)
         took = total.bytes if verdict.by == "memory" else total.shared
-        yield f"It does not fit: at the moment `{verdict.moment}` it takes {readable(took)}{' at least' if verdict.missing else ''} of {verdict.by}."
+        yield f"It does not fit: at the moment `{verdict.moment}` it takes {readable(took)}{' at least' if verdict.missing else ''} of {_SHORT_OF[verdict.by]}."
     if verdict.workers:
-        yield f"Workers that fit: {'; '.join(_fit(one) for one in verdict.workers)}."
+        without = ", without what is left out" if verdict.missing else ""
+        yield f"Workers that fit{without}: {'; '.join(_fit(one) for one in verdict.workers)}."
     if verdict.missing:
-        first = verdict.missing[0]
-        yield f"Left out: {_left_out(verdict.missing)}. `--set {_quoted(first.text)}=...` fills one in."
+        yield f"Left out: {_left_out(verdict.missing)}. `--set {_quoted(labels(verdict.missing)[0])}=...` fills one in."
 
 
 def _fit(one: Fit) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.budget.nouns import Moment
 from oomlint.budget.rows import SHARED, Row, at, rows
-from oomlint.budget.sizes import Name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from oomlint.budget.limits import Limit
     from oomlint.budget.nouns import Program
     from oomlint.budget.rows import Setup
+    from oomlint.budget.sizes import Name
 
 MOST_WORKERS: Final = 64
 METHODS: Final = ("fork", "spawn")  # forkserver holds what spawn does
@@ -46,7 +46,7 @@ class Verdict:
     totals: tuple[Total, ...]
     fits: bool
     moment: Moment | None  # the first at which it does not fit
-    by: str  # what is short: "memory" or "/dev/shm"
+    by: str  # what is short: "memory" or "shm"
     workers: tuple[Fit, ...]
 
     @property
@@ -106,5 +106,5 @@ def _short(found: Sequence[Total], ram: Limit, shm: Limit) -> tuple[Moment, str]
         if ram.size is not None and one.bytes > ram.size:
             return one.moment, "memory"
         if shm.size is not None and one.shared > shm.size:
-            return one.moment, "/dev/shm"
+            return one.moment, "shm"
     return None

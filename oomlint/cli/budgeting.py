@@ -14,6 +14,7 @@ from oomlint.amounts import size
 from oomlint.budget import command, headers, held, limits, report, table
 from oomlint.budget.find import Finder
 from oomlint.budget.mistakes import BudgetError
+from oomlint.budget.reach import Reach
 from oomlint.budget.rows import Setup, rows
 from oomlint.budget.values import values_of
 from oomlint.budget.verdict import judge
@@ -140,19 +141,20 @@ def _programs(target: _Target, files: Sequence[DataFile], arguments: Arguments) 
 
 def _found(target: _Target, paths: Sequence[str], projects: Projects, settings: Settings, root: str, files: Sequence[DataFile]) -> list[Program]:
     found: list[Program] = []
-    finders: dict[int, Finder] = {}
+    by_project: dict[int, tuple[Finder, list[str]]] = {}
     for path in paths:
         project = projects.of(path)
         project.command = target.options
-        finder = finders.setdefault(id(project), Finder(project, files))
-        if os.path.isdir(target.path) and not finder.scripts([path]):
-            continue
-        programs = finder.programs(path)
-        programs = [one for one in programs if not target.cell or one.cell == target.cell]
-        if programs:
+        by_project.setdefault(id(project), (Finder(project, files), []))[1].append(path)
+    for finder, own in by_project.values():
+        for path in finder.scripts(own) if os.path.isdir(target.path) else own:
+            programs = [one for one in finder.programs(path) if not target.cell or one.cell == target.cell]
+            if not programs:
+                continue
             reached = finder.reached(path)
-            said = _said(reached, projects, settings, root)
-            checkpoints = tuple(held.checkpoints(reached, project, files))
+            reach = Reach(finder.project, reached)
+            said = [item for item in _said(reached, projects, settings, root) if reach.runs(item.place)]
+            checkpoints = [one for one in held.checkpoints(reached, finder.project, files) if reach.runs(one.place)]
             for one in programs:
                 containers = [container for source in one.sources for container in source.containers]
                 found.append(replace(one, held=(*held.of_findings(said, containers), *checkpoints)))
@@ -172,4 +174,3 @@ def _said(reached: Sequence[Module], projects: Projects, settings: Settings, roo
             for failure in linted.failures:
                 say(f"internal error: {failure.code} failed on {failure.path}: {failure.cause}")
     return found
-

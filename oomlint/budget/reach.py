@@ -1,0 +1,84 @@
+"""Which functions a program runs, as far as calls can be followed: what is written for another script holds none of its memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.model import names
+from oomlint.model.values import ClassRef, FunctionRef, Instance, Partial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from oomlint.finding import Place
+    from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame, Value
+    from oomlint.syntax.walk import Scope
+
+_MOST: Final = 4000  # functions
+
+
+class Reach:
+    """The functions that a file's run leads to."""
+
+    def __init__(self, project: Project, modules: Sequence[Module]) -> None:
+        self.evaluator = evaluator_of(project)
+        self._modules = {module.path: module for module in modules}
+        self._seen: set[Scope] = set()
+        queue = [(module, module.root) for module in modules]
+        while queue and len(self._seen) < _MOST:
+            module, scope = queue.pop()
+            if scope not in self._seen:
+                self._seen.add(scope)
+                queue.extend(self._called(module, scope))
+
+    def runs(self, place: Place) -> bool:
+        """Whether the code at a place is run, or may be: a function that nobody is seen to call may be called by anybody."""
+        module = self._modules.get(place.path)
+        if module is None:
+            return False
+        inner = [scope for scope in module.walk.scopes if scope.is_function and scope.parent is not None and _holds(module.place(scope.node), place)]
+        return all(scope in self._seen or not self._calls(module, scope) for scope in inner)
+
+    def _calls(self, module: Module, scope: Scope) -> bool:
+        """Whether a call of a function is seen anywhere; of a method that a framework calls, one of its class."""
+        if not isinstance(scope.node, cst.FunctionDef):
+            return False
+        if self.evaluator.calls.sites(module, scope, 1):
+            return True
+        method = names.is_method(scope) and scope.parent is not None
+        return method and scope.parent is not None and bool(self.evaluator.calls.instances(module, scope.parent, most=1))
+
+    def _called(self, module: Module, scope: Scope) -> Iterator[tuple[Module, Scope]]:
+        frame = self.evaluator.calls.plain_frame(module, scope)
+        for call in scope.calls:
+            handed = [arg.value for arg in call.args if isinstance(arg.value, cst.Name | cst.Attribute)]
+            for node in (call.func, *handed):
+                yield from self._leads(node, frame)
+        for inner in scope.children:
+            if not inner.is_class and not isinstance(inner.node, cst.FunctionDef):
+                yield module, inner  # a lambda, a comprehension
+
+    def _leads(self, node: cst.BaseExpression, frame: Frame) -> Iterator[tuple[Module, Scope]]:
+        for alt in self.evaluator.values(node, frame)[:6]:
+            value: Value = alt.value
+            while isinstance(value, Partial):
+                value = value.func
+            if isinstance(value, FunctionRef):
+                yield value.module, value.scope
+            elif isinstance(value, Instance):
+                yield from self._methods(value.cls)
+            elif isinstance(value, ClassRef):
+                yield from self._methods(value)
+
+    def _methods(self, cls: ClassRef) -> Iterable[tuple[Module, Scope]]:
+        for base in self.evaluator.lineage(cls):
+            if isinstance(base, ClassRef):
+                yield from ((base.module, child) for child in base.scope.children if child.is_function)
+
+
+def _holds(outer: Place, inner: Place) -> bool:
+    return outer.cell == inner.cell and outer.row <= inner.row <= outer.end_row
