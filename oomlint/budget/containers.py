@@ -12,6 +12,7 @@ import libcst as cst
 from oomlint.budget.costs import COUNTED, least_of_one
 from oomlint.budget.nouns import Certainty, Container
 from oomlint.budget.sizes import Name, Size, named
+from oomlint.finding import ContentKind
 from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.worker_copies import is_small, owner_of
@@ -54,6 +55,7 @@ class Containers:
             one = self._of(holding, owner_of(dataset, holding))
             if one is not None:
                 found.append((holding, one))
+                found.extend((holding, part) for part in self._arrays_in(holding, one, owner_of(dataset, holding)))
         first = {(one.owner, one.name): one.size.factors[0] for _, one in found if len(one.size.factors) > 1}
         for holding, one in found:
             factors = (self._same(part, holding, one.owner, first) if isinstance(part, Name) else part for part in one.size.factors)
@@ -80,13 +82,28 @@ class Containers:
             return None
         return Container(fact.name, fact.owner, fact.holds, fact.items, size, certainty, fact.place, holding.read, file)
 
+    def _arrays_in(self, holding: Holding, one: Container, owner: Dataset) -> Iterator[Container]:
+        """The arrays of known size in the records of a list: workers that are forked do not copy them, as they do the records."""
+        record = holding.content.element
+        if one.kind is not ContentKind.OBJECTS or record is None or record.module is None or not isinstance(record.node, cst.Dict | cst.Tuple):
+            return
+        frame = self._frame_of(owner, record.module, record.node)
+        values = (part.value for part in record.node.elements if isinstance(part, cst.DictElement | cst.Element))
+        contents = [self.datasets.contents.of(value, frame) for value in values]
+        arrays = sum(each.size.exact for each in contents if each.kind in {Kind.ARRAY, Kind.TENSOR} and each.size.exact is not None)
+        if arrays:
+            count = holding.content.count if holding.content.count is not None else Name(f"len({one.name})", one.owner)
+            yield replace(one, name=f"arrays in {one.name}", kind=ContentKind.ARRAYS, items="", size=Size((count, arrays)), certainty=Certainty.AT_LEAST)
+
     def _sized(self, holding: Holding, owner: str, items: str) -> tuple[Size, Certainty]:
         content = holding.content
+        made = self._allocated(holding)
         if content.size.exact is not None:
-            return Size((content.size.exact,)), Certainty.EXACT
+            whole = Size((*self._dimensions(made, owner), made.item)) if made is not None and made.item is not None else Size()
+            return whole if whole.value == content.size.exact else Size((content.size.exact,)), Certainty.EXACT
         shape = commented(holding.module, holding.effect.node) if holding.effect is not None else None
         if shape is None or shape.item is None:
-            shape = self._allocated(holding) or shape
+            shape = made or shape
         if shape is not None and shape.item is not None:
             return Size((*self._dimensions(shape, owner), shape.item)), Certainty.EXACT
         if content.kind is Kind.PATHS:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final
 from oomlint.budget.containers import Containers
 from oomlint.budget.costs import PREFETCHED
 from oomlint.budget.nouns import LoaderNoun, Program, Source
+from oomlint.budget.samples import sample_of
 from oomlint.budget.sizes import Name, Size
 from oomlint.budget.values import BATCH, PREFETCH, WORKERS
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import worker_count
-from oomlint.memory.loaders.in_flight import sample_bytes
-from oomlint.memory.loaders.loader_calls import is_given, is_true, loaders_of
+from oomlint.memory.loaders.loader_calls import Use, is_given, is_true, loaders_of
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.start_methods import start_methods
 from oomlint.model.reach import path_conditions
-from oomlint.model.values import Absent, Const, is_usual
+from oomlint.model.values import FREE, Absent, Const, is_usual
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +57,7 @@ class Finder:
             if module is None:
                 continue
             for loader in self.loaders.of(module):
-                for use in self.loaders.uses(loader):
+                for use in self._uses_of(loader):
                     root, _ = _outermost(use.frame, loader.call)
                     (found if root.scope.parent is None else loose)[root.module.path] = None
         wanted = set(paths)
@@ -113,7 +113,7 @@ class Finder:
                 continue
             for loader in self.loaders.of(module):
                 ways: dict[Frame, list[Picks]] = {}
-                for use in self.loaders.uses(loader):
+                for use in self._uses_of(loader):
                     ways.setdefault(use.frame, []).append(use.picks)
                 for frame, picks in ways.items():
                     usual = [one for one in picks if is_usual(one)] or picks
@@ -123,6 +123,11 @@ class Finder:
                     elif root.module.path in paths and not self._only_as_script(root, call):
                         loose.append((loader, frame, usual))
         yield from mine or loose
+
+    def _uses_of(self, loader: Loader) -> list[Use]:
+        """The loader in all its frames; where no way is seen to lead to it, on a way that nothing is known of."""
+        found = list(self.loaders.uses(loader))
+        return found or [Use(loader, frame, FREE) for frame in self.evaluator.calls.frames(loader.module, loader.scope)]
 
     def _only_as_script(self, root: Frame, node: cst.CSTNode) -> bool:
         """Whether code at the top of a module that is imported stands under ``if __name__ == "__main__"``."""
@@ -146,11 +151,11 @@ class Finder:
         module, call = loader.made_at(frame)
         read = self._dataset(loader, frame, ways)
         sources = (self._source(read, known, cell),) if read is not None else ()
-        bytes_of_one = sample_bytes(self.project, _innermost(read)) if read is not None else None
-        owner = sources[0].name if sources else ""
-        sample = Size((bytes_of_one,)) if bytes_of_one is not None else Size((Name("sample", owner),))
+        name = _name(module, call, loader)
+        owner = sources[0].name if sources else name
+        containers = sources[0].containers if sources else ()
+        sample = sample_of(self.project, _innermost(read) if read is not None else None, containers, owner)
         place = worker_count(worker).place if worker is not None else None
-        name = _name(module, call, loader.written)
         shuffled = sampled or self._says(loader, frame, "shuffle", ways)
         return LoaderNoun(module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample)
 
@@ -200,11 +205,11 @@ def _numbered(one: Container, number: int) -> Container:
     return replace(one, size=Size(tuple(factors)))
 
 
-def _name(module: Module, call: cst.Call, written: str) -> str:
-    """What a loader is bound to, else its class."""
+def _name(module: Module, call: cst.Call, loader: Loader) -> str:
+    """What a loader is bound to, else the function that gives it, else its class."""
     for root, path in module.walk.bound_to(call):
         return ".".join([root, *(str(key) for _, key in path)])
-    return written
+    return loader.scope.name if loader.scope.is_function and not loader.inherited else loader.written
 
 
 def _innermost(dataset: Dataset) -> Dataset:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from oomlint.budget.nouns import Container, LoaderNoun, Program, Source
-    from oomlint.budget.sizes import Factor
     from oomlint.finding import Place
 
 _ALWAYS: Final = frozenset(Moment)
@@ -123,10 +122,9 @@ def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) 
             yield Row(IN_WORKERS, held.what, held.size.times(workers), held.certainty, held.place, active_work, number)
     yield Row(IN_WORKERS, becoming, work.times(workers, batch), certainty, loader.place, active_work, number)
     ahead = _chosen(loader.prefetch, setup.values.setting(PREFETCH))
-    flight: tuple[Factor, ...] = (ahead, workers)
-    if isinstance(ahead, int) and isinstance(workers, int):
-        flight = (Sum(f"({ahead} * {workers} + 1)", ahead * workers + 1),)
-    yield Row(SHARED, f"batches in flight of `{loader.name}`", loader.sample.times(*flight, batch), _by(loader), loader.place, active_work, number)
+    number_of = ahead * workers + 1 if isinstance(ahead, int) and isinstance(workers, int) else None
+    flight = Sum(f"({ahead} * {workers} + 1)", number_of, tuple(one for one in (ahead, workers) if isinstance(one, Name)))
+    yield Row(SHARED, f"batches in flight of `{loader.name}`", loader.sample.times(flight, batch), _by(loader), loader.place, active_work, number)
 
 
 def _work_of(loader: LoaderNoun, setup: Setup) -> tuple[Size, Certainty]:

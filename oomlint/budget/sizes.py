@@ -28,10 +28,11 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A number with the way it comes about: ``(2 * 4 + 1)`` is 9."""
+    """A number with the way it comes about: ``(2 * 4 + 1)`` is 9. It has no value where one of its names stands for no number."""
 
     text: str
-    value: int
+    value: int | None
+    names: tuple[Name, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -57,7 +58,8 @@ class Size:
     @property
     def missing(self) -> tuple[Name, ...]:
         """The names whose number is not known."""
-        return tuple(one for one in self.factors if isinstance(one, Name))
+        found = ((one,) if isinstance(one, Name) else one.names if isinstance(one, Sum) else () for one in self.factors)
+        return tuple(dict.fromkeys(name for names in found for name in names))
 
     @property
     def value(self) -> int | None:
@@ -66,7 +68,7 @@ class Size:
             return None
         total: int | float = 1
         for one in self.factors:
-            total *= one.value if isinstance(one, Sum) else one if not isinstance(one, Name) else 1
+            total *= one if isinstance(one, int | float) else 1 if isinstance(one, Name) else one.value or 0
         if total > MOST:
             raise BudgetError(f"{self} is {float(total):.1e} bytes, more than 64 bits can count")
         return int(total)

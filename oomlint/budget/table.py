@@ -100,16 +100,18 @@ def _verdict(budget: Budget) -> Iterator[str]:
         took = total.bytes if verdict.by == "memory" else total.shared
         yield f"It does not fit: at the moment `{verdict.moment}` it takes {readable(took)}{' at least' if verdict.missing else ''} of {_SHORT_OF[verdict.by]}."
     if verdict.workers:
-        without = ", without what is left out" if verdict.missing else ""
-        yield f"Workers that fit{without}: {'; '.join(_fit(one) for one in verdict.workers)}."
+        yield f"Workers that fit: {'; '.join(_fit(one, complete=not verdict.missing) for one in verdict.workers)}."
     if verdict.missing:
         yield f"Left out: {_left_out(verdict.missing)}. `--set {_quoted(labels(verdict.missing)[0])}=...` fills one in."
 
 
-def _fit(one: Fit) -> str:
+def _fit(one: Fit, *, complete: bool) -> str:
     if one.workers is None:
         return f"none under {one.method}"
-    return f"{f'up to {one.workers}' if one.bound else f'{MOST_WORKERS} or more'} under {one.method}"
+    if not one.bound and not complete:
+        return f"not known under {one.method}"
+    most = f"{'up to' if complete else 'at most'} {one.workers}" if one.bound else f"{MOST_WORKERS} or more"
+    return f"{most} under {one.method}"
 
 
 def _quoted(name: str) -> str:
