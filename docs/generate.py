@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint import registry
+from oomlint.budget.report import schema as budget_schema
 from oomlint.cli import COMMANDS
 from oomlint.cli.options import Kind, Option, options_of, spelling
 from oomlint.cli.rule import fix_of, markdown
@@ -60,6 +61,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "settings.schema.json", json.dumps(json_schema(), indent=2) + "\n"
     yield "findings.schema.json", json.dumps(findings_schema(), indent=2) + "\n"
     yield "trace.schema.json", json.dumps(trace_schema(), indent=2) + "\n"
+    yield "budget.schema.json", json.dumps(budget_schema(), indent=2) + "\n"
     yield "verify.md", _with_sandbox((DOCS / "verify.md").read_text(encoding="utf-8"))
     yield "cli.md", _note("oomlint/cli/") + "# Command line\n\n" + "\n".join(_command(name) for name in COMMANDS)
 

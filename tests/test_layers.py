@@ -69,7 +69,7 @@ ROOMS: Final = (
 )
 MODULES: Final = sorted(PACKAGE.rglob("*.py"))
 THIRD_PARTY: Final = {  # who may import what is not in the standard library, anywhere in a file
-    "libcst": {"syntax", "model", "memory", "rules", "plugin", "verify"},
+    "libcst": {"syntax", "model", "memory", "rules", "plugin", "verify", "budget"},
     "typer": {"cli"},
     "rich": {"cli", "output"},
     "watchfiles": {"cli"},
@@ -137,6 +137,11 @@ def test_what_children_take_from_the_verifier_is_theirs() -> None:
                 assert {alias.name for alias in node.names} <= {"child", "process_tree"}, f"{path.name}:{node.lineno}"
 
 
+def test_what_opens_hdf5_files_for_a_budget_has_nothing_of_oomlint() -> None:
+    """It runs as a process of its own: a broken file can end it."""
+    assert {name.split(".")[0] for _, name in imported(PACKAGE / "budget" / "h5_child.py")} <= {*sys.stdlib_module_names}
+
+
 def test_nothing_is_pickled_or_fetched() -> None:
     names = {name.split(".")[0] for path in MODULES for _, name in imported(path)}
     assert not names & {"pickle", "marshal", "shelve", "socket", "urllib", "http", "requests"}
@@ -187,7 +192,12 @@ def test_the_verifier_itself_loads_no_torch(tmp_path: Path) -> None:
     assert not [name for name in seen if name in {"torch", "h5py", "numpy", "typer", "rich", "pygls"} or name.startswith("oomlint.verify.child.")]
 
 
-@pytest.mark.parametrize("command", ["check", "verify", "trace", "rule"])
+def test_a_budget_loads_the_parser_and_neither_torch_nor_the_verifier(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("from torch.utils.data import DataLoader\nDataLoader([1], num_workers=2)\n")
+    assert loaded(tmp_path, "budget", "train.py", names=("torch", "h5py", "numpy", "libcst", "pygls")) == {"libcst"}
+
+
+@pytest.mark.parametrize("command", ["check", "verify", "budget", "trace", "rule"])
 def test_help_loads_no_parser(tmp_path: Path, command: str) -> None:
     program = f"import sys; from oomlint.__main__ import main; main([{command!r}, '--help']); print('\\n', 'libcst' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
