@@ -50,12 +50,15 @@ def read(text: str, folder: str) -> Command:
 
 def _script_at(words: list[str]) -> int | None:
     """Where the script stands, or the module that is run as one: behind launchers, which may be modules themselves."""
+    values = []  # that may be those of an option of the launcher
     for number, word in enumerate(words):
-        if word.endswith((".py", ".ipynb")) and (number == 0 or not words[number - 1].startswith("--")):
-            return number
+        if word.endswith((".py", ".ipynb")):
+            if number == 0 or not words[number - 1].startswith("-") or "=" in words[number - 1]:
+                return number
+            values.append(number)
         if word == "-m" and number + 1 < len(words) and not words[number + 1].startswith(("torch.", "accelerate.", "deepspeed.")):
             return number + 1
-    return None
+    return values[0] if values else None
 
 
 def _path_of(word: str, folder: str, *, module: bool) -> str | None:

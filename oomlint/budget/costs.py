@@ -21,7 +21,7 @@ IN_FILE: Final = frozenset({Kind.MEMMAP})  # no memory of its own, until it is s
 ONE_ARRAY: Final = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.MEMMAP})  # whose first dimension is the number of samples
 FLOAT: Final = 4  # bytes of the numbers that samples are computed in
 COUNTED: Final = frozenset(
-    {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.BLOB, Kind.FRAME, Kind.SHARED, Kind.PATHS, Kind.MEMMAP}
+    {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.BLOB, Kind.FRAME, Kind.PATHS, Kind.MEMMAP}
 )
 
 

@@ -29,7 +29,7 @@ _SAFETENSORS: Final = {
     for width, listed in ((1, "BOOL U8 I8 F8_E4M3 F8_E5M2"), (2, "I16 U16 F16 BF16"), (4, "I32 U32 F32"), (8, "I64 U64 F64"))
     for name in listed.split()
 }
-_NUMPY: Final = re.compile(r"[<>|=]?([a-zA-Z])(\d+)(?:\[\w+\])?")
+_NUMPY: Final = re.compile(r"[<>|=]?([a-zA-Z])(\d*)(?:\[\w+\])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _item(described: Any) -> int | None:
         widths = [prod(field[2]) if len(field) > 2 else 1 for field in described]  # noqa: PLR2004 - name, type, shape
         return None if None in parts else sum(width * (part or 0) for width, part in zip(widths, parts, strict=True))
     found = _NUMPY.fullmatch(str(described))
-    if found is None:
+    if found is None or not (found[2] or found[1] == "O"):
         raise ValueError(f"{described!r} is no type of numpy")
     return None if found[1] == "O" else int(found[2]) * (4 if found[1] == "U" else 1)
 

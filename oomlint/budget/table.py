@@ -107,6 +107,8 @@ def _verdict(budget: Budget) -> Iterator[str]:
 
 def _fit(one: Fit, *, complete: bool) -> str:
     if one.workers is None:
+        return f"none under {one.method}, and without workers it does not fit either"
+    if one.workers == 0:
         return f"none under {one.method}"
     if not one.bound and not complete:
         return f"not known under {one.method}"

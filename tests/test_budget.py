@@ -1,0 +1,448 @@
+"""``oomlint budget``: the rows by hand, the command line as a source, data files by their headers, limits, and what is wrong with the input."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import jsonschema
+import pytest
+from commands import Done, runs
+
+from oomlint.amounts import size
+from oomlint.budget import command, headers, limits
+from oomlint.budget.mistakes import BudgetError
+from oomlint.budget.report import schema
+from oomlint.budget.sizes import MOST, Name, Size, Sum
+from oomlint.budget.values import Values, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Budget = Callable[..., Done]
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PAGE: Final = (ROOT / "docs" / "budget.md").read_text(encoding="utf-8")
+EXCERPTS: Final = list(re.findall(r"```console\n(\$ oomlint budget fixtures.*?)```", PAGE, re.DOTALL))
+MIB: Final = 1 << 20
+
+ARRAY: Final = """
+import argparse
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+class Frames(Dataset):
+    def __init__(self):
+        self.x = np.zeros((1000, 300, 1000), dtype=np.float32)
+
+    def __len__(self):
+        return 1000
+
+    def __getitem__(self, i):
+        return self.x[i]
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--num-workers", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--keep", action="store_true")
+    args = parser.parse_args()
+    loader = DataLoader(Frames(), batch_size=args.batch, shuffle=True, num_workers=args.num_workers, persistent_workers=args.keep)
+
+if __name__ == "__main__":
+    main()
+"""
+PAYLOAD: Final = 1000 * 300 * 1000 * 4
+SAMPLE: Final = 300 * 1000 * 4
+
+
+@pytest.fixture
+def budget(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Budget:
+    monkeypatch.chdir(tmp_path)
+    return runs(capsys, "budget")
+
+
+def table(budget: Budget, *words: str) -> dict[str, Any]:
+    """The one entry of the JSON, which fits its schema."""
+    done = budget(*words, "--output-format", "json")
+    assert done.status in (0, 1), done.err
+    found = json.loads(done.out)
+    jsonschema.validate(found, schema())
+    (only,) = found
+    assert isinstance(only, dict)
+    return only
+
+
+def held(found: dict[str, Any], holder: str, moment: str = "first epoch") -> dict[str, int | None]:
+    return {row["what"]: row["bytes"] for row in found["rows"] if row["holder"] == holder and moment in row["moments"]}
+
+
+# -- rows ----------------------------------------------------------------------------------------------------------------
+
+
+def test_fork_shares_an_array(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY)
+    found = table(budget, "python train.py --num-workers 4", "--start-method", "fork")
+    assert held(found, "main") == {"interpreter, torch and numpy": 146 * MIB, "`x` of Frames": PAYLOAD}
+    assert held(found, "workers") == {"forked processes of `loader`": 4 * 10 * MIB, "samples that become a batch of `loader`": 4 * 4 * SAMPLE}
+    assert held(found, "shared") == {"batches in flight of `loader`": (2 * 4 + 1) * 4 * SAMPLE}
+    totals = {one["moment"]: one["bytes"] for one in found["totals"]}
+    assert totals["first epoch"] == 146 * MIB + PAYLOAD + 40 * MIB + (16 + 36) * SAMPLE
+    assert found["verdict"]["complete"]
+
+
+def test_spawn_pickles_it(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY)
+    found = table(budget, "python train.py --num-workers 2", "--start-method", "spawn")
+    assert held(found, "workers")["`x` of Frames, pickled"] == 2 * PAYLOAD
+    assert held(found, "main", "start of workers")["`x` of Frames, while it is pickled"] == PAYLOAD
+
+
+def test_a_tensor_moves_to_shared_memory_under_spawn(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY.replace("import numpy as np", "import torch").replace("np.zeros", "torch.zeros").replace("np.float32", "torch.float32"))
+    found = table(budget, "python train.py --num-workers 2", "--start-method", "spawn")
+    assert held(found, "shared")["`x` of Frames"] == PAYLOAD
+    assert not [what for what in held(found, "workers") if "`x`" in what]
+
+
+def test_without_workers_the_batch_is_in_the_main_process(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY)
+    found = table(budget, "python train.py --num-workers 0")
+    assert held(found, "workers") == held(found, "shared") == {}
+    assert held(found, "main")["the batch of `loader`"] == 4 * SAMPLE
+    assert found["verdict"]["workers"] == []
+
+
+def test_python_objects_are_copied_by_fork(budget: Budget) -> None:
+    Path("train.py").write_text(
+        "import json\nfrom torch.utils.data import DataLoader, Dataset\n"
+        "class Notes(Dataset):\n    def __init__(self, path):\n        self.notes = json.load(open(path))\n"
+        "    def __len__(self):\n        return len(self.notes)\n    def __getitem__(self, i):\n        return self.notes[i]\n"
+        "loader = DataLoader(Notes('a.json'), num_workers=2, batch_size=8)\n"
+    )
+    found = table(budget, "train.py", "--set", "notes=100MiB", "--start-method", "fork")
+    (copied,) = (row for row in found["rows"] if "copied as it is read" in row["what"])
+    assert copied["formula"] == f"2 * 0.6 * {100 * MIB}"
+    assert copied["known"] == "about"
+    assert not found["verdict"]["complete"]  # nobody knows a sample
+
+
+def test_ranks_multiply_everything(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY)
+    one = table(budget, "python train.py")
+    eight = table(budget, "torchrun --nproc_per_node 8 train.py")
+    assert eight["ranks"] == 8
+    assert [8 * row["bytes"] for row in one["rows"]] == [row["bytes"] for row in eight["rows"]]
+    assert table(budget, "torchrun --nproc_per_node 8 train.py", "--ranks", "2")["ranks"] == 2
+
+
+def test_the_second_dataset_of_a_class_has_names_of_its_own(budget: Budget) -> None:
+    Path("train.py").write_text(
+        "import numpy as np\nfrom torch.utils.data import DataLoader, Dataset\n"
+        "class Clips(Dataset):\n    def __init__(self, path):\n        self.clips = np.load(path)\n"
+        "    def __len__(self):\n        return len(self.clips)\n    def __getitem__(self, i):\n        return self.clips[i]\n"
+        "train = DataLoader(Clips('a.npy'), shuffle=True)\nval = DataLoader(Clips('b.npy'))\n"
+    )
+    found = table(budget, "train.py", "--set", "clips=2GiB", "--set", "clips_2=1GiB")
+    assert sorted(row["bytes"] for row in found["rows"] if row["what"] == "`clips` of Clips") == [1 << 30, 2 << 30]
+
+
+def test_what_another_script_runs_is_left_out(budget: Budget) -> None:
+    Path("common.py").write_text(
+        "import glob\nimport numpy as np\n"
+        "def all_of(folder):\n    found = []\n    for path in glob.glob(folder):\n        found.append(np.load(path))\n    return np.stack(found)\n"
+    )
+    Path("other.py").write_text("from common import all_of\nfrom torch.utils.data import DataLoader, TensorDataset\nx = all_of('a/*')\n")
+    own = "import common\n" + ARRAY
+    Path("train.py").write_text(own)
+    assert not [row for row in table(budget, "python train.py")["rows"] if "pieces" in row["what"]]
+    Path("train.py").write_text(own.replace("loader =", "x = common.all_of('b/*')\n    loader ="))
+    assert [row["known"] for row in table(budget, "python train.py")["rows"] if "pieces" in row["what"]] in ([], ["unknown"])
+
+
+# -- the command ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "workers"),
+    [("", 1), ("--num-workers 3", 3), ("--num_workers=5", 5), ("--num-workers 3 --num-workers 6", 6)],
+)
+def test_options_of_the_command_become_values(budget: Budget, given: str, workers: int) -> None:
+    Path("train.py").write_text(ARRAY)
+    assert table(budget, f"python train.py {given}")["loaders"][0]["workers"] == workers
+
+
+def test_a_switch_of_the_command(budget: Budget) -> None:
+    """Workers that persist are there in the evaluation, too."""
+    Path("train.py").write_text(ARRAY)
+    assert held(table(budget, "python train.py"), "workers", "evaluation") == {}
+    assert held(table(budget, "python train.py --keep"), "workers", "evaluation") != {}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "ranks"),
+    [
+        ("python train.py --a 1", ("--a", "1"), None),
+        ("train.py", (), None),
+        ("torchrun --nproc-per-node=4 train.py", (), 4),
+        ("python -m torch.distributed.launch --nproc_per_node 2 train.py -x", ("-x",), 2),
+        ("accelerate launch --num_processes 3 --multi_gpu train.py", (), 3),
+        ("python -m pkg.run 'a b'", ("a b",), None),
+        ("python train.py --note 'a; b | c'", ("--note", "a; b | c"), None),
+    ],
+)
+def test_commands(tmp_path: Path, text: str, options: tuple[str, ...], ranks: int | None) -> None:
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "run.py").write_text("")
+    found = command.read(text, str(tmp_path))
+    assert (found.options, found.ranks) == (options, ranks)
+
+
+# -- data files ----------------------------------------------------------------------------------------------------------
+
+
+def npy(shape: tuple[int, ...], descr: str = "<f4") -> bytes:
+    head = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head
+
+
+def test_headers_without_any_payload(tmp_path: Path) -> None:
+    (tmp_path / "a.npy").write_bytes(npy((10, 3)))
+    (array,) = headers.read(str(tmp_path / "a.npy")).arrays
+    assert (array.shape, array.bytes) == ((10, 3), 120)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("x.npy", npy((7,), "|u1"))
+        archive.writestr("y.npy", npy((2,), "|O"))
+    found = headers.read(str(tmp_path / "a.npz"))
+    assert [(one.key, one.bytes) for one in found.arrays] == [("x", 7), ("y", None)]
+    about = json.dumps({"w": {"dtype": "BF16", "shape": [5, 5], "data_offsets": [0, 50]}}).encode()
+    (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", len(about)) + about)
+    assert headers.read(str(tmp_path / "a.safetensors")).held == 50
+    with zipfile.ZipFile(tmp_path / "a.pt", "w") as archive:
+        archive.writestr("a/data.pkl", b"")
+        archive.writestr("a/data/0", b"\0" * 40)
+    assert headers.read(str(tmp_path / "a.pt")).held == 40
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "1.png").write_bytes(b"12345")
+    found = headers.read(str(tmp_path / "folder"))
+    assert (found.count, found.held) == (1, 5)
+
+
+def test_files_of_the_libraries_themselves(tmp_path: Path) -> None:
+    np, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
+    np.save(tmp_path / "a.npy", np.zeros((4, 5), dtype="f8"))
+    np.savez_compressed(tmp_path / "a.npz", names=np.array(["ab", "c"]))
+    torch.save({"x": torch.zeros(100), "y": [torch.zeros(3)]}, tmp_path / "a.pt")
+    assert [headers.read(str(tmp_path / name)).held for name in ("a.npy", "a.npz", "a.pt")] == [160, 16, 412]
+
+
+def test_a_parquet_footer(tmp_path: Path) -> None:
+    """Field 3 is the number of rows, field 4 a list of groups whose field 2 is their bytes."""
+    group = bytes([0x26, 0xD0, 0x0F, 0x00])  # field 2, i64: 1000
+    footer = bytes([0x36, 0x14]) + bytes([0x19, 0x1C]) + group + b"\0"  # field 3, i64: 10; field 4: a list of one struct
+    (tmp_path / "a.parquet").write_bytes(b"PAR1" + b"data" + footer + struct.pack("<I", len(footer)) + b"PAR1")
+    found = headers.read(str(tmp_path / "a.parquet"))
+    assert (found.count, found.held) == (10, 1000)
+
+
+def test_a_parquet_file_of_pyarrow(tmp_path: Path) -> None:
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    parquet.write_table(arrow.table({"x": list(range(1000))}), tmp_path / "a.parquet")
+    found = headers.read(str(tmp_path / "a.parquet"))
+    assert found.count == 1000
+    assert found.held == sum(parquet.read_metadata(tmp_path / "a.parquet").row_group(n).total_byte_size for n in range(1))
+
+
+def test_a_container_that_is_read_from_a_file_has_its_shape(budget: Budget) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File("frames.h5", "w") as file:
+        file.create_dataset("group/x", (50, 3, 8, 8), dtype="u1")
+    Path("train.py").write_text(
+        "import h5py\nfrom torch.utils.data import DataLoader, Dataset\n"
+        "class Frames(Dataset):\n    def __init__(self, path):\n        with h5py.File(path) as f:\n            self.x = f['group/x'][:]\n"
+        "    def __len__(self):\n        return len(self.x)\n    def __getitem__(self, i):\n        return self.x[i]\n"
+        "loader = DataLoader(Frames('frames.h5'), batch_size=2, num_workers=2)\n"
+    )
+    (row,) = (row for row in table(budget, "train.py", "--data", "frames.h5")["rows"] if row["what"] == "`x` of Frames")
+    assert (row["formula"], row["bytes"], row["known"]) == ("50 * 3 * 8 * 8 * 1", 9600, "exact")
+
+
+def test_entries_of_an_archive(budget: Budget) -> None:
+    with zipfile.ZipFile("a.npz", "w") as archive:
+        archive.writestr("images.npy", npy((9, 100), "|u1"))
+        archive.writestr("labels.npy", npy((9,), "<i8"))
+    Path("train.py").write_text(
+        "import numpy as np\nfrom torch.utils.data import DataLoader, Dataset\n"
+        "class Frames(Dataset):\n    def __init__(self, path):\n        data = np.load(path)\n        self.x = data['images']\n"
+        "    def __len__(self):\n        return len(self.x)\n    def __getitem__(self, i):\n        return self.x[i]\n"
+        "loader = DataLoader(Frames('a.npz'), batch_size=2)\n"
+    )
+    (row,) = (row for row in table(budget, "train.py", "--data", "a.npz")["rows"] if row["what"] == "`x` of Frames")
+    assert row["formula"] == "9 * 100 * 1"
+
+
+# -- limits --------------------------------------------------------------------------------------------------------------
+
+
+def system(top: Path, files: dict[str, str]) -> str:
+    for name, content in {"proc/meminfo": "MemTotal:  1000000 kB\n", **files}.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(content)
+    return str(top)
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        ({}, 1_024_000_000),
+        ({"proc/self/cgroup": "0::/job/step\n", "sys/fs/cgroup/job/step/memory.max": "max\n", "sys/fs/cgroup/job/memory.max": "5000000\n"}, 5_000_000),
+        ({"proc/self/cgroup": "0::/elsewhere\n", "sys/fs/cgroup/memory.max": "7000000\n"}, 7_000_000),
+        ({"proc/self/cgroup": "4:cpu,memory:/j\n", "sys/fs/cgroup/memory/j/memory.limit_in_bytes": "6000000\n"}, 6_000_000),
+        ({"proc/self/cgroup": "4:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 1_024_000_000),
+    ],
+    ids=["none", "version 2, a group around", "version 2, in a container", "version 1", "version 1 without a limit"],
+)
+def test_the_limit_is_that_of_the_control_group(tmp_path: Path, files: dict[str, str], wanted: int) -> None:
+    assert limits.of_ram(system(tmp_path, files)).size == wanted
+
+
+def test_there_may_be_no_limit_to_find(tmp_path: Path) -> None:
+    assert limits.of_shm(str(tmp_path / "none")).size is None
+
+
+def test_decimal_units_are_said_in_binary_ones() -> None:
+    assert limits.Limit(size("12GB"), "--ram", "12GB").words == "12GB = 11.2 GiB (--ram)"
+    assert limits.Limit(size("12GiB"), "--ram", "12GiB").words == "12.0 GiB (--ram)"
+
+
+def test_what_does_not_fit_says_when_and_what_would(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY)
+    done = budget("python train.py --num-workers 8", "--ram", "3GiB", "--shm", "1GiB", "--start-method", "spawn")
+    assert done.status == 1
+    assert "It does not fit: at the moment `start of workers`" in done.out
+    assert "Workers that fit: none under spawn; 64 or more under fork." in done.out
+    found = table(budget, "python train.py --num-workers 8", "--ram", "3GiB", "--shm", "1GiB", "--start-method", "spawn")
+    most = {one["start_method"]: one["most"] for one in found["verdict"]["workers"] if one["bounded"]}
+    assert most.keys() == {"spawn"}
+    for method, count in most.items():
+        fits = table(budget, f"python train.py --num-workers {count}", "--ram", "3GiB", "--shm", "1GiB", "--start-method", method)
+        more = table(budget, f"python train.py --num-workers {count + 1}", "--ram", "3GiB", "--shm", "1GiB", "--start-method", method)
+        assert (fits["verdict"]["fits"], more["verdict"]["fits"]) == (True, False), method
+
+
+def test_shared_memory_has_a_limit_of_its_own(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY)
+    found = table(budget, "python train.py --num-workers 8", "--ram", "64GiB", "--shm", "64MiB")
+    assert (found["verdict"]["short_of"], found["verdict"]["moment"]) == ("shm", "first epoch")
+
+
+# -- what is wrong -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["plain.py"], "plain.py: no DataLoader is made there that could be seen"),
+        (["gone.py"], "gone.py: there is no such file or folder"),
+        (["broken.py"], "broken.py:1: "),
+        (["train.py", "--set", "Q=1"], "--set Q: nothing is called so; there are "),
+        (["train.py", "--set", "N"], "it is written NAME=VALUE"),
+        (["train.py", "--set", "N=x"], "neither a whole number nor a size"),
+        (["train.py", "--set", "num_workers=99999999999999999999"], "more than 64 bits can count"),
+        (["train.py", "--set", "batch_size=9000000000000000000"], "more than 64 bits can count"),
+        (["train.py", "--ram", "12XB"], "--ram: '12XB' is not a size"),
+        (["train.py", "--ranks", "0"], "--ranks: '0' is no number of processes"),
+        (["train.py", "--data", "gone.npy"], "--data gone.npy: No such file or directory"),
+        (["train.py", "--data", "junk.npy"], "--data junk.npy: its header cannot be read"),
+        (["train.py", "--data", "cut.npy"], "--data cut.npy: its header cannot be read"),
+        (["train.py", "--data", "cut.parquet"], "--data cut.parquet: its header cannot be read"),
+        (["train.py", "--data", "old.pt"], "--data old.pt: its header cannot be read"),
+        (["train.py", "--data", "cut.safetensors"], "--data cut.safetensors: its header cannot be read"),
+        (["python train.py | tee log"], "shell syntax (`|`)"),
+        (["python train.py && echo"], "shell syntax (`&&`)"),
+        (["A=1 python train.py"], "shell syntax (`A=1`)"),
+        (["python train.py --n $N"], "shell syntax (`$`)"),
+        (["python gone.py"], "the command runs gone.py, which is not there"),
+        (["ls -l"], "the command runs no Python script"),
+        (["python 'train.py"], "the command cannot be read"),
+        (["train.py", "plain.py"], "one script, folder or command at a time"),
+    ],
+)
+def test_one_clear_line(budget: Budget, words: list[str], said: str) -> None:
+    Path("train.py").write_text(ARRAY)
+    Path("plain.py").write_text("print(1)\n")
+    Path("broken.py").write_text("from torch.utils.data import DataLoader\nDataLoader(\n")
+    for name in ("junk.npy", "old.pt", "cut.safetensors"):
+        Path(name).write_bytes(b"junk")
+    Path("cut.npy").write_bytes(npy((3, 3))[:20])
+    Path("cut.parquet").write_bytes(b"PAR1xxxxxxxxxxxx")
+    done = budget(*words)
+    assert done.status == 2
+    assert done.out == ""
+    assert done.err.count("\n") == 1
+    assert said in done.err if said != "broken.py:1: " else "broken.py:" in done.err
+
+
+def test_a_truncated_hdf5_file(budget: Budget) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File("whole.h5", "w") as file:
+        file.create_dataset("x", data=[1.0] * 10_000)
+    Path("cut.h5").write_bytes(Path("whole.h5").read_bytes()[:5000])
+    Path("train.py").write_text(ARRAY)
+    done = budget("train.py", "--data", "cut.h5")
+    assert done.status == 2
+    assert done.err.count("\n") == 1
+    assert "truncated" in done.err
+
+
+def test_a_cycle_of_imports(budget: Budget) -> None:
+    Path("train.py").write_text("import data\nfrom torch.utils.data import DataLoader\ndef loader(x):\n    return DataLoader(x, num_workers=2)\n")
+    Path("data.py").write_text("import train\nif __name__ == '__main__':\n    train.loader([1])\n")
+    assert table(budget, "data.py")["loaders"][0]["workers"] == 2
+
+
+def test_a_folder_has_a_table_for_each_script(budget: Budget) -> None:
+    Path("one.py").write_text(ARRAY)
+    Path("two.py").write_text(ARRAY.replace("default=1", "default=2"))
+    done = budget(".", "--output-format", "json")
+    assert [(one["filename"], one["loaders"][0]["workers"]) for one in json.loads(done.out)] == [("one.py", 1), ("two.py", 2)]
+
+
+# -- sizes ---------------------------------------------------------------------------------------------------------------
+
+
+def test_sizes_are_products() -> None:
+    name = Name("N", "Frames")
+    whole = Size((Sum("(2 * 3 + 1)", 7), name, 4))
+    assert (str(whole), whole.value, whole.missing) == ("(2 * 3 + 1) * N * 4", None, (name,))
+    assert whole.filled(values_of(["N=10"])).value == 280
+    assert whole.filled(Values({"Frames.N": 2, "N": 10})).value == 56
+    with pytest.raises(BudgetError, match="more than 64 bits"):
+        _ = Size((MOST, 2)).value
+
+
+# -- the page ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("excerpt", EXCERPTS, ids=lambda block: block.split("\n")[0][-30:])
+def test_the_page_shows_what_is_printed(excerpt: str) -> None:
+    line, _, expected = excerpt.partition("\n")
+    words = [sys.executable, "-m", *shlex.split(line.removeprefix("$ "))]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode in (0, 1), done.stderr
+    if expected.startswith("...\n"):
+        assert done.stdout.endswith(expected.removeprefix("...\n"))
+    else:
+        assert done.stdout == expected
+
+
+def test_there_are_excerpts() -> None:
+    assert len(EXCERPTS) == 2
