@@ -54,9 +54,10 @@ def main():
     dataset = NYUDepthV2Dataset("data/nyu_depth_v2.h5")
     context = args.start_method if args.num_workers else None
     loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=args.num_workers, multiprocessing_context=context)
-    for number, batch in enumerate(loader):
-        if number == 0 and args.num_workers:
-            time.sleep(20)  # until all batches that may wait do
+    for epoch in range(2):
+        for number, batch in enumerate(loader):
+            if number == epoch == 0 and args.num_workers:
+                time.sleep(20)  # until all batches that may wait do
 
 
 if __name__ == "__main__":

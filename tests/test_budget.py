@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Final
 
 import jsonschema
@@ -150,7 +151,7 @@ def test_the_second_dataset_of_a_class_has_names_of_its_own(budget: Budget) -> N
         "    def __len__(self):\n        return len(self.clips)\n    def __getitem__(self, i):\n        return self.clips[i]\n"
         "train = DataLoader(Clips('a.npy'), shuffle=True)\nval = DataLoader(Clips('b.npy'))\n"
     )
-    found = table(budget, "train.py", "--set", "clips=2GiB", "--set", "clips_2=1GiB")
+    found = table(budget, "train.py", "--set", "clips=2GiB", "--set", "clips#2=1GiB")
     assert sorted(row["bytes"] for row in found["rows"] if row["what"] == "`clips` of Clips") == [1 << 30, 2 << 30]
 
 
@@ -177,6 +178,43 @@ def test_what_another_script_runs_is_left_out(budget: Budget) -> None:
 def test_options_of_the_command_become_values(budget: Budget, given: str, workers: int) -> None:
     Path("train.py").write_text(ARRAY)
     assert table(budget, f"python train.py {given}")["loaders"][0]["workers"] == workers
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        """
+        import click
+        @click.command()
+        @click.option("--num-workers", default=1)
+        def main(num_workers):
+            DataLoader([1], num_workers=num_workers)
+        main()
+        """,
+        """
+        import typer
+        def main(num_workers: int = typer.Option(1, "--num-workers")):
+            DataLoader([1], num_workers=num_workers)
+        typer.run(main)
+        """,
+        """
+        from dataclasses import dataclass
+        from transformers import HfArgumentParser
+        @dataclass
+        class Settings:
+            num_workers: int = 1
+        def main():
+            (settings,) = HfArgumentParser(Settings).parse_args_into_dataclasses()
+            DataLoader([1], num_workers=settings.num_workers)
+        main()
+        """,
+    ],
+    ids=["click", "typer", "transformers"],
+)
+def test_other_parsers_are_fed_too(budget: Budget, program: str) -> None:
+    Path("train.py").write_text("from torch.utils.data import DataLoader\n" + dedent(program))
+    assert table(budget, "python train.py --num-workers 7 --num_workers 7")["loaders"][0]["workers"] == 7
+    assert table(budget, "python train.py")["loaders"][0]["workers"] == 1
 
 
 def test_a_switch_of_the_command(budget: Budget) -> None:

@@ -201,7 +201,7 @@ def _numbered(one: Container, number: int) -> Container:
     """The names of the second dataset of a class are not those of the first: its numbers may be others."""
     if number == 1:
         return one
-    factors = (replace(part, text=f"{part.text}_{number}") if isinstance(part, Name) else part for part in one.size.factors)
+    factors = (replace(part, text=f"{part.text}#{number}") if isinstance(part, Name) else part for part in one.size.factors)
     return replace(one, size=Size(tuple(factors)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from oomlint.budget.nouns import RUNNING, Certainty, Held, Moment
@@ -129,3 +130,10 @@ def checkpoints(modules: Iterable[Module], project: Project, files: Sequence[Dat
             known = [one for one in files if one.format == "pt" and one.held is not None]
             size = Size((known[0].held or 0,)) if len(known) == 1 else Size((Name("checkpoint"),))
             yield Held(f"the checkpoint `{written[:40]}`, until the model has it", size, Certainty.EXACT, place, frozenset({Moment.CHECKPOINT}))
+
+
+def one_at_a_time(found: Sequence[Held]) -> tuple[Held, ...]:
+    """A row for all checkpoints: a program has one of them in its hands at a time."""
+    if len(found) < 2:  # noqa: PLR2004 - nothing to choose from
+        return tuple(found)
+    return (replace(found[0], what=f"{found[0].what}; {len(found) - 1} more, one at a time"),)

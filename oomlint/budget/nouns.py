@@ -31,6 +31,7 @@ class Certainty(StrEnum):
     EXACT = "exact"
     ABOUT = "about"  # by a cost that was measured
     AT_LEAST = "at least"
+    AT_MOST = "at most"  # where all workers are as far as one can be
     UNKNOWN = "unknown"
 
 

@@ -78,7 +78,9 @@ class Size:
 
 
 def _written(one: Factor) -> str:
-    return f"{one:.2g}" if isinstance(one, float) else str(one)
+    if isinstance(one, float):
+        return f"{one:.2g}"
+    return f"({one})" if isinstance(one, Name) and " " in one.text else str(one)
 
 
 def named(parts: Iterable[int | str], owner: str) -> tuple[Factor, ...]:

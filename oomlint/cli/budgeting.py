@@ -154,7 +154,7 @@ def _found(target: _Target, paths: Sequence[str], projects: Projects, settings: 
             reached = finder.reached(path)
             reach = Reach(finder.project, reached)
             said = [item for item in _said(reached, projects, settings, root) if reach.runs(item.place)]
-            checkpoints = [one for one in held.checkpoints(reached, finder.project, files) if reach.runs(one.place)]
+            checkpoints = held.one_at_a_time([one for one in held.checkpoints(reached, finder.project, files) if reach.runs(one.place)])
             for one in programs:
                 containers = [container for source in one.sources for container in source.containers]
                 found.append(replace(one, held=(*held.of_findings(said, containers), *checkpoints)))
