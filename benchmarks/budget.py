@@ -157,7 +157,7 @@ def _held(budget: dict[str, Any], holder: str) -> int:
 
 def main(names: list[str]) -> None:
     """Print a row for each case."""
-    print("| program | workers | | predicted MiB | measured MiB | error |\n| --- | --- | --- | --- | --- | --- |")
+    print("| program | workers | what | predicted MiB | measured MiB | error |\n| --- | --- | --- | --- | --- | --- |")
     for name in names or list(PROGRAMS):
         program, data, options = PROGRAMS[name]
         with tempfile.TemporaryDirectory() as top:

@@ -217,6 +217,24 @@ def test_other_parsers_are_fed_too(budget: Budget, program: str) -> None:
     assert table(budget, "python train.py")["loaders"][0]["workers"] == 1
 
 
+def test_the_command_decides_which_way_is_taken(budget: Budget) -> None:
+    Path("train.py").write_text(
+        "import argparse\nfrom torch.utils.data import DataLoader\n"
+        "def truth(word):\n    return word.lower() in ('true', 'yes')\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--test', type=truth, default=False)\nargs = parser.parse_args()\n"
+        "if args.test:\n    loader = DataLoader([1], num_workers=3)\nelse:\n    loader = DataLoader([1], num_workers=5)\n"
+    )
+    for given, workers in (("", 5), (" --test true", 3), (" --test False", 5)):
+        assert [one["workers"] for one in table(budget, f"python train.py{given}")["loaders"]] == [workers], given
+
+
+def test_a_plain_command_has_one_rank_whatever_the_readme_shows(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY)
+    Path("README.md").write_text("    torchrun --nproc_per_node 4 train.py\n")
+    assert table(budget, "train.py")["ranks"] == 4
+    assert table(budget, "python train.py")["ranks"] == 1
+
+
 def test_a_switch_of_the_command(budget: Budget) -> None:
     """Workers that persist are there in the evaluation, too."""
     Path("train.py").write_text(ARRAY)

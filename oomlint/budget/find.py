@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.budget.containers import Containers
 from oomlint.budget.costs import PREFETCHED
 from oomlint.budget.nouns import LoaderNoun, Program, Source
+from oomlint.budget.reach import only_as_script
 from oomlint.budget.samples import sample_of
 from oomlint.budget.sizes import Name, Size
 from oomlint.budget.values import BATCH, PREFETCH, WORKERS
@@ -17,7 +18,7 @@ from oomlint.memory.facts import worker_count
 from oomlint.memory.loaders.loader_calls import Use, is_given, is_true, loaders_of
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.start_methods import start_methods
-from oomlint.model.reach import path_conditions
+from oomlint.model import names
 from oomlint.model.values import FREE, Absent, Const, is_usual
 
 if TYPE_CHECKING:
@@ -120,21 +121,16 @@ class Finder:
                     root, call = _outermost(frame, loader.call)
                     if root.module is entry:
                         (mine if root.scope.parent is None else loose).append((loader, frame, usual))
-                    elif root.module.path in paths and not self._only_as_script(root, call):
+                    elif root.module.path in paths and not (root.scope.parent is None and only_as_script(root.module, call)):
                         loose.append((loader, frame, usual))
         yield from mine or loose
 
     def _uses_of(self, loader: Loader) -> list[Use]:
-        """The loader in all its frames; where no way is seen to lead to it, on a way that nothing is known of."""
+        """The loader in all its frames. To a method that a framework calls, a way may lead that nobody sees."""
         found = list(self.loaders.uses(loader))
-        return found or [Use(loader, frame, FREE) for frame in self.evaluator.calls.frames(loader.module, loader.scope)]
-
-    def _only_as_script(self, root: Frame, node: cst.CSTNode) -> bool:
-        """Whether code at the top of a module that is imported stands under ``if __name__ == "__main__"``."""
-        if root.scope.parent is not None:
-            return False
-        tests = (root.module.code(test) for test, _ in path_conditions(root.module.walk, root.scope, node))
-        return any("__name__" in test for test in tests)
+        if found or not names.is_method(loader.scope) or self.evaluator.calls.sites(loader.module, loader.scope, 1):
+            return found
+        return [Use(loader, frame, FREE) for frame in self.evaluator.calls.frames(loader.module, loader.scope)]
 
     # -- loaders -----------------------------------------------------------------------------------------------------------
 

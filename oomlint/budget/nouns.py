@@ -31,7 +31,6 @@ class Certainty(StrEnum):
     EXACT = "exact"
     ABOUT = "about"  # by a cost that was measured
     AT_LEAST = "at least"
-    AT_MOST = "at most"  # where all workers are as far as one can be
     UNKNOWN = "unknown"
 
 
@@ -101,6 +100,11 @@ class Program:
     ranks: int = 1
     ranks_place: Place | None = None
     ranks_open: bool = False  # several processes, and nobody says how many
+
+    @property
+    def ranks_by_code(self) -> bool:
+        """Whether the code itself starts the processes: not somebody's command line."""
+        return self.ranks_place is not None and self.ranks_place.path.endswith((".py", ".ipynb"))
 
     @property
     def names(self) -> tuple[Name, ...]:

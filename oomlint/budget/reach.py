@@ -8,6 +8,7 @@ import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
+from oomlint.model.reach import path_conditions
 from oomlint.model.values import ClassRef, FunctionRef, Instance, Partial
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Reach:
     def __init__(self, project: Project, modules: Sequence[Module]) -> None:
         self.evaluator = evaluator_of(project)
         self._modules = {module.path: module for module in modules}
+        self._entry = modules[0] if modules else None
         self._seen: set[Scope] = set()
         queue = [(module, module.root) for module in modules]
         while queue and len(self._seen) < _MOST:
@@ -55,6 +57,8 @@ class Reach:
     def _called(self, module: Module, scope: Scope) -> Iterator[tuple[Module, Scope]]:
         frame = self.evaluator.calls.plain_frame(module, scope)
         for call in scope.calls:
+            if scope is module.root and module is not self._entry and only_as_script(module, call):
+                continue
             handed = [arg.value for arg in call.args if isinstance(arg.value, cst.Name | cst.Attribute)]
             for node in (call.func, *handed):
                 yield from self._leads(node, frame)
@@ -78,6 +82,11 @@ class Reach:
         for base in self.evaluator.lineage(cls):
             if isinstance(base, ClassRef):
                 yield from ((base.module, child) for child in base.scope.children if child.is_function)
+
+
+def only_as_script(module: Module, node: cst.CSTNode) -> bool:
+    """Whether code at the top of a module stands under ``if __name__ == "__main__"``."""
+    return any("__name__" in module.code(test) for test, _ in path_conditions(module.walk, module.root, node))
 
 
 def _holds(outer: Place, inner: Place) -> bool:

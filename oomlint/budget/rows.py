@@ -141,7 +141,7 @@ def _work_of(loader: LoaderNoun, setup: Setup) -> tuple[Size, Certainty]:
     largest = max(parts, key=lambda part: part.value or 0, default=Size())
     if (largest.value or 0) <= (loader.sample.filled(setup.values).value or 0):
         return loader.sample, Certainty.AT_LEAST
-    return largest, Certainty.AT_MOST
+    return largest, Certainty.ABOUT
 
 
 def _copies(one: Container, source: Source, workers: int | Name, setup: Setup, moments: frozenset[Moment], number: int) -> Iterator[Row]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _GROUPS: Final = {MAIN_PROCESS: MAIN_PROCESS, IN_WORKERS: "workers", SHARED: "shared memory"}
 _MOST_NAMES: Final = 6
 _MOST_ARRAYS: Final = 3
+_LONGEST: Final = 70  # characters of a cell; JSON has all of it
 _SHORT_OF: Final = {"memory": "memory", "shm": "/dev/shm"}  # noqa: S108 - a name
 
 
@@ -31,7 +32,7 @@ def text(budgets: Sequence[Budget], name: Named) -> str:
 
 
 def _lines(budget: Budget, name: Named) -> Iterator[str]:
-    yield f"{_title(budget, name)}: {_workers(budget)}, {budget.setup.method}, {_ranks(budget)}"
+    yield f"{_title(budget, name)}: {_workers(budget)}, {budget.setup.method}, {_ranks(budget, name)}"
     for file in budget.files:
         held = f", {readable(file.held)}" if file.held is not None else ""
         count = f", {file.count:,} {'files' if file.format == 'folder' else 'rows'}" if file.count else ""
@@ -47,7 +48,7 @@ def _lines(budget: Budget, name: Named) -> Iterator[str]:
             cells.append((heading, "", "", "", ""))
         for row in here:
             size = "" if row.bytes is None else readable(row.bytes)
-            cells.append((f"  {row.what}", str(row.size), size, str(row.known), _place(row.place, name)))
+            cells.append((f"  {_shortened(row.what)}", _shortened(str(row.size)), size, str(row.known), _place(row.place, name)))
     yield from _aligned((("", "formula", "bytes", "known", "place"), *cells))
     yield ""
     totals = [(str(one.moment), readable(one.bytes), readable(one.shared), _left_out(one.missing)) for one in budget.verdict.totals]
@@ -72,9 +73,11 @@ def _workers(budget: Budget) -> str:
     return f"{most} worker{'' if most == 1 else 's'}" if len(set(counts)) == 1 else f"{' / '.join('?' if n is None else str(n) for n in counts)} workers"
 
 
-def _ranks(budget: Budget) -> str:
+def _ranks(budget: Budget, name: Named) -> str:
     ranks = budget.setup.ranks
-    return f"{ranks} rank{'' if ranks == 1 else 's'}" + (" (of how many, nobody says: --ranks)" if budget.ranks_open else "")
+    place = budget.program.ranks_place
+    by = f" ({_place(place, name)})" if ranks > 1 and ranks == budget.program.ranks and place is not None else ""
+    return f"{ranks} rank{'' if ranks == 1 else 's'}{by}" + (" (of how many, nobody says: --ranks)" if budget.ranks_open else "")
 
 
 def _place(place: Place | None, name: Named) -> str:
@@ -93,8 +96,8 @@ def _verdict(budget: Budget) -> Iterator[str]:
     limits = f"memory {budget.ram.words}, /dev/shm {budget.shm.words}"
     yield f"Limits: {limits}."
     if verdict.moment is None:
-        sure = "as far as it is known" if verdict.missing else "it fits"
-        yield f"{sure[:1].upper()}{sure[1:]}{', it fits' if verdict.missing else ''}: {readable(peak.bytes)} at most, at the moment `{peak.moment}`."
+        sure, bound = ("As far as it is known, it fits", "at least") if verdict.missing else ("It fits", "at most")
+        yield f"{sure}: {readable(peak.bytes)} {bound}, at the moment `{peak.moment}`."
     else:
         total = next(one for one in verdict.totals if one.moment is verdict.moment)
         took = total.bytes if verdict.by == "memory" else total.shared
@@ -114,6 +117,10 @@ def _fit(one: Fit, *, complete: bool) -> str:
         return f"not known under {one.method}"
     most = f"{'up to' if complete else 'at most'} {one.workers}" if one.bound else f"{MOST_WORKERS} or more"
     return f"{most} under {one.method}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def _quoted(name: str) -> str:

@@ -52,6 +52,7 @@ class _Target(NamedTuple):
     options: tuple[str, ...] = ()
     ranks: int | None = None
     cell: int = 0
+    command: bool = False
 
 
 def budget(arguments: Arguments) -> int:
@@ -69,9 +70,9 @@ def budget(arguments: Arguments) -> int:
     for program in programs:
         said = next((one.method for one in program.loaders if one.method), "")
         method = str(arguments.start_method) if arguments.start_method is not None else said or _default_method()
-        count = ranks or target.ranks or program.ranks
+        count = ranks or target.ranks or (1 if target.command and not program.ranks_by_code else program.ranks)
         setup = Setup(method, count, given)
-        opened = program.ranks_open and ranks is None and target.ranks is None
+        opened = program.ranks_open and ranks is None and target.ranks is None and not target.command
         found.append(report.Budget(program, setup, tuple(rows(program, setup)), judge(program, setup, ram, shm), ram, shm, files, opened))
     view = View(folder)
     if arguments.output_format is Format.JSON:
@@ -93,7 +94,7 @@ def _target(paths: Sequence[str], folder: str) -> _Target:
     if len(word.split()) < 2:  # noqa: PLR2004 - a command has a script, too
         raise BudgetError(f"{word}: there is no such file or folder")
     run = command.read(word, folder)
-    return _Target(run.script, run.options, run.ranks)
+    return _Target(run.script, run.options, run.ranks, command=True)
 
 
 def _size(option: str, given: str) -> int:

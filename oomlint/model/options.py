@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _DECLARES = frozenset({"add_argument", "add_option", "add_arg", "option", "argument"})
 _ABSL = re.compile(r"^DEFINE_(integer|bool|boolean|float|string|enum)$")
 _MODULES_SEARCHED = 24
+_TRUTHS = {"true": True, "yes": True, "false": False, "no": False}  # what a function of the project makes of a word
 
 
 class Declared:
@@ -235,7 +237,10 @@ class OptionSource:
         if commanded is not None:
             if commanded and action_name in {"store_true", "store_false"}:
                 return [picked(Alternative(Const(action_name == "store_true"), (at(f"the command gives `{flag}`"),)), key, "command")]
-            return commanded or out or [Alternative(Unknown(f"option {flag}"))]
+            kind = self._keyword(call, "type")
+            own = kind is not None and names.last_name(kind) not in {"int", "float", "str", "bool", "Path"}
+            read = [replace(a, value=Const(_TRUTHS[str(a.const).lower()])) if own and str(a.const).lower() in _TRUTHS else a for a in commanded]
+            return read or out or [Alternative(Unknown(f"option {flag}"))]
         if action_name in {"store_true", "store_false"}:
             given = action_name == "store_true"
             out = self.launches.switched(flags, script, key, at(f"option `{flag}`"), out, given=given)
