@@ -168,6 +168,13 @@ def test_what_another_script_runs_is_left_out(budget: Budget) -> None:
     assert [row["known"] for row in table(budget, "python train.py")["rows"] if "pieces" in row["what"]] in ([], ["unknown"])
 
 
+def test_outputs_that_are_joined_peak_in_the_evaluation(budget: Budget) -> None:
+    found = table(budget, str(ROOT / "fixtures" / "incidents" / "streaming_encoder" / "encode_v1.py"))
+    moments = [row["moments"] for row in found["rows"] if "the pieces" in row["what"] or "grows with the steps" in row["what"]]
+    assert moments
+    assert all(one == ["evaluation"] for one in moments)
+
+
 # -- the command ---------------------------------------------------------------------------------------------------------
 
 

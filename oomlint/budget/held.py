@@ -76,7 +76,8 @@ def _of_finding(item: Finding, containers: Sequence[Container]) -> Held | None:
     if kept is not None and code in {"OOM401", "OOM404"}:
         return Held(f"{_PEAKS[code]} (`{kept.name}`)", kept.size, kept.certainty, place, frozenset({Moment.CONSTRUCTION}))
     size, certainty = _size(_known(item), Name(f"bytes at {_spot(place)}"))
-    return Held(_PEAKS[code], size, certainty, place, frozenset({Moment.CONSTRUCTION}))
+    joined = any(one.kind is LoopKind.BATCH for one in item.of_noun(LoopFact))  # what the steps of an evaluation have left
+    return Held(_PEAKS[code], size, certainty, place, frozenset({Moment.EVALUATION if joined else Moment.CONSTRUCTION}))
 
 
 def _known(item: Finding) -> ByteSize | None:
