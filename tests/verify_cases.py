@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint import engine, registry
 from oomlint.config import Settings
-from oomlint.finding import Confidence, Finding, Place
+from oomlint.finding import Confidence, Finding, Message, Place
 from oomlint.model.project import Project
 from oomlint.verify.case import Case, Outcome, Verdict
 from oomlint.verify.jobs import Limits
@@ -59,7 +59,7 @@ def marked(path: Path) -> Finding:
         if match:
             rule = registry.load(match[1])
             start = len(line) - len(line.lstrip()) + 1
-            return rule.finding(Place(str(path), 0, row, start, row, match.start() + 1), "as marked", confidence=Confidence.HIGH)
+            return rule.finding(Place(str(path), 0, row, start, row, match.start() + 1), Message("as marked"), confidence=Confidence.HIGH)
     raise AssertionError(f"no finding is marked in {path}")
 
 

@@ -140,5 +140,5 @@ class WorkersAboveCpus(Rule):
             message = Message(f"{many} share {has}", f"those beyond that load nothing sooner, and each costs at least {FORKED_MIB} MiB")
             related = (given.saying("the processors that it has"), *story_places(place, workers))
             facts = [loader_fact(start.loader, [workers])]
-            fix = Fix(Safety.DISPLAY, "as many workers as there are processors at most, or more processors for the job")
+            fix = Fix(Safety.DISPLAY, "lower `num_workers`, or ask for more CPUs")
             yield self.finding(place, message, confidence=confidence_of(assumptions(workers)), related=related, fix=fix, facts=facts, given=(given,))

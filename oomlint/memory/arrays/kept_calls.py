@@ -183,9 +183,9 @@ class KeptCalls(KeptNames):
             return
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))
         saves = any(isinstance(a.value, External) and names.canonical(a.value.name) in _SAVES for a in self.evaluator.values(call.func, frame)[:2])
-        if saves:
-            made = names.dotted(arg.value.func) if isinstance(arg.value, cst.Call) else ""
-            words = f"`{going.names[-1]}`" if going.names else f"what `{made}` gives" if made else "one container"
+        made = names.dotted(arg.value.func) if isinstance(arg.value, cst.Call) else ""
+        if saves and (going.names or made):
+            words = f"`{going.names[-1]}`" if going.names else f"what `{made}` gives"
             saver = names.dotted(call.func)
             going = replace(going, collected=going.collected or going.rebuilt)
             search.found.append(going.kept_by(module, call, words, live=True, saver=saver))
