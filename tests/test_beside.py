@@ -300,20 +300,20 @@ def test_an_unreadable_script_is_passed_by(project: Path) -> None:
 
 
 def test_the_editor_shows_what_a_script_causes(project: Path) -> None:
-    from oomlint.lsp.desk import Desk  # noqa: PLC0415 - an extra
+    from oomlint.lsp.open_project import OpenProject  # noqa: PLC0415 - an extra
 
     write(project, "train.sh", SCRIPT)
     settings, _ = load_settings(None, True, project)  # noqa: FBT003
     script, code = str(project / "train.sh"), str(project / "train.py")
-    desk = Desk(settings.with_overrides(select=["OOM114"]), str(project), code)
+    opened = OpenProject(settings.with_overrides(select=["OOM114"]), str(project), code)
     contents = {script: SCRIPT.encode()}
-    assert desk.findings(script, contents) == ()
-    (item,) = desk.caused(script, contents, desk.causes(script, contents))
+    assert opened.findings(script, contents) == ()
+    (item,) = opened.caused(script, contents, opened.causes(script, contents))
     assert (item.place.path, item.place.row) == (script, 2)
-    (item,) = desk.findings(code, {code: TRAIN.encode()})
+    (item,) = opened.findings(code, {code: TRAIN.encode()})
     assert (item.place.path, item.place.row) == (code, LOADER_ROW)
     changed = {script: SCRIPT.replace("8", "0").encode()}
-    assert desk.caused(script, changed, desk.causes(script, changed)) == ()
+    assert opened.caused(script, changed, opened.causes(script, changed)) == ()
 
 
 # -- what must not be edited -------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from commands import Done, runs
 
 from oomlint import checking, engine, plugin, plugins, registry
 from oomlint.checking import Checker, Linted, Looked
-from oomlint.lsp import desk
+from oomlint.lsp import open_project
 from oomlint.plugins import Sources
 from oomlint.settings import Settings
 from oomlint.verify.session import nearest
@@ -179,7 +179,7 @@ def test_local_rules_are_loaded_where_a_check_may(folder: Path, run: Callable[..
     for words in (["--isolated"], ["--no-local-rules"], ["--no-local-rules", "--config", "ignore = ['LAB1']"]):
         assert run(*words) == (0, "", ""), words
     assert "unknown rule or prefix 'OOM9'" in run("--no-local-rules", "--config", "ignore = ['OOM9']").err
-    desk.desk_for(str(folder / "a.py"), [], tuple(code for code, _ in registry.catalogue()))
+    open_project.project_for(str(folder / "a.py"), [], tuple(code for code, _ in registry.catalogue()))
     assert nearest(str(folder))[0].select == ("OOM",)
     assert runs_verify(folder) == 0
     other = folder / "other"
