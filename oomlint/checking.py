@@ -272,6 +272,8 @@ class Checker:
                     said.append(by_ranks(told, home, project) if rule.per_rank else told)
             except OutOfStepsError:
                 break  # what a rule says in the middle of its work may be half of it
+            except plugins.Terminated:
+                raise
             except (Exception, SystemExit) as error:  # whatever a rule does wrong, the other rules and files are checked
                 if isinstance(error, RecursionError | SourceError) and not plugins.origin(rule.code):  # of the file, not of the rule
                     raise

@@ -29,6 +29,10 @@ _PACKAGE: Final = "oomlint_local_rules"  # what the modules of local rules lie i
 _RAISED: Final = (Exception, SystemExit)  # what the code of others may do
 
 
+class Terminated(SystemExit):
+    """A signal has ended this run, wherever it was: that is nothing that the code of others has done."""
+
+
 class Sources(NamedTuple):
     """Where rules come from beside our own."""
 
@@ -136,6 +140,8 @@ def _load_installed() -> None:
                 raise TypeError(f"{point.value} has no rules")
             _signature.append(f"{origin} {point.value} {_state_of(sys.modules[rules[0].__module__])}")
             _add(origin, rules)
+        except Terminated:
+            raise
         except _RAISED as error:
             _problems.append(f"{origin}: {_cause(error)}: {point.name} = {point.value} is left out")
 
@@ -172,6 +178,8 @@ def _load_local(package: str, path: str) -> None:
             with _as_ever():
                 module = importlib.import_module(f"{package}.{name.removesuffix('.py')}")
             _add(origin, list(_rules_of(module)))
+        except Terminated:
+            raise
         except _RAISED as error:
             _problems.append(f"{origin}: {_cause(error)}: the file is left out")
     # What they import of their own folder is theirs, too.
@@ -216,6 +224,8 @@ def _add(origin: str, classes: Sequence[type[Rule]]) -> None:
             continue
         try:
             made = cls()
+        except Terminated:
+            raise
         except _RAISED as error:
             _problems.append(f"{origin}: {cls.__name__}: {_cause(error)}: the rule is left out")
             continue

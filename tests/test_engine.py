@@ -133,7 +133,7 @@ def test_what_is_said_of_copies_of_a_loop_is_said_once(folder: Path) -> None:
     (folder / "d.py").write_text(LOADER + loop.replace("num_workers=0", "num_workers=0, batch_size=2"))
     (folder / "e.py").write_text(LOADER + "DataLoader(x, num_workers=0)  # say: error high rebuilt, mend\n")
     few = said(check(folder))
-    assert (few[0], len(few)) == (("a.py", 4, "rebuilt, mend; one more file has a copy of it"), 4)
+    assert (few[0], len(few)) == (("a.py", 4, "rebuilt, mend: also in 1 more file"), 4)
     for name in "fgh":
         (folder / f"{name}.py").write_text("\n" * ord(name) + LOADER + loop)
     report = check(folder)

@@ -237,7 +237,7 @@ def test_fixes_may_be_all_that_is_told(folder: Path, run: Callable[..., Done]) -
 def test_some_fixes_are_only_shown(folder: Path, run: Callable[..., Done], words: tuple[str, ...]) -> None:
     status, out, err = run("--fix", *words)
     assert (status, err) == (1, "")
-    assert "= advice: " in out
+    assert "= help: " in out
     assert out.endswith("Found 1 error in 1 file.\n")
     assert (folder / "a.py").read_text() == BAD
     (entry,) = json.loads(run("--output-format", "json", *words).out)

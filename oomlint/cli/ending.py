@@ -7,6 +7,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
+from oomlint.plugins import Terminated
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -16,7 +18,7 @@ def ending_in_order() -> Iterator[None]:
     """Within it, SIGTERM and SIGHUP raise SystemExit with the status that shells give them, unless somebody else has spoken for them."""
 
     def end(number: int, _: object) -> NoReturn:
-        raise SystemExit(128 + number)
+        raise Terminated(128 + number)
 
     if threading.current_thread() is not threading.main_thread():
         yield
