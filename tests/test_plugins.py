@@ -35,7 +35,7 @@ LOCAL, TRAIN, PACKAGED = (text for language, text in SAMPLES if language == "pyt
 SETTINGS: Final = '[tool.oomlint]\nlocal-rules = ["lint/"]\nextend-exclude = ["lint/"]\n'
 OURS: Final = "from torch.utils.data import DataLoader\nloader = DataLoader([], persistent_workers=True)\n"
 RULE: Final = """
-from oomlint.plugin import Consequence, Rule, Severity, Weighs
+from oomlint.plugin import Consequence, Message, Rule, Severity, Weighs
 
 class Says(Rule):
     code, slug, severity, fixable, weighs, mentions = "{code}", "{slug}", Severity.WARNING, None, Weighs(Consequence.ONCE), ("special",)
@@ -43,7 +43,7 @@ class Says(Rule):
     def check(self, module, project):
         {body}
 """
-SAYS: Final = 'yield self.finding(module.place(module.tree.module.body[0]), "special")'
+SAYS: Final = 'yield self.finding(module.place(module.tree.module.body[0]), Message("special"))'
 
 
 def rule(code: str = "LAB101", slug: str = "says-special", body: str = SAYS) -> str:
@@ -203,7 +203,7 @@ def runs_verify(folder: Path) -> int:
 
 def test_local_rules_may_be_files_and_share_what_begins_with_an_underscore(folder: Path, run: Callable[..., Done]) -> None:
     (folder / "lint" / "_words.py").write_text("MESSAGE = 'shared'\n")
-    body = "from ._words import MESSAGE\n        yield self.finding(module.place(module.tree.module.body[0]), MESSAGE)"
+    body = "from ._words import MESSAGE\n        yield self.finding(module.place(module.tree.module.body[0]), Message(MESSAGE))"
     (folder / "lint" / "says.py").write_text(rule(body=body))
     (folder / "one.py").write_text(rule("ONE101", "one-rule"))
     (folder / "pyproject.toml").write_text('[tool.oomlint]\nlocal-rules = ["lint", "one.py"]\nexclude = ["lint", "one.py"]\n')
@@ -289,7 +289,7 @@ def test_a_folder_that_is_not_there_is_told(folder: Path, run: Callable[..., Don
         ("return ['a']", "TypeError: it says 'a', which is no finding of LAB101"),
         ("return self.check(module, project)", "RecursionError: maximum recursion depth exceeded"),
         (
-            "import dataclasses; yield dataclasses.replace(self.finding(module.place(module.tree.module), ''), code='OOM101')",
+            "import dataclasses; yield dataclasses.replace(self.finding(module.place(module.tree.module), Message('')), code='OOM101')",
             "TypeError",
         ),
     ],
@@ -418,7 +418,7 @@ SURFACE: Final[dict[str, str]] = {
     "DatasetFact": "place: Place; name: str",
     "Edit": "place: Place; content: str",
     "Factor": "by: Multiplier; count: int | None",
-    "Finding": "code: str | None; name: str; message: str; severity: Severity; confidence: Confidence; place: Place; related: tuple[Place, ...]; fix: Fix | None; facts: tuple[Fact, ...]; weight: Weight | None; of_noun(self, noun: 'type[_Noun]') -> 'tuple[_Noun, ...]'",  # noqa: E501
+    "Finding": "code: str | None; name: str; headline: str; severity: Severity; confidence: Confidence; place: Place; related: tuple[Place, ...]; fix: Fix | None; facts: tuple[Fact, ...]; weight: Weight | None; consequence: str; help: str; given: tuple[Place, ...]; adding(self, words: 'str') -> 'Finding'; of_noun(self, noun: 'type[_Noun]') -> 'tuple[_Noun, ...]'",  # noqa: E501
     "Fix": "safety: Safety; message: str; edits: tuple[Edit, ...]",
     "HandleFact": "place: Place; library: str; cache_bytes: ByteSize | None; in_core: bool",
     "Known": "value: object; confidence: Confidence; related: tuple[Place, ...]",
@@ -426,13 +426,14 @@ SURFACE: Final[dict[str, str]] = {
     "LoaderFact": "place: Place; name: str; option: str; workers: tuple[WorkerCount, ...]; start_methods: tuple[str, ...]; start_method_known: bool",
     "LoopFact": "place: Place; kind: LoopKind; over: str",
     "LoopKind": "batch epoch round",
+    "Message": "headline: str; consequence: str; help: str; fitted(self, more: 'str' = '') -> 'Message'",
     "Module": "place(self, node: 'cst.CSTNode', message: 'str' = '') -> 'Place'; code(self, node: 'cst.CSTNode') -> 'str'",
     "Multiplier": "workers ranks prefetch steps epochs files samples",
     "Place": "path: str; cell: int; row: int; column: int; end_row: int; end_column: int; message: str; saying(self, message: 'str') -> 'Place'",
     "Project": "",
     "ReadFact": "place: Place; what: str; bytes: ByteSize; opened: Place | None; gives: Resource",
     "Resource": "images arrays tensors records names graph handle process figure nothing unknown",
-    "Rule": "check(self, module: 'Module', project: 'Project') -> 'Iterator[Finding]'; finding(self, place: 'Place', message: 'str', *, severity: 'Severity | None' = None, confidence: 'Confidence' = <Confidence.HIGH: 'high'>, related: 'Iterable[Place]' = (), fix: 'Fix | None' = None, facts: 'Iterable[Fact]' = (), weighs: 'Weighs | None' = None) -> 'Finding'",  # noqa: E501
+    "Rule": "check(self, module: 'Module', project: 'Project') -> 'Iterator[Finding]'; finding(self, place: 'Place', message: 'Message', *, severity: 'Severity | None' = None, confidence: 'Confidence' = <Confidence.HIGH: 'high'>, related: 'Iterable[Place]' = (), fix: 'Fix | None' = None, facts: 'Iterable[Fact]' = (), weighs: 'Weighs | None' = None, given: 'tuple[Place, ...]' = ()) -> 'Finding'",  # noqa: E501
     "Safety": "safe unsafe display",
     "Severity": "error warning note",
     "StoreFact": "place: Place; container: str; kind: StoreKind",

@@ -151,6 +151,8 @@ def example(code: str, folder: Path) -> Case:
     path = folder / "project" / FILE
     path.parent.mkdir()
     path.write_text(page(rule).example, encoding="utf-8")
+    for name, content in page(rule).beside("Example").items():
+        (path.parent / name).write_text(content, encoding="utf-8")
     return Case(found(path, code), str(path.parent), {str(path): (page(rule).example.encode(), page(rule).remedy.encode())})
 
 

@@ -30,7 +30,7 @@ def test_what_the_page_says_to_write_instead_mends_what_it_calls_wrong(code: str
     if code in LIBRARIES:
         pytest.importorskip(LIBRARIES[code])
     rule = registry.load(code)
-    verdict = judge(runner, tmp_path / "project", page(rule).example, page(rule).remedy, code=code)
+    verdict = judge(runner, tmp_path / "project", page(rule).example, page(rule).remedy, code=code, files=page(rule).beside("Example"))
     assert verdict.outcome.value == MEASURED["rules"][code]["outcome"], told(verdict)
     if verdict.outcome is Outcome.CONFIRMED:
         return
