@@ -282,7 +282,7 @@ class Page(HTMLParser):
 def test_the_page_has_all_of_it(item: Item, view: View) -> None:
     page = Page(verdicts_html.text([item, other(item, Outcome.INCONCLUSIVE, cached=True)], view, PYTHON))
     words = "".join(page.words)
-    for part in ("train.py:1:1", "OOM201", "confirmed", "148.5 MB ±4.0 MB", "`num_workers` swept", "line 7: failed", "(cached)", PYTHON, f"-{BEFORE}+{AFTER}"):
+    for part in ("train.py:1:1", "OOM201", "confirmed", "148.5 MB ±4.0 MB", "num_workers swept", "line 7: failed", "(cached)", PYTHON, f"-{BEFORE}+{AFTER}"):
         assert part in words
     assert [tag for tag, _ in page.tags].count("svg") == 4
     assert {attributes["href"] for tag, attributes in page.tags if tag == "a"} == {"#v1", "#v2"}

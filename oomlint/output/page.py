@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Final
 
+from oomlint.output.view import one_line
+
+_CODE: Final = re.compile(r"`([^`]+)`")
 STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1d2329; --soft: #5c6670; --paper: #fff; --line: #d5dbe1; --panel: #f5f7f9;
   --before: #c8553d; --after: #2f7f86; --good: #1a7f37; --bad: #c11f2e; --mild: #8a6100; --open: #7a3fa0 }
@@ -30,3 +34,8 @@ def whole(title: str, style: str, body: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>\n{STYLE}\n{style}\n</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
     )
+
+
+def prose(text: str) -> str:
+    """A sentence of a report, in one line: what stands between backticks is code."""
+    return _CODE.sub(r"<code>\1</code>", escape(one_line(text)))

@@ -65,7 +65,7 @@ def _memory(trace: Trace) -> Iterator[str]:
     yield f'<div class="scroll"><table id="holders">\n<tr>{head}</tr>\n'
     for name, anonymous, shared, dirty, descriptors in rows:
         cells = "".join(f'<td class="number" data-bytes="{value}">{trace_words.size(value)}</td>' for value in (anonymous, shared, dirty))
-        yield f'<tr><td>{escape(one_line(name))}</td>{cells}<td class="number">{descriptors}</td></tr>\n'
+        yield f'<tr><td>{page.prose(name)}</td>{cells}<td class="number">{descriptors}</td></tr>\n'
     yield "</table></div>\n"
     for title, quantity in (("Descriptors of the process that has most", ""), ("Charged to the cgroup, page cache included", "group"), ("Device", "device")):
         points = trace.of_tree(quantity) if quantity else _most_descriptors(trace)
@@ -121,10 +121,10 @@ def _explanation(report: Report, view: View) -> Iterator[str]:
     yield "<h2>What explains it</h2>\n"
     for each in explained:
         yield _finding(each, view)
-    yield from (f"<p>{escape(one_line(sentence))}</p>\n" for sentence in rest)
+    yield from (f"<p>{page.prose(sentence)}</p>\n" for sentence in rest)
     if report.lines:
         rows = "".join(
-            f"<tr><td><code>{escape(one_line(view.name(line.path)))}:{line.row}</code></td><td>{escape(one_line(line.who))}</td>"
+            f"<tr><td><code>{escape(one_line(view.name(line.path)))}:{line.row}</code></td><td>{page.prose(line.who)}</td>"
             f'<td class="number">{trace_words.size(line.last)}</td><td class="number">{trace_words.size(line.a_minute)}</td></tr>\n'
             for line in report.lines
         )
@@ -135,11 +135,11 @@ def _explanation(report: Report, view: View) -> Iterator[str]:
 def _finding(each: Explained, view: View) -> str:
     finding = each.finding
     return (
-        f'<p class="finding"><code>{escape(view.spot(finding.place))}</code> <strong>{escape(finding.code or "")}</strong> {escape(one_line(finding.message))} '
-        f'<span class="soft">({escape(one_line(trace_words.explains(each)))})</span></p>\n'
+        f'<p class="finding"><code>{escape(view.spot(finding.place))}</code> <strong>{escape(finding.code or "")}</strong> {page.prose(finding.message)} '
+        f'<span class="soft">({page.prose(trace_words.explains(each))})</span></p>\n'
     )
 
 
 def _list(title: str, rows: Sequence[str]) -> Iterator[str]:
     if rows:
-        yield f"<h3>{title}</h3>\n<ul>" + "".join(f"<li>{escape(one_line(row))}</li>" for row in rows) + "</ul>\n"
+        yield f"<h3>{title}</h3>\n<ul>" + "".join(f"<li>{page.prose(row)}</li>" for row in rows) + "</ul>\n"

@@ -10,7 +10,7 @@ from oomlint.fixing import Change
 from oomlint.output import diff, page
 from oomlint.output.verdicts_numbers import amount, how, measured, total
 from oomlint.output.verdicts_svg import STYLE, bars, lines
-from oomlint.output.view import one_line, visible
+from oomlint.output.view import visible
 from oomlint.source import SourceError
 from oomlint.verify.case import Part
 
@@ -42,7 +42,7 @@ def _table(items: Sequence[Item], view: View) -> Iterator[str]:
     for number, (case, verdict) in enumerate(items, 1):
         yield (
             f'<tr><td><a href="#v{number}"><code>{escape(view.spot(case.finding.place))}</code></a></td><td>{escape(case.code)}</td>'
-            f"<td>{_outcome(verdict)}</td><td>{escape(one_line(verdict.reason))}</td>"
+            f"<td>{_outcome(verdict)}</td><td>{page.prose(verdict.reason)}</td>"
             f'<td class="number">{escape(amount(verdict.seconds, "seconds")) if verdict.seconds else ""}</td></tr>\n'
         )
     yield "</table></div>\n"
@@ -57,14 +57,14 @@ def _section(number: int, item: Item, view: View, python: str) -> Iterator[str]:
     case, verdict = item
     finding = case.finding
     yield f'<section id="v{number}">\n<h2><code>{escape(view.spot(finding.place))}</code> {escape(case.code)} {_outcome(verdict)}</h2>\n'
-    yield f'<p class="soft">{escape(one_line(finding.message))}</p>\n<p>{escape(one_line(verdict.reason))}</p>\n'
+    yield f'<p class="soft">{page.prose(finding.message)}</p>\n<p>{page.prose(verdict.reason)}</p>\n'
     if verdict.next_step:
-        yield f"<p>Next: {escape(one_line(verdict.next_step))}</p>\n"
+        yield f"<p>Next: {page.prose(verdict.next_step)}</p>\n"
     for reading in verdict.readings[:1]:
         yield f"<h3>{_name(reading)}</h3>\n{bars(reading)}\n"
     yield from _readings(verdict.readings)
     for timeline in verdict.timelines:
-        yield f"<h3>{escape(one_line(timeline.name))}</h3>\n{lines(timeline)}\n"
+        yield f"<h3>{page.prose(timeline.name)}</h3>\n{lines(timeline)}\n"
     if how(verdict, python):
         yield f"<h3>How it was run</h3>\n<p>{escape(how(verdict, python))}</p>\n"
     yield from _list("Assumed", verdict.assumptions)
@@ -74,7 +74,7 @@ def _section(number: int, item: Item, view: View, python: str) -> Iterator[str]:
 
 
 def _name(reading: Reading) -> str:
-    return escape(one_line(reading.name)) + (f' <span class="soft">{escape(one_line(reading.under))}</span>' if reading.under else "")
+    return page.prose(reading.name) + (f' <span class="soft">{page.prose(reading.under)}</span>' if reading.under else "")
 
 
 def _readings(readings: Sequence[Reading]) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _readings(readings: Sequence[Reading]) -> Iterator[str]:
 def _list(title: str, rows: Sequence[str]) -> Iterator[str]:
     if not rows:
         return
-    listed = "<ul>" + "".join(f"<li>{escape(one_line(row))}</li>" for row in rows) + "</ul>\n"
+    listed = "<ul>" + "".join(f"<li>{page.prose(row)}</li>" for row in rows) + "</ul>\n"
     if len(rows) > _OPEN_ROWS:
         yield f"<details><summary>{title} ({len(rows)})</summary>\n{listed}</details>\n"
     else:
