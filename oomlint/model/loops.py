@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
+from oomlint.model.counters import counts_up, numbered
 from oomlint.model.torch_tables import CASTS, PAIRS, PLAIN_METHODS, REDUCTIONS, SMALL_METHODS, TO_DEVICE, VIEWS
 from oomlint.syntax.walk import block_of, children_of, descend
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 FEW: Final = 10  # rounds that are few enough
-_COUNTS: Final = frozenset({"range", "trange", "xrange", "count", "arange"})
 _DRAWS: Final = frozenset("rand randn randint randperm normal uniform standard_normal rand_like randn_like choice".split())  # another thing in each call
 _MAKERS: Final = frozenset({"torch", "np", "numpy", "int", "float", "str", "len", "range", "print"})  # of tensors and numbers, from a number
 # Methods without arguments that change a tensor, or ask what it or a module is.
@@ -185,7 +185,7 @@ class _Body:
         self.flows = _flows(node.body, loop.scope)
         targets = set(_bound(node.target)) if isinstance(node, cst.For) else set()
         self.targets = frozenset(targets)
-        numbers = targets if isinstance(node, cst.For) and (loop.counts or _counts(node.iter)) else _numbered(node)
+        numbers = targets if isinstance(node, cst.For) and (loop.counts or counts_up(node.iter)) else numbered(node)
         if isinstance(node, cst.While):
             numbers = {part.target.value for part in descend(node.body) if isinstance(part, cst.AugAssign) and isinstance(part.target, cst.Name)}
         data = targets - numbers
@@ -276,13 +276,6 @@ def _as_long(node: cst.BaseExpression, scope: Scope) -> set[str]:
 
 def _is_zero(index: cst.BaseSlice) -> bool:
     return isinstance(index, cst.Index) and isinstance(index.value, cst.Integer) and index.value.value == "0"
-
-
-def _numbered(node: cst.CSTNode) -> set[str]:
-    """The number that ``enumerate`` gives."""
-    if isinstance(node, cst.For) and isinstance(node.iter, cst.Call) and names.last_name(node.iter.func) == "enumerate" and isinstance(node.target, cst.Tuple):
-        return set(_bound(node.target.elements[0].value))
-    return set()
 
 
 def _picks(node: cst.CSTNode, numbers: frozenset[str]) -> bool:
@@ -457,12 +450,3 @@ def _bound(target: cst.CSTNode) -> Iterator[str]:
     elif isinstance(target, cst.Tuple | cst.List):
         for element in target.elements:
             yield from _bound(element.value)
-
-
-def _counts(node: cst.BaseExpression) -> bool:
-    """Whether a loop counts, behind a progress bar or not."""
-    while isinstance(node, cst.Call) and node.args:
-        if names.last_name(node.func) in _COUNTS:
-            return True
-        node = node.args[0].value
-    return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -10,6 +9,7 @@ import libcst as cst
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.model import names
+from oomlint.model.counters import Spot, counts, spots_of, switched
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Const, ExternalCall, Unknown, Written
 from oomlint.syntax.walk import block_of, descend
@@ -19,96 +19,69 @@ if TYPE_CHECKING:
 
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.events import Loop, Store
-    from oomlint.model.project import Module, Project
+    from oomlint.model.project import Project
     from oomlint.model.values import Alternative
 
-_COUNTER: Final = re.compile(
-    r"(^|_)(i|j|k|n|it|iter|idx|index|step|steps|batch|batch_idx|batch_i|batch_id|batch_num|count|counter|num|seen|shown|saved|total|kept|done|cnt|iteration"
-    r"|have|got|collected|num_\w+|n_\w+)(_|\d|$)"
-)
-_TOTAL: Final = re.compile(r"(max|total|num|n)_?(train_|training_)?(steps?|iters?|iterations?|updates)|^steps$|epoch", re.IGNORECASE)
+_TURNED: Final[dict[type[cst.BaseCompOp], type[cst.BaseCompOp]]] = {
+    cst.LessThan: cst.GreaterThan,
+    cst.LessThanEqual: cst.GreaterThanEqual,
+    cst.GreaterThan: cst.LessThan,
+    cst.GreaterThanEqual: cst.LessThanEqual,
+}
 _FEW: Final = 256  # samples
 
 
 def bounded(store: Store, loop: Loop) -> bool:
-    """Whether tests around the statement, or the end of the loop, keep the number of what it stores small."""
-    for module, node in _spots(store):
-        scope = module.walk.scope_at(node)
-        inside = set(module.walk.ancestors(loop.node)) | {loop.node} if module is loop.module and scope is loop.scope else set()
-        for test, wanted in path_conditions(module.walk, scope, node):
-            if inside and loop.node not in set(module.walk.ancestors(test)):
+    """Whether tests around the statement, or around a call that led to it, keep the number of what it stores small."""
+    for spot in spots_of(store, loop.node):
+        for test, wanted in path_conditions(spot.module.walk, spot.scope, spot.node):
+            if spot.loop is not None and loop.node not in set(spot.module.walk.ancestors(test)):
                 continue
-            if not isinstance(module.walk.parents.get(test), cst.While) and _limits(test, wanted=wanted):
+            if not isinstance(spot.module.walk.parents.get(test), cst.While) and _limits(test, spot, wanted=wanted):
                 return True
     return False
 
 
-def _spots(store: Store) -> list[tuple[Module, cst.CSTNode]]:
-    """The statement, and the calls that led to it."""
-    return [(store.module, store.node), *((via.module, via.call) for via in store.via)]
-
-
 def counted(store: Store) -> bool:
     """Whether a test around a statement of a method that is called for each batch says that it is done a few times only."""
-    tests = [found for module, node in _spots(store) for found in path_conditions(module.walk, module.walk.scope_at(node), node)]
-    return any(_limits(test, wanted=wanted) for test, wanted in tests)
+    return any(_limits(test, spot, wanted=wanted) for spot in spots_of(store) for test, wanted in path_conditions(spot.module.walk, spot.scope, spot.node))
 
 
-def stops(loop: cst.For | cst.While | cst.FunctionDef) -> bool:
-    """Whether the loop ends itself after a few rounds."""
-    if isinstance(loop, cst.For) and any(isinstance(node, cst.Call) and names.last_name(node.func) == "islice" for node in descend(loop.iter)):
+def stops(loop: Loop) -> bool:
+    """Whether the loop ends itself after a few rounds. One that trains ends where the whole training does."""
+    node = loop.node
+    if isinstance(node, cst.For) and any(isinstance(part, cst.Call) and names.last_name(part.func) == "islice" for part in descend(node.iter)):
         return True
-    for node in block_of(loop.body) if not isinstance(loop, cst.FunctionDef) else ():
-        if (
-            isinstance(node, cst.If)
-            and any(isinstance(part, cst.Break) for part in block_of(node.body))
-            and _limits(node.test, wanted=False)
-            and not any(isinstance(part, cst.Name) and _TOTAL.search(part.value) for part in descend(node.test))
-        ):
-            return True
-    return False
+    if loop.steps or isinstance(node, cst.FunctionDef):
+        return False
+    spot = Spot(loop.module, loop.scope, node, node)
+    return any(
+        isinstance(part, cst.If) and any(isinstance(end, cst.Break) for end in block_of(part.body)) and _limits(part.test, spot, wanted=False)
+        for part in block_of(node.body)
+    )
 
 
-def _limits(test: cst.BaseExpression, *, wanted: bool) -> bool:
+def _limits(test: cst.BaseExpression, spot: Spot, *, wanted: bool) -> bool:
     """Whether a test that came out as ``wanted`` says that a count is small."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        inner = test.expression
-        if wanted and isinstance(inner, cst.Name | cst.Attribute):
-            return not names.last_name(inner).startswith(("is_", "no_", "skip", "train", "use_", "do_", "save", "return", "args", "disable"))
-        return _limits(inner, wanted=not wanted)
+        if wanted and isinstance(test.expression, cst.Name | cst.Attribute):
+            return switched(test.expression, spot)
+        return _limits(test.expression, spot, wanted=not wanted)
     if isinstance(test, cst.BooleanOperation):
         joined = isinstance(test.operator, cst.And)
-        if joined is wanted:
-            return _limits(test.left, wanted=wanted) or _limits(test.right, wanted=wanted)
-        return False
+        return joined is wanted and (_limits(test.left, spot, wanted=wanted) or _limits(test.right, spot, wanted=wanted))
     if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
         return False
     operator, right = test.comparisons[0].operator, test.comparisons[0].comparator
-    left = test.left
     if isinstance(operator, cst.Is) and wanted and names.dotted(right) == "None":
         return True
-    if _counts(right) and not _counts(left):
-        left, right = right, left
-        operator = {
-            cst.LessThan: cst.GreaterThan(),
-            cst.LessThanEqual: cst.GreaterThanEqual(),
-            cst.GreaterThan: cst.LessThan(),
-            cst.GreaterThanEqual: cst.LessThanEqual(),
-        }.get(type(operator), operator)
-    if not _counts(left):
-        return False
+    if not counts(test.left, spot):
+        if not counts(right, spot):
+            return False
+        operator = _TURNED.get(type(operator), type(operator))()
     if wanted:
         return isinstance(operator, cst.LessThan | cst.LessThanEqual | cst.Equal | cst.In)
     return isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual | cst.NotEqual | cst.Equal)
-
-
-def _counts(node: cst.BaseExpression) -> bool:
-    """Whether an expression is a count: a length, a counter."""
-    if isinstance(node, cst.Call):
-        return names.last_name(node.func) == "len"
-    if isinstance(node, cst.BinaryOperation):
-        return isinstance(node.operator, cst.Add | cst.Multiply) and _counts(node.left)
-    return isinstance(node, cst.Name | cst.Attribute) and _COUNTER.search(names.last_name(node)) is not None
 
 
 def few_samples(loop: Loop, evaluator: Evaluator) -> bool:

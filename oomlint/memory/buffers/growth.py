@@ -133,7 +133,7 @@ class Buffers:
         carries = store.value.carries
         if bounded(store, loop):
             return None
-        if carries is Graph.NO and stops(loop.node):
+        if carries is Graph.NO and stops(loop):
             return None
         if carries is Graph.YES and store.mode is not Mode.OFF:
             return self._graph(store, record, node, loop, meter=meter)

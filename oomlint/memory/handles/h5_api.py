@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.model.values import Const, Each, ExternalCall, Written
+from oomlint.model.values import ClassRef, Const, Each, External, ExternalCall, Written
 
 if TYPE_CHECKING:
     from oomlint.model.questions import Questions
@@ -41,7 +40,6 @@ _OBJECTS: Final = frozenset(
     "asstr fields iter_chunks get_id".split(),
 )
 _SLICERS: Final = frozenset("int len randint arange where argsort unique nonzero slice sort argmax argmin randrange flatnonzero linspace".split())
-_INDEX_NAME: Final = re.compile(r"^(i|j|idx|index|ind|item|indices|indexes|idxs|inds)$")
 _WITHOUT: Final = frozenset(
     "len int float str bool repr isinstance type hasattr print sum any all id round abs format bytes min max vars dir callable issubclass".split(),
 )
@@ -138,10 +136,20 @@ def _reads(node: cst.BaseExpression, frame: Frame, evaluator: Questions) -> bool
         return not (isinstance(node.operator, cst.Modulo | cst.Divide) and not _reads(node.left, frame, evaluator))
     if isinstance(node, cst.Call):
         return names.last_name(node.func) in _SLICERS
-    if isinstance(node, cst.Name) and frame.scope.name == "__getitem__" and _INDEX_NAME.match(node.value) and not frame.scope.sets(node.value):
-        return any(p.name.value == node.value for p in names.parameters(frame.scope))
+    if isinstance(node, cst.Name) and _numbers_samples(node.value, frame, evaluator):
+        return True
     found = evaluator.values(node, frame)[:6]
     return bool(found) and all(_number(a.value) for a in found)
+
+
+def _numbers_samples(name: str, frame: Frame, evaluator: Questions) -> bool:
+    """Whether a name is what a dataset of torch is asked for: a sampler gives numbers."""
+    scope = frame.scope
+    if scope.name != "__getitem__" or not names.is_method(scope) or scope.parent is None or scope.sets(name):
+        return False
+    asked = [param.name.value for param in names.parameters(scope)[1:2]]
+    bases = evaluator.lineage(ClassRef(frame.module, scope.parent)) if asked == [name] else []
+    return any(isinstance(base, External) and base.name.startswith("torch") for base in bases)
 
 
 def _number(value: Value) -> bool:
