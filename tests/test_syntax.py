@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,6 +114,21 @@ def test_nodes_are_told_apart_by_identity_and_inheritance() -> None:
     assert isinstance(one, cst.BaseExpression)
     assert not isinstance(one, cst.BaseSmallStatement)
     assert cst.SimpleString('"a\\n"').evaluated_value == "a\n"
+
+
+def test_classes_of_nodes_are_plain_ones() -> None:
+    """Where nobody has imported libcst before; those of others are what they ask for."""
+    program = "import oomlint.model.project, libcst, contextlib, abc; print(type(libcst.Name), type(contextlib.AbstractContextManager), abc.ABC)"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.split(" <") == ["<class 'type'>", "class 'abc.ABCMeta'>", "class 'abc.ABC'>\n"]
+
+
+def test_defaults_of_nodes_made_by_hand_are_as_before() -> None:
+    assert (
+        cst.Module([cst.SimpleStatementLine([cst.Return(cst.Call(cst.Name("f"), [cst.Arg(cst.Name("a")), cst.Arg(cst.Name("b"))]))])]).code
+        == "return f(a, b)\n"
+    )
+    assert cst.Comma().whitespace_after is not cst.Comma().whitespace_after
 
 
 def test_a_number_of_more_digits_than_python_reads() -> None:

@@ -129,6 +129,7 @@ class _Check:
         try:
             report = run(self.paths, self.settings, self.root, options)
         finally:
+            gc.freeze()  # the process ends soon, and takes all with it
             gc.enable()
         if self.baseline is not None and self.arguments.write_baseline:
             report = self._write_baseline(self.baseline, report)

@@ -1,9 +1,11 @@
 """libcst with less overhead, and the same trees.
 
-Five things that libcst does in Python for each node cost a third of a run, and change nothing for trees that come from its parser:
+What libcst does in Python for each node costs a third of a run, and changes nothing for trees that come from its parser:
 
 - Nodes are compared and hashed by identity, by methods written in Python: those of ``object`` do the same.
-- Its classes are abstract base classes, so that ``isinstance`` asks ``ABCMeta`` whether a class was registered. None ever is.
+- Its classes are abstract base classes, so that ``isinstance`` asks ``ABCMeta`` whether a class was registered. None ever is. Plain classes, which they become
+  unless somebody has imported libcst before, answer at once.
+- Each attribute of a node is set past a check that forbids to set it.
 - Each node is validated when it is made. What the parser makes is valid.
 - The value of a literal is read again each time that it is asked for.
 - Two nodes in five are blanks, each an object of its own. The same blanks are one: nobody asks where a blank stands.
@@ -11,28 +13,37 @@ Five things that libcst does in Python for each node cost a third of a run, and 
 
 from __future__ import annotations
 
+import abc
 import ast
+import dataclasses
 import gc
 import sys
-from abc import ABCMeta
+from abc import ABC, ABCMeta
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
-
-import libcst as cst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+class _Chosen(type):
+    """Makes the classes of libcst plain ones, and those of others what they ask for."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
+        own = body["__module__"].partition(".")[0] == "libcst"
+        chosen = tuple((object if own else ABC) if isinstance(base, _Chosen) else base for base in bases)
+        return (type if own else ABCMeta)(name, chosen, body)
+
+
+# The kind of a class is settled when it is made.
+abc.ABC = type.__new__(_Chosen, "ABC", (), {})  # type: ignore[assignment, misc]
+try:
+    import libcst as cst
+finally:
+    abc.ABC = ABC  # type: ignore[misc]
+
 MOST_DIGITS: Final = 4300  # Python reads no longer number; `int` and `ast` refuse it
-
-
-class _Plain(ABCMeta):
-    """Classes whose instances are known by inheritance alone."""
-
-    __instancecheck__ = type.__instancecheck__  # the same, without the registry
-    __subclasscheck__ = type.__subclasscheck__
 
 
 def _classes(top: type) -> Iterator[type]:
@@ -54,11 +65,38 @@ def _evaluated(node: Any) -> object:
     return _read(node.value)
 
 
+_MISSING: Final = dataclasses.MISSING
+_now: Final[dict[str, Any]] = {"validates": True}
+
+
+def _initializer(kind: type) -> Any:
+    """What ``dataclass`` writes as ``__init__``, for a class whose attributes may be set."""
+    parameters, rows, given = [], [], {}
+    for one in dataclasses.fields(kind):
+        name, value = one.name, one.name
+        if one.default is not _MISSING:
+            given[f"default_{name}"] = one.default
+            name += f"=default_{name}"
+        elif one.default_factory is not _MISSING:
+            given[f"make_{name}"] = one.default_factory
+            name, value = f"{name}=missing", f"make_{name}() if {name} is missing else {name}"
+        parameters.append(name)
+        rows.append(f" self.{one.name} = {value}\n")
+    head = f"def {kind.__name__}({', '.join(given)}):\n def __init__(self, {', '.join(parameters)}):\n"
+    body = "".join(f" {row}" for row in (*rows, " if now['validates']:\n", "  self._validate()\n"))
+    made: dict[str, Any] = {}
+    exec(f"{head}{body} return __init__", {"now": _now, "missing": _MISSING}, made)  # noqa: S102 - as dataclasses do
+    return made[kind.__name__](**given)
+
+
 def _quicken() -> None:
     kinds: set[Any] = set(_classes(cst.CSTNode))
     for kind in kinds:
-        if type(kind) is ABCMeta:
-            kind.__class__ = _Plain
+        # A check for each attribute that is set costs more than all else that a node takes.
+        for method in {"__setattr__", "__delattr__"} & kind.__dict__.keys():
+            delattr(kind, method)
+        if "__dataclass_fields__" in kind.__dict__ and "__init__" in kind.__dict__:
+            kind.__init__ = _initializer(kind)
         if "__hash__" in kind.__dict__:
             kind.__hash__ = object.__hash__
         if "__eq__" in kind.__dict__:
@@ -79,21 +117,17 @@ def _blank(value: str) -> cst.SimpleWhitespace:
     return known
 
 
-def _valid(node: cst.CSTNode) -> None:
-    """In place of a validation."""
-
-
 @contextmanager
 def parsing() -> Iterator[None]:
     """While libcst's parser makes nodes: they are not validated, and the garbage collector does not look for cycles among them: trees have none."""
-    collects, validated = gc.isenabled(), cst.CSTNode.__post_init__
+    collects = gc.isenabled()
     gc.disable()
-    cst.CSTNode.__post_init__ = _valid  # type: ignore[method-assign, assignment]
+    _now["validates"] = False
     cst.SimpleWhitespace = _blank  # type: ignore[misc, assignment]
     try:
         yield
     finally:
-        cst.CSTNode.__post_init__ = validated  # type: ignore[method-assign]
+        _now["validates"] = True
         cst.SimpleWhitespace = _plain  # type: ignore[misc]
         if collects:
             gc.enable()
