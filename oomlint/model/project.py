@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope, Walk
 
 _CALLED = re.compile(rb"(?<!def )(?<!class )\b(\w+)\s*\(")
+_WORD = re.compile(r"\w+")
 _PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
 _MOST_LAUNCH_FILES = 400  # more scripts than anyone reads
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
@@ -86,6 +87,11 @@ class Module:
     def walk(self) -> Walk:
         """Scopes, effects and parents."""
         return self.tree.walk
+
+    @cached_property
+    def words(self) -> str:
+        """Each word of the text once: to look for one in these takes a tenth of the time."""
+        return "\n".join({*_WORD.findall(self.source.text)})
 
     @property
     def root(self) -> Scope:

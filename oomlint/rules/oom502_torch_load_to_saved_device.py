@@ -103,7 +103,7 @@ class TorchLoadToSavedDevice(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the checkpoints that go to the device they were saved from."""
-        if holds_tests(module) or not _DEVICES.search(module.source.text):
+        if holds_tests(module):
             return
         for call, scope in module.walk.calls:
             if not last_name(call.func) or not self._is_open(call, module, project, scope):
@@ -112,7 +112,7 @@ class TorchLoadToSavedDevice(Rule):
             if not whole and library_name(project, call.func, module, scope) not in LOADS:
                 continue
             found = Loaded(checkpoint=True) if whole else loaded(module, scope, call)
-            if not found.checkpoint or chosen_by_device(module, call) or falls_back(module, call):
+            if not found.checkpoint or not _DEVICES.search(module.source.text) or chosen_by_device(module, call) or falls_back(module, call):
                 continue
             place = module.place(call)
             facts: list[Fact] = [ReadFact(place, _OF_LIGHTNING if whole else "torch.load")]

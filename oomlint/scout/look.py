@@ -186,20 +186,17 @@ class _Look:
 
     def __init__(self, text: str, *, notebook: bool) -> None:
         words = words_of(text)
+        self._text = text
+        self._said: dict[re.Pattern[str], bool] = {}
         self.loaders = words.loaders
         self.steps = words.steps
         self.notebook = notebook
         self.makes = False  # a class makes an array when its objects are built
         self.large = False  # there is a number that could make it a large one
-        self.draws = _DRAWS.search(text) is not None
-        self.devices = _DEVICES.search(text) is not None
-        self.ranks = _RANKS.search(text) is not None
         self.empties: set[str] = set()  # what starts as an empty dictionary or a row of placeholders
         self.outer: set[str] = set()  # names that functions declare global
         self.stores: set[str] = set()  # what functions put something into, under a key that is computed
         self.speaks = "oader" in text
-        self.joins = _JOINS.search(text) is not None
-        self.saves = _SAVES.search(text) is not None
         self.imports = False
         self.torches = {"torch"}
         self.openers = set(_OPENERS)
@@ -245,6 +242,13 @@ class _Look:
     def _many(self, nodes: Iterable[ast.AST]) -> None:
         for node in nodes:
             self._one(node)
+
+    def _says(self, pattern: re.Pattern[str]) -> bool:
+        """Whether the text has a word, wherever it stands."""
+        known = self._said.get(pattern)
+        if known is None:
+            known = self._said[pattern] = pattern.search(self._text) is not None
+        return known
 
     def _word(self, word: str | None) -> None:
         if word in self.loaders:
@@ -461,7 +465,7 @@ class _Look:
             and not is_fixed(target.slice)
             and getattr(self.here.node, "name", "") not in NO_ROOTS - {"__init__"}
             and written(target.value) in self.here.rooms
-            and (self.saves or any(loop.node is not None and cuts(loop.node) for loop in self.here.loops))
+            and (self._says(_SAVES) or any(loop.node is not None and cuts(loop.node) for loop in self.here.loops))
         ):
             raise _Found
 
@@ -548,7 +552,7 @@ class _Look:
         part = node.generators[0]
         if self.speaks and isinstance(node.elt, ast.Name) and isinstance(part.target, ast.Name) and node.elt.id == part.target.id and not part.ifs:
             raise _Found
-        if self.joins and cuts(node.elt):
+        if self._says(_JOINS) and cuts(node.elt):
             raise _Found
         self._below(node)
 
@@ -557,7 +561,7 @@ class _Look:
         self.called.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
             raise _Found
-        if (name in _FIGURES and self.draws) or (name in DENSE and isinstance(node.func, ast.Attribute)):
+        if (name in _FIGURES and self._says(_DRAWS)) or (name in DENSE and isinstance(node.func, ast.Attribute)):
             raise _Found
         here = self.here
         if name == "register_buffer":
@@ -568,7 +572,7 @@ class _Look:
             here.copies = True
         if name in ADDS and here.loops:
             here.keeps = True
-            if name == "append" and self.joins and any(loop.node is not None and cuts(loop.node) for loop in here.loops):
+            if name == "append" and self._says(_JOINS) and any(loop.node is not None and cuts(loop.node) for loop in here.loops):
                 raise _Found
         if name in _STEPS and here.loops:
             here.often = True
@@ -620,11 +624,11 @@ class _Look:
         if name in {"all_gather_object", "state_dict_type"}:
             return True
         if name == "state_dict":
-            return self.ranks
+            return self._says(_RANKS)
         if name == "load":
-            return self.devices and self._loads(node)
+            return self._loads(node) and self._says(_DEVICES)
         if name == "load_from_checkpoint":
-            return self.devices and all(k.arg != "map_location" for k in node.keywords)
+            return all(k.arg != "map_location" for k in node.keywords) and self._says(_DEVICES)
         if name == "add_state":
             return any(isinstance(part, ast.List) and not part.elts for part in (*node.args, *(k.value for k in node.keywords)))
         if name == "pin_memory":

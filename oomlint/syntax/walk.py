@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
@@ -24,6 +25,7 @@ _SKIPPED: Final = frozenset(
     "star_etc_whitespace leading_whitespace".split(),
 )
 _FIELDS: dict[type, tuple[str, ...]] = {}
+_READERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {}  # give the values of these fields
 
 Accessor = tuple[str, object]  # ("attr", name), ("item", constant) or ("item", UNKNOWN_KEY)
 UNKNOWN_KEY: Final = object()
@@ -137,12 +139,19 @@ def fields_of(node: cst.CSTNode) -> tuple[str, ...]:
     return found
 
 
+def _reader(node: cst.CSTNode) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives the values of all fields of such a node that can hold meaning, in one step."""
+    given = fields_of(node)
+    found = attrgetter(*given) if given else None
+    read = (lambda _: ()) if found is None else found if len(given) > 1 else (lambda node: (found(node),))
+    _READERS[type(node)] = read
+    return read
+
+
 def children_of(node: cst.CSTNode) -> list[cst.CSTNode]:
     """Child nodes that can hold meaning, in source order of their fields."""
     found: list[cst.CSTNode] = []
-    names = _FIELDS.get(node.__class__)
-    for name in fields_of(node) if names is None else names:
-        value: Any = getattr(node, name)
+    for value in (_READERS.get(node.__class__) or _reader(node))(node):
         kind = value.__class__
         if kind in _NODES:
             found.append(value)
@@ -157,7 +166,8 @@ def descend(node: cst.CSTNode, *, into_scopes: bool = True) -> Iterator[cst.CSTN
     while stack:
         here = stack.pop()
         yield here
-        if not into_scopes and here is not node and here.__class__ in _SCOPES:
+        kind = here.__class__
+        if kind is cst.Name or (not into_scopes and kind in _SCOPES and here is not node):  # every third node is a name, and nothing stands below it
             continue
         below = children_of(here)
         below.reverse()

@@ -143,7 +143,7 @@ def _restores(load: Load) -> bool:
 
 def _corpora(module: Module, project: Project) -> Iterator[Load]:
     """Text corpora that a dataset keeps line by line."""
-    if _CORPUS.search(module.source.text) is None:
+    if _CORPUS.search(module.words) is None:
         return
     evaluator = evaluator_of(project)
     kept = kept_of(project)

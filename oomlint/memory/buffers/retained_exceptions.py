@@ -47,12 +47,11 @@ class Kept:
 
 def kept_exceptions(module: Module, project: Project) -> Iterator[Kept]:
     """Exceptions that a loop stores whole, raised by code that runs a model."""
-    if _RERAISED.search(module.source.text):
+    tries = [(scope, node) for scope in module.walk.scopes if not scope.is_class and scope.loops for node in scope.tries]
+    if not tries or _RERAISED.search(module.source.text):
         return
-    for scope in module.walk.scopes:
-        if not scope.is_class and scope.loops:
-            for node in scope.tries:
-                yield from _in_try(module, project, scope, node)
+    for scope, node in tries:
+        yield from _in_try(module, project, scope, node)
 
 
 def _in_try(module: Module, project: Project, scope: Scope, node: cst.Try) -> Iterator[Kept]:

@@ -53,10 +53,16 @@ class Evaluation:
     what: str
 
 
+def _is_stepped(module: Module) -> bool:
+    """Whether a file sets one of the options that keep outputs small; a comment sets none."""
+    text = module.source.text
+    return _STEPPED.search(text) is not None and _STEPPED.search(_COMMENT.sub("", text)) is not None
+
+
 def whole_evaluations(module: Module, project: Project) -> Iterator[Evaluation]:
     """Hugging Face trainers of the module that keep the logits of the whole evaluation set on the device."""
     evaluator = evaluator_of(project)
-    if _STEPPED.search(_COMMENT.sub("", module.source.text)):
+    if "compute_metrics" not in module.source.text or _is_stepped(module):
         return
     for call, scope in module.walk.calls:
         given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
@@ -82,7 +88,7 @@ def _trainer(evaluator: Evaluator, call: cst.Call, frame: Frame) -> str:
             line = evaluator.lineage(value)
             if any(evaluator.method(Instance(value, None), name) is not None for name in _OWN_WAY):
                 return ""
-            if any(isinstance(c, ClassRef) and _STEPPED.search(_COMMENT.sub("", c.module.source.text)) for c in line):
+            if any(isinstance(c, ClassRef) and _is_stepped(c.module) for c in line):
                 return ""
             return next((c.name for c in line if isinstance(c, External) and c.name in TRAINERS), "")
     return ""
@@ -101,7 +107,7 @@ def _evaluation(evaluator: Evaluator, call: cst.Call, given: dict[str, cst.BaseE
         return None
     written = given.get("args", positional[1] if len(positional) > 1 else None)
     made = _made(evaluator, written, frame) if written is not None else None
-    if made is None or _STEPPED.search(_COMMENT.sub("", made.frame.module.source.text)):
+    if made is None or _is_stepped(made.frame.module):
         return None
     options = {name: _option(evaluator, made, name) for name in ("eval_accumulation_steps", "predict_with_generate", "eval_strategy", "evaluation_strategy")}
     if any(value is None for value in options.values()) or options["eval_accumulation_steps"] or options["predict_with_generate"]:
