@@ -52,7 +52,8 @@ class Calls:
         self._sites: Memory[tuple[Scope, int], list[Site]] = Memory(project.readings)  # each with how many were asked for
         self._frames: Memory[tuple[Scope, int], list[Frame]] = Memory(project.readings)
         self._subclasses: Memory[Scope, list[ClassRef]] = Memory(project.readings)
-        self._written: dict[Module, tuple[dict[str, list[int]], dict[str, set[str]]]] = {}  # calls by the name that they are written with
+        self._aliases: dict[Module, dict[str, set[str]]] = {}  # how calls are written, by the name where it is defined
+        self._plain: dict[Scope, Frame] = {}
         self._active: set[Scope] = set()
         self._asking: set[Scope] = set()
         self._circles = 0  # answers that were given in the middle of the same question: what rests on one is not kept
@@ -126,25 +127,25 @@ class Calls:
 
     def _calls_of(self, caller: Module, name: str) -> list[tuple[cst.Call, Scope]]:
         """The calls in a module that may be of ``name``: as it is, as the module imports it, or as something that ``partial`` has made."""
-        known = self._written.get(caller)
-        if known is None:
-            numbers: dict[str, list[int]] = {}
-            for number, (call, _) in enumerate(caller.walk.calls):
-                numbers.setdefault(names.last_name(call.func), []).append(number)
-            aliases: dict[str, set[str]] = {}
-            for written in numbers:
+        aliases = self._aliases.get(caller)
+        if aliases is None:
+            aliases = self._aliases[caller] = {}
+            for written in caller.called:
                 for effect in caller.root.effects.get(written, ()):
                     if effect.kind == "from" and isinstance(effect.node, cst.ImportAlias):
                         aliases.setdefault(names.dotted(effect.node.name), set()).add(written)
                     if effect.kind == "assign" and isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "partial":
                         aliases.setdefault(_ANY, set()).add(written)
-            known = self._written[caller] = (numbers, aliases)
-        numbers, aliases = known
-        found = {number for written in {name, *aliases.get(name, ()), *aliases.get(_ANY, ())} for number in numbers.get(written, ())}
-        return [caller.walk.calls[number] for number in sorted(found)]
+        return caller.calls_of({name, *aliases.get(name, ()), *aliases.get(_ANY, ())})
 
     def plain_frame(self, module: Module, scope: Scope) -> Frame:
-        """A frame of the scope with nothing known of its callers."""
+        """A frame of the scope with nothing known of its callers: always the same object, which is a key of most that is remembered."""
+        known = self._plain.get(scope)
+        if known is None:
+            known = self._plain[scope] = self._plain_frame(module, scope)
+        return known
+
+    def _plain_frame(self, module: Module, scope: Scope) -> Frame:
         this = None
         if names.is_method(scope) and scope.parent is not None:
             this = Instance(ClassRef(module, scope.parent), None)
@@ -157,7 +158,7 @@ class Calls:
     def frames(self, module: Module, scope: Scope, depth: int = 0, most: int = _MOST_FRAMES) -> list[Frame]:
         """The frames in which the code of ``scope`` runs: one for each way that leads there, at least one. Who needs only some has fewer files parsed."""
         if scope.parent is None:
-            return [Frame(module, scope)]
+            return [self.plain_frame(module, scope)]
         if scope.is_class:
             return [Frame(module, scope)]
         known = self._frames.get((scope, most))

@@ -38,7 +38,11 @@ class FlowFunctions(FlowLibraries):
             return UNKNOWN
         outer = self.act
         receiver = function.this
-        frame = Frame(function.module, scope, (Bound(tuple(node.args), outer.frame, node),), receiver, self._enclosing(function))
+        enclosing = self._enclosing(function)
+        key = (scope, node, id(outer.frame), id(receiver), id(enclosing))  # all of them live as long as the frame
+        frame = self.known.frames.get(key)
+        if frame is None:
+            frame = self.known.frames[key] = Frame(function.module, scope, (Bound(tuple(node.args), outer.frame, node),), receiver, enclosing)
         self.numbers += 1
         via = Via(outer.module, node, this, tuple(zip(node.args, args, strict=True)), scope)
         act = Activation(self.numbers, frame, outer.loops, (*outer.via, via), this, tests=outer.tests, guards=outer.guards)

@@ -130,6 +130,7 @@ class Known:
         self.module_names: dict[str, frozenset[str]] = {}  # file -> expressions that it treats as modules
         self.outputs: Memory[object, Held | None] = Memory(readings)  # what `forward` of a class returns
         self.codes: dict[cst.CSTNode, str] = {}
+        self.frames: dict[object, Frame] = {}  # of functions that are run in place: the same object for the same call, as most that is remembered asks for it
         self.statics: Memory[object, Held] = Memory(readings)
         self.trainable: Memory[Scope, bool] = Memory(readings)  # classes that may have parameters
         self.fast: Memory[Scope, bool] = Memory(readings)  # classes that hold layers with another path for inference

@@ -47,6 +47,7 @@ class OptionSource:
         self.evaluator = evaluator
         self.launches = Launches(project, evaluator)
         self._active: set[object] = set()
+        self._declared: dict[Module, dict[tuple[str, object], list[Declared]]] = {}  # by style and name
 
     # -- argparse, optparse, absl ----------------------------------------------------------------------------------
 
@@ -71,8 +72,8 @@ class OptionSource:
         """An option that stands for a whole object: ``parser.add_arguments(TrainConfig, dest="data")``, ``config_flags.DEFINE_config_file("config", path)``."""
         word = b"DEFINE_config_file" if options.style == "absl" else b"add_arguments"
         for module in self.project.mentioning([word, name.encode()], options.module.path):
-            for call, scope in module.walk.calls:
-                if names.last_name(call.func) != word.decode() or not call.args:
+            for call, scope in module.calls_of((word.decode(),)):
+                if not call.args:
                     continue
                 frame = self._frame(module, scope)
                 if options.style == "absl" and constant_key(call.args[0].value) == name:
@@ -160,15 +161,16 @@ class OptionSource:
         return found
 
     def _declared_in(self, module: Module, name: str, style: str) -> list[Declared]:
-        found: list[Declared] = []
-        for call, scope in module.walk.calls:
-            written = names.last_name(call.func)
-            if style == "absl":
-                if _ABSL.match(written) and call.args and constant_key(call.args[0].value) == name:
-                    found.append(Declared(module, self._frame(module, scope), call, "absl"))
-            elif written in _DECLARES and isinstance(call.func, cst.Attribute) and self._destination(call) == name:
-                found.append(Declared(module, self._frame(module, scope), call, "argparse"))
-        return found
+        known = self._declared.get(module)
+        if known is None:
+            known = self._declared[module] = {}
+            for call, scope in module.calls_of(filter(_ABSL.match, module.called)):
+                if call.args:
+                    known.setdefault(("absl", constant_key(call.args[0].value)), []).append(Declared(module, self._frame(module, scope), call, "absl"))
+            for call, scope in module.calls_of(_DECLARES):
+                if isinstance(call.func, cst.Attribute):
+                    known.setdefault(("argparse", self._destination(call)), []).append(Declared(module, self._frame(module, scope), call, "argparse"))
+        return known.get((style, name), [])
 
     def _frame(self, module: Module, scope: Scope) -> Frame:
         return self.evaluator.calls.plain_frame(module, scope)
@@ -287,11 +289,10 @@ class OptionSource:
         return [picked(Alternative(Const(0), (step,), reach=True), key, "zero")]
 
     def _set_defaults(self, one: Declared, name: str) -> list[Alternative]:
-        for call, scope in one.module.walk.calls:
-            if names.last_name(call.func) == "set_defaults":
-                value = self._keyword(call, name)
-                if value is not None:
-                    return self.evaluator.values(value, self._frame(one.module, scope))
+        for call, scope in one.module.calls_of(("set_defaults",)):
+            value = self._keyword(call, name)
+            if value is not None:
+                return self.evaluator.values(value, self._frame(one.module, scope))
         return []
 
     # -- click and typer ---------------------------------------------------------------------------------------------

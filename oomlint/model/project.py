@@ -14,6 +14,7 @@ from oomlint.discovery import discover
 from oomlint.model.budget import Steps
 from oomlint.model.imports import Locator
 from oomlint.model.index import Index, index_of
+from oomlint.model.names import last_name
 from oomlint.model.readings import FOUND, Memory, Readings, finder, search_by
 from oomlint.model.words import WordIndex
 from oomlint.source import SourceError, read_source
@@ -97,6 +98,18 @@ class Module:
     def root(self) -> Scope:
         """The module's own scope."""
         return self.tree.walk.root
+
+    @cached_property
+    def called(self) -> Mapping[str, Sequence[int]]:
+        """The numbers of its calls, by the last name of what each calls."""
+        found: dict[str, list[int]] = {}
+        for number, (call, _) in enumerate(self.walk.calls):
+            found.setdefault(last_name(call.func), []).append(number)
+        return found
+
+    def calls_of(self, written: Iterable[str]) -> list[tuple[cst.Call, Scope]]:
+        """The calls of what has one of these last names, in source order, with the scopes that they stand in."""
+        return [self.walk.calls[number] for number in sorted({number for name in written for number in self.called.get(name, ())})]
 
     def place(self, node: cst.CSTNode, message: str = "") -> Place:
         """Where a node stands."""

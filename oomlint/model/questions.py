@@ -51,10 +51,9 @@ class Questions(ABC):
         self.settings = SettingsReader(project, self)
         self.sources = Sources(project, self)
 
-    @staticmethod
-    def module_frame(module: Module) -> Frame:
+    def module_frame(self, module: Module) -> Frame:
         """The frame of a module's own code."""
-        return Frame(module, module.root)
+        return self.calls.plain_frame(module, module.root)
 
     # -- evaluate ------------------------------------------------------------------------------------------------------
 

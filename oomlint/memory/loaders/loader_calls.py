@@ -118,6 +118,7 @@ class Loaders:
         self.project = project
         self.evaluator = evaluator_of(project)
         self._found: Memory[str, list[Loader]] = Memory(project.readings)
+        self._reached: Memory[str, list[Loader]] = Memory(project.readings)
         self._arguments: Memory[object, list[Alternative]] = Memory(project.readings)
 
     # -- finding -------------------------------------------------------------------------------------------------------
@@ -193,6 +194,12 @@ class Loaders:
 
     def reached_from(self, module: Module) -> list[Loader]:
         """Loaders of other modules that a call of this one configures (``get_loaders(num_workers=0)``)."""
+        known = self._reached.get(module.path)
+        if known is None:
+            known = self._reached[module.path] = self._reached_from(module)
+        return known
+
+    def _reached_from(self, module: Module) -> list[Loader]:
         found: dict[int, Loader] = {}
         for call, scope in module.walk.calls:
             if not any(a.keyword is not None and is_worker_word(a.keyword.value) for a in call.args):

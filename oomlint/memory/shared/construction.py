@@ -198,8 +198,7 @@ def speaks_of_data(module: Module) -> bool:
             bases = [names.last_name(b.value.value if isinstance(b.value, cst.Subscript) else b.value) for b in scope.node.bases]
             if is_data_class(bases, {child.name for child in scope.children}):
                 return True
-    called = {names.last_name(call.func) for call, _ in module.walk.calls}
-    return any(makes_data(name) or name.endswith("Loader") for name in called)
+    return any(makes_data(name) or name.endswith("Loader") for name in module.called)
 
 
 def _learns(scope: Scope, name: str) -> bool:

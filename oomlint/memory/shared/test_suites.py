@@ -30,9 +30,8 @@ def holds_tests(module: Module) -> bool:
 
 def _has_case(module: Module) -> bool:
     """Whether there is a function that pytest would run, and nobody calls it here: it states what has to hold, or runs without an argument."""
-    called = {names.last_name(call.func) for call, _ in module.walk.calls}
     collected = _COLLECTED.search(module.path) is not None
-    return any(scope.name not in called and (_states(scope) or (collected and not names.parameters(scope))) for scope in _cases(module.root))
+    return any(scope.name not in module.called and (_states(scope) or (collected and not names.parameters(scope))) for scope in _cases(module.root))
 
 
 def _cases(root: Scope) -> list[Scope]:
