@@ -40,16 +40,6 @@ def test_growth_at_intervals(deltas: list[int], *, grows: bool) -> None:
     assert thresholds.rate(deltas).grows is grows
 
 
-def test_numbers_in_a_list_are_benign() -> None:
-    assert not thresholds.python_growth([24] * 10).shown
-    assert thresholds.python_growth([640] * 10, [24] * 10).ended
-
-
-def test_python_bytes_that_do_not_follow_the_batch_are_benign() -> None:
-    assert not thresholds.python_growth([456] * 10, doubled=[456] * 10).shown
-    assert thresholds.python_growth([640] * 10, doubled=[1280] * 10).shown
-
-
 def test_a_copy_of_all_so_far_takes_more_in_each_step() -> None:
     assert thresholds.slope([100 * step for step in range(12)]).a_step == 100
     assert not thresholds.slope([100] * 12).grows

@@ -267,8 +267,9 @@ def test_the_same_state_gives_the_same_items_anywhere(tmp_path: Path) -> None:
     state = dataset(one, text)["state"]
     assert dataset(two, text)["state"] == state
     code = (
-        "import sys, json\nfrom oomlint.verify.child.search import find_inputs\n"
-        "d = find_inputs.built(sys.argv[1] + '/data.py', sys.argv[1], 'D', json.loads(sys.argv[2]))\nprint(len(d), float(d[0].sum()), float(d[7].sum()))\n"
+        "import sys, json\nfrom oomlint.verify.child.driving import dataset_job\n"
+        "subject = {'path': sys.argv[1] + '/data.py', 'root': sys.argv[1], 'cls': 'D', 'state': json.loads(sys.argv[2])}\n"
+        "d = dataset_job.made(subject)\nprint(len(d), float(d[0].sum()), float(d[7].sum()))\n"
     )
     texts = [
         subprocess.run(

@@ -16,7 +16,8 @@ np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 
 from oomlint.verify.child.measuring import fake_cuda  # noqa: E402 - not without torch
-from oomlint.verify.child.measuring.tensor_census import Growth, creeping, steady  # noqa: E402 - likewise
+from oomlint.verify.child.measuring.tensor_census import Growth  # noqa: E402 - likewise
+from oomlint.verify.thresholds import rate  # noqa: E402 - likewise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,7 +135,7 @@ def measure(step: Callable[[Loop], Any], batch: int, **options: Any) -> tuple[Gr
         for _ in range(STEPS):
             growth.step()
             step(loop)
-    return growth, {name: steady(deltas) for name, deltas in growth.deltas().items()}
+    return growth, {name: rate(deltas).a_step for name, deltas in growth.deltas().items()}
 
 
 @pytest.mark.parametrize("batch", BATCHES)
@@ -155,7 +156,6 @@ def test_what_is_kept_is_counted(name: str, batch: int) -> None:
     assert rates["python_bytes"] >= 64
     deltas = growth.deltas()
     assert len(set(deltas["nodes"][3:])) == len(set(deltas["storages"][3:])) == 1  # the same in each step
-    assert creeping(deltas["nodes"]) == nodes
 
 
 def test_bytes_follow_the_batch() -> None:
@@ -253,16 +253,6 @@ def test_nothing_is_counted_in_a_forked_process() -> None:
         os.close(written)
 
 
-def test_steady_and_creeping() -> None:
-    with pytest.raises(ValueError, match="7 differences are too few, 8 are needed"):
-        steady([1] * 7)
-    assert steady([900, 5, 5, 0, 0, 1, 0, 0]) == 0
-    assert creeping([0] * 3 + [0, 0, 0, 5] * 8) == pytest.approx(5 / 4)
-    assert creeping([0] * 3 + [5, -5] * 8) == 0
-    assert creeping([0] * 8 + [5] + [0] * 8) == 0
-    assert creeping([0] * 12) == 0
-
-
 # -- a pretended device ------------------------------------------------------------------------------------------------
 
 
@@ -279,7 +269,7 @@ def on_device(step: Callable[[Any, list[Any]], Any]) -> tuple[float, float]:
                 assert out.is_cuda
                 step(out, kept)
     deltas = growth.deltas()
-    return steady(deltas["device_storages"]), steady(deltas["device_bytes"])
+    return rate(deltas["device_storages"]).a_step, rate(deltas["device_bytes"]).a_step
 
 
 def test_what_is_kept_on_a_pretended_device() -> None:
@@ -359,4 +349,4 @@ def test_an_operation_that_saves_its_own_output_keeps_nothing() -> None:
             model(torch.ones(2, 4)).exp().sum().backward()
         growth.step()
     found = growth.deltas()
-    assert (steady(found["storages"]), steady(found["nodes"])) == (0, 0)
+    assert (rate(found["storages"]).a_step, rate(found["nodes"]).a_step) == (0, 0)

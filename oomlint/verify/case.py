@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from oomlint import registry
 from oomlint.measurement import UNMEASURED
-from oomlint.source import read_source
+from oomlint.source import SourceError, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,6 +88,13 @@ class Case:
         path = path or self.finding.place.path
         pair = self.changes.get(path)
         return read_source(path, None if pair is None else pair[part is Part.AFTER])
+
+    def tree(self, part: Part, path: str | None = None) -> ast.Module | None:
+        """The program of a file in one part, by default of the finding's own; ``None`` where it is none."""
+        try:
+            return ast.parse(self.source(part, path).text)
+        except (SourceError, OSError, SyntaxError, ValueError, RecursionError):
+            return None
 
 
 @cache

@@ -235,10 +235,7 @@ def _whole(case: Case, verdict: Verdict) -> Verdict:
     """The verdict, unless a mend by hand changes loaders that were not run: what is cut out says nothing of the rest."""
     if not case.by_hand or verdict.outcome is not Outcome.CONFIRMED or verdict.fidelity is Fidelity.COMMAND:
         return verdict
-    try:
-        changed = [pair for path in case.changes for pair in _changed_loaders(case, path)]
-    except (SourceError, SyntaxError, ValueError, RecursionError):
-        return verdict
+    changed = [pair for path in case.changes for pair in _changed_loaders(case, path)]
     if len(changed) <= (1 if Trait.OF_LOADER in case.plan.traits and verdict.fidelity is Fidelity.SLICED else 0):
         return verdict
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"{verdict.reason}; but the mend also changes {changed[-1]}, which was not compared")
@@ -247,8 +244,8 @@ def _whole(case: Case, verdict: Verdict) -> Verdict:
 def _changed_loaders(case: Case, path: str) -> list[str]:
     """The loaders that a mend makes in another way, in the words of the program after."""
     old, new = (
-        [ast.unparse(node) for node in ast.walk(ast.parse(case.source(part, path).text)) if isinstance(node, ast.Call) and _makes_loader(node)]
-        for part in (Part.BEFORE, Part.AFTER)
+        [ast.unparse(node) for node in ast.walk(case.tree(part, path) or ast.Module([], [])) if isinstance(node, ast.Call) and _makes_loader(node)]
+        for part in Part
     )
     kept = list(old)
     changed = []
@@ -270,19 +267,13 @@ def _trivial(case: Case) -> Verdict | None:
         return Verdict(Outcome.INCONCLUSIVE, case.unmended, next_step="put the file there, as it is if the mend does not change it")
     if not case.mended:
         return None
-    try:
-        same = all(_program(case, Part.BEFORE, path) == _program(case, Part.AFTER, path) for path in case.changes)
-    except (SourceError, SyntaxError, ValueError, RecursionError):
-        return None
-    if not same:
-        return None
+    for path in case.changes:
+        trees = [case.tree(part, path) for part in Part]
+        if trees[0] is None or trees[1] is None or ast.dump(trees[0]) != ast.dump(trees[1]):
+            return None
     what = "mend" if case.by_hand else "fix"
     alike = all(before == after for before, after in case.changes.values())
     return Verdict(Outcome.NO_EFFECT, f"the {what} is the same file" if alike else f"the {what} changes no statement: the program is the same")
-
-
-def _program(case: Case, part: Part, path: str) -> str:
-    return ast.dump(ast.parse(case.source(part, path).text))
 
 
 # -- what the fix makes of the files ---------------------------------------------------------------------------------

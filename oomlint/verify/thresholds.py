@@ -119,16 +119,6 @@ def growth(name: str, unit: str, before: Sequence[float], after: Sequence[float]
     return Growth(name, unit, rate(before, warm_up), None if after is None else rate(after, warm_up), limit)
 
 
-def python_growth(before: Sequence[float], after: Sequence[float] | None = None, doubled: Sequence[float] | None = None) -> Growth:
-    """Bytes of Python objects: 64 B a step are none, and neither is what stays the same when the batch is ``doubled`` (before the fix)."""
-    found = growth("Python objects", "bytes", before, after, limit=BENIGN)
-    if doubled is None or not found.shown:
-        return found
-    twice = rate(doubled)
-    flat = twice.enough and twice.a_step <= found.before.a_step + BENIGN
-    return growth("Python objects", "bytes", before, after, limit=max(BENIGN, found.before.a_step)) if flat else found
-
-
 def slope(values: Sequence[float], warm_up: int = WARM_UP) -> Rate:
     """By how much a quantity of each step is more than that of the step before: a copy of all so far grows, one of the batch does not."""
     settled = list(values[warm_up:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.strategies.dataset_runs import Broken, Stopped, TooSmall
@@ -12,37 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oomlint.verify.session import Session
-    from oomlint.verify.strategies.dataset_metrics import Sign
+    from oomlint.verify.strategies.dataset_runs import Runs
     from oomlint.verify.strategies.locate_subject import Subject
+    from oomlint.verify.strategies.signs import Sign
 
 
-class Tried(Protocol):
-    """A candidate with the data that it runs on, and what was assumed for it."""
-
-    small: bool  # whether the data turned out to be too few to tell
-
-    @property
-    def subject(self) -> Subject | None:
-        """What is run; None for a factory of the user."""
-        ...
-
-    @property
-    def fidelity(self) -> Fidelity:
-        """How near it is to the real thing."""
-        ...
-
-    @property
-    def assumed(self) -> list[str]:
-        """What was assumed."""
-        ...
-
-    @property
-    def left_out(self) -> list[str]:
-        """What was not run."""
-        ...
-
-
-_Tried = TypeVar("_Tried", bound=Tried)
+_Tried = TypeVar("_Tried", bound="Runs")
 
 
 def candidates(session: Session, every: Iterable[Subject], found: Callable[[Subject], _Tried | str]) -> Iterator[_Tried | str]:
@@ -96,7 +71,7 @@ def _broken(runs: _Tried, error: Broken, again: Callable[[_Tried, Broken], None]
     return evidence(runs, Outcome.REGRESSED, f"after the fix: {error}")
 
 
-def evidence(runs: Tried, outcome: Outcome, reason: str, signs: Sequence[Sign] = (), deciding: Sequence[Sign] = ()) -> Verdict:
+def evidence(runs: Runs, outcome: Outcome, reason: str, signs: Sequence[Sign] = (), deciding: Sequence[Sign] = ()) -> Verdict:
     """A verdict with all that was read. What decided comes first: else the signs that were shown."""
     found = list(deciding or [item for item in signs if item.shown])
     every = [*found, *(item for item in signs if item not in found)]
@@ -110,3 +85,26 @@ def evidence(runs: Tried, outcome: Outcome, reason: str, signs: Sequence[Sign] =
         assumptions=tuple(dict.fromkeys(runs.assumed)),
         left_out=tuple(dict.fromkeys(runs.left_out)),
     )
+
+
+def weighed(runs: Runs, signs: Sequence[Sign], plain: str, same: str, difference: Callable[[], str] = str) -> Verdict:
+    """The verdict on what was measured. ``plain`` says what is so where nothing was seen, ``same`` what is the same after.
+
+    ``difference`` looks closer before anything is confirmed: how the behaviour differs, empty where it does not.
+    """
+    seen = [item for item in signs if item.shown]
+    if not runs.session.case.mended:
+        return evidence(runs, Outcome.SHOWN if seen else Outcome.NOT_SHOWN, seen[0].words if seen else plain, signs)
+    failing = next((item for item in signs if item.strict and item.worse), None)
+    if failing is not None:
+        return evidence(runs, Outcome.REGRESSED, failing.words, signs)
+    gone = [item for item in seen if item.gone]
+    rest = next((item for item in seen if item.strict and not item.gone), None if gone else next(iter(seen), None))
+    if rest is not None:
+        return evidence(runs, Outcome.INCONCLUSIVE, f"the fix does not end it here: {rest.words}", signs)
+    if not gone:
+        return evidence(runs, Outcome.NO_EFFECT, f"{plain}; {same}", signs)
+    other = difference()
+    if other:
+        return evidence(runs, Outcome.REGRESSED, other, signs)
+    return evidence(runs, Outcome.CONFIRMED, f"{gone[0].words}; {same}", signs, gone)

@@ -24,7 +24,8 @@ from oomlint.verify.thresholds import PLENTY, TOTAL, TWICE, Price
 if TYPE_CHECKING:
     from oomlint.verify.jobs import Done
     from oomlint.verify.session import Session
-    from oomlint.verify.strategies.command_metrics import Grown, Sign
+    from oomlint.verify.strategies.command_metrics import Grown
+    from oomlint.verify.strategies.signs import Sign
 
 SECONDS: Final = 120.0  # for one run, unless more are allowed
 _SAME: Final = "; batches, output and files are the same"
@@ -274,7 +275,7 @@ def _chosen(session: Session, found: list[Grown]) -> Grown | None:
 
 def _around(session: Session, grown: Grown) -> bool:
     """Whether the finding stands in the very loop."""
-    tree = _tree(session)
+    tree = session.case.tree(Part.BEFORE)
     where = grown.stream["where"]
     if tree is None or not where or not session.path(Part.BEFORE).endswith(where[0][0]):
         return False
@@ -304,7 +305,7 @@ def _little(traits: frozenset[Trait], grown: Grown | None) -> str:
 def _rows(session: Session) -> tuple[int, int]:
     """First and last row of the statement that the finding is in, without the body of a compound one."""
     row = _program_row(session)
-    tree = _tree(session)
+    tree = session.case.tree(Part.BEFORE)
     best = (row, row)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.stmt) and node.lineno <= row <= (node.end_lineno or row):
@@ -319,10 +320,3 @@ def _program_row(session: Session) -> int:
         return session.case.source(Part.BEFORE).program_row(session.case.finding.place)
     except SourceError:
         return session.case.finding.place.row
-
-
-def _tree(session: Session) -> ast.Module | None:
-    try:
-        return ast.parse(session.case.source(Part.BEFORE).text)
-    except (SourceError, SyntaxError, ValueError, RecursionError):
-        return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.measurement import LoopPlan, Trait
 from oomlint.verify.case import Reading, Timeline
 from oomlint.verify.strategies.growth_metrics import Plan, plan_for, reading, seen, timeline
+from oomlint.verify.strategies.signs import Sign
 from oomlint.verify.thresholds import LEAST, WARM_UP, human, spread, worker_memory
 
 if TYPE_CHECKING:
@@ -24,18 +25,6 @@ if TYPE_CHECKING:
 LEAST_BYTES: Final = 2**16
 SHARE: Final = 0.02  # of what a process takes: bytes that were counted, not sampled
 READS: Final = 0.2  # of what a step reads
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """A symptom: whether it was seen before, whether it is gone after, and the figures."""
-
-    shown: bool
-    gone: bool
-    worse: bool
-    words: str
-    reading: Reading
-    timelines: tuple[Timeline, ...] = ()
 
 
 # -- growth ------------------------------------------------------------------------------------------------------------
@@ -120,7 +109,7 @@ def workers(before: Sequence[Answer], after: Sequence[Answer]) -> Sign | None:
     enough = saving.saved >= max(saving.needed, SHARE * saving.before)
     words = f"{saving.words}" if new else f"workers add {human(saving.before)}"
     figures = Reading("memory that workers add", "bytes", tuple(old), tuple(new), f"{count} workers, {before[0]['streams'][0]['method']}")
-    return Sign(bool(new) and enough, enough, bool(new) and saving.more, words, figures)
+    return Sign(bool(new) and enough, enough, words, figures, worse=bool(new) and saving.more)
 
 
 def _added(answer: Answer) -> float:
@@ -164,7 +153,7 @@ def _fell(name: str, old: list[float], new: list[float], share: float) -> Sign:
     needed = max(LEAST_BYTES, share * median(old), 3 * max(spread(old), spread(new)))
     change = median(old) - median(new) if new else 0.0
     words = f"{name}: {human(median(old))} before, {human(median(new))} after" if new else f"{name}: {human(median(old))}"
-    return Sign(change >= needed, change >= needed, -change >= needed, words, Reading(name, "bytes", tuple(old), tuple(new)))
+    return Sign(change >= needed, change >= needed, words, Reading(name, "bytes", tuple(old), tuple(new)), worse=-change >= needed)
 
 
 def _peak(answer: Answer) -> int | None:

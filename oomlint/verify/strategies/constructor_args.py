@@ -6,7 +6,6 @@ import ast
 import copy
 from typing import TYPE_CHECKING, Final
 
-from oomlint.source import SourceError
 from oomlint.verify.ast_location import named
 from oomlint.verify.case import Part
 from oomlint.verify.strategies.dataset_runs import Broken, Runs, Stopped
@@ -61,10 +60,8 @@ def check_states(runs: Runs) -> None:
 
 
 def _class(session: Session, part: Part, subject: Subject) -> ast.ClassDef | None:
-    try:
-        found = named(ast.parse(session.case.source(part, subject.path).text), subject.name)
-    except (SourceError, SyntaxError, ValueError, RecursionError):
-        return None
+    tree = session.case.tree(part, subject.path)
+    found = named(tree, subject.name) if tree is not None else None
     return found if isinstance(found, ast.ClassDef) else None
 
 
@@ -113,10 +110,9 @@ def kept_globally(runs: Runs) -> str:
 
 
 def _globals(session: Session, part: Part, subject: Subject) -> Iterator[str]:
-    cls = _class(session, part, subject)
-    if cls is None:
+    cls, tree = _class(session, part, subject), session.case.tree(part, subject.path)
+    if cls is None or tree is None:
         return
-    tree = ast.parse(session.case.source(part, subject.path).text)
     outer = {cls.name, *_stored(tree.body)}
     own = _stored(cls.body) - _set_on_self(cls)
     for node in ast.walk(cls):

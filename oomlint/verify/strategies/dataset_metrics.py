@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,10 +12,11 @@ from oomlint.verify import thresholds
 from oomlint.verify.case import Fidelity, Part, Reading, Timeline
 from oomlint.verify.strategies import constructor_args, locate_subject
 from oomlint.verify.strategies.dataset_runs import Broken, Stopped, TooSmall
+from oomlint.verify.strategies.signs import HANDLES, Sign, failure, left_open, quantity
 from oomlint.verify.thresholds import human
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from oomlint.finding import Finding
     from oomlint.verify.strategies.dataset_runs import Runs
@@ -36,41 +37,6 @@ LARGEST_CACHE: Final = 10 * 2**20  # bytes: with less, a cache of the usual 1 to
 ENOUGH: Final = 2 * 2**20  # bytes that a dataset holds: with less a copy in a worker is lost in what workers cost anyhow
 
 
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """A symptom: whether it was seen before, whether it is gone after, and the figures."""
-
-    shown: bool
-    gone: bool  # whether it is no longer there after the fix; without meaning where it was not shown
-    words: str  # of both parts: "8.1 MB are read for a sample before, 0.3 MB after"
-    reading: Reading
-    timeline: Timeline | None = None
-    strict: bool = False  # an error or a leak: as long as it is there, nothing is confirmed
-    worse: bool = False  # there is more of it after the fix
-
-
-@dataclass(slots=True)
-class Signs:
-    """Collects the signs of one case."""
-
-    runs: Runs
-    found: list[Sign] = field(default_factory=list)
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Before, and after where there is a fix."""
-        return (Part.BEFORE, Part.AFTER) if self.runs.session.case.mended else (Part.BEFORE,)
-
-    def quantity(self, name: str, values: list[float], *, shown: bool, gone: bool, unit: str = "bytes", under: str = "", verb: str = "") -> None:
-        """One number for each part."""
-        text = verb or name
-        words = f"{text}: {thresholds.amount(values[0], unit)}"
-        if len(values) > 1:
-            words = f"{text}: {thresholds.amount(values[0], unit)} before, {thresholds.amount(values[1], unit)} after"
-        worse = len(values) > 1 and values[1] > 2 * values[0] and values[1] - values[0] >= (LEAST if unit == "bytes" else 1)
-        self.found.append(Sign(shown, gone, words, Reading(name, unit, (values[0],), tuple(values[1:]), under), worse=worse))
-
-
 def too_small(size: float, needed: float, what: str = "the data") -> str:
     """Why nothing can be told from so few bytes; empty where they are enough."""
     return f"{what} here take {human(size)}; {human(needed)} are needed to see it" if size < needed else ""
@@ -81,51 +47,47 @@ def falls(values: list[float], share: float = HALF, least: float = LEAST) -> boo
     return len(values) > 1 and values[0] - values[1] >= max(share * values[0], least)
 
 
-def pickling(signs: Signs) -> None:
+def pickling(runs: Runs) -> Iterator[Sign]:
     """A dataset that cannot be sent to a worker, as built or once it was read."""
-    answers = [signs.runs.ask(part, "pickling") for part in signs.parts]
+    answers = [runs.ask(part, "pickling") for part in runs.parts]
     for state, words in (("untouched", "as it is built"), ("touched", "after a sample was read")):
-        errors = [answer[state] for answer in answers]
-        reading = Reading(f"pickling fails {words}", "errors", (float(bool(errors[0])),), tuple(float(bool(item)) for item in errors[1:]), "spawn, forkserver")
-        text = f"pickling {words}: {errors[0] or 'works'}" + (f" before, {errors[1] or 'works'} after" if len(errors) > 1 else "")
-        worse = len(errors) > 1 and bool(errors[1]) and not errors[0]
-        signs.found.append(Sign(bool(errors[0]), len(errors) > 1 and not errors[1], text, reading, strict=True, worse=worse))
+        yield failure(f"pickling {words}", f"pickling fails {words}", [answer[state] for answer in answers], "spawn, forkserver")
 
 
-def item_reads(signs: Signs) -> None:
+def item_reads(runs: Runs) -> Iterator[Sign]:
     """Bytes that are read, and memory that is taken, for one sample."""
-    looks = [signs.runs.look(part) for part in signs.parts]
+    looks = [runs.look(part) for part in runs.parts]
     sizes = [float(median(look["bytes_read"] or [0])) for look in looks]
-    memories = [signs.runs.memory(part) for part in signs.parts]
+    memories = [runs.memory(part) for part in runs.parts]
     data = float(memories[0]["data"])
-    signs.quantity("bytes read for a sample", sizes, shown=falls(sizes, PART) or sizes[0] >= max(LEAST, HALF * data), gone=falls(sizes, PART))
+    yield quantity("bytes read for a sample", sizes, shown=falls(sizes, PART) or sizes[0] >= max(LEAST, HALF * data), gone=falls(sizes, PART))
     peaks = [float(item["sample"]) for item in memories]
-    signs.quantity("memory for a sample", peaks, shown=falls(peaks) or peaks[0] >= max(LEAST, HALF * max(data, LEAST)), gone=falls(peaks))
+    yield quantity("memory for a sample", peaks, shown=falls(peaks) or peaks[0] >= max(LEAST, HALF * max(data, LEAST)), gone=falls(peaks))
     calls = [float(median(look["reads"] or [0])) for look in looks]
-    signs.quantity("reads of HDF5 datasets for a sample", calls, unit="reads", shown=falls(calls, least=2) or calls[0] >= FEW, gone=falls(calls, least=2))
+    yield quantity("reads of HDF5 datasets for a sample", calls, unit="reads", shown=falls(calls, least=2) or calls[0] >= FEW, gone=falls(calls, least=2))
 
 
-def built(signs: Signs) -> None:
+def built(runs: Runs) -> Iterator[Sign]:
     """Bytes that a dataset holds once it is built, and the most while that is done."""
-    traits = signs.runs.session.case.plan.traits
-    memories = [signs.runs.memory(part) for part in signs.parts]
+    traits = runs.session.case.plan.traits
+    memories = [runs.memory(part) for part in runs.parts]
     data = float(memories[0]["data"])
-    if Trait.OF_TENSORS in traits and signs.runs.fidelity is Fidelity.SYNTHETIC and memories[0]["tensors"] < HALF * memories[0]["held"]:
+    if Trait.OF_TENSORS in traits and runs.fidelity is Fidelity.SYNTHETIC and memories[0]["tensors"] < HALF * memories[0]["held"]:
         raise Stopped("what was made up for the file that it loads holds hardly any tensors")
-    reads = float(signs.runs.look(Part.BEFORE)["built"]["bytes_read"])
+    reads = float(runs.look(Part.BEFORE)["built"]["bytes_read"])
     helds = [float(item["held"]) for item in memories]
     whole = helds[0] >= max(LEAST, HALF * data) if data else helds[0] >= LEAST
     if Trait.READS_ALL in traits and data:
         whole = whole and reads >= HALF * data
     inflated = helds[0] >= max(LEAST, 3 * data)
     shown = Trait.PASSING not in traits and (inflated if Trait.INFLATES in traits else whole)
-    signs.quantity("memory held once it is built", helds, shown=shown or falls(helds), gone=falls(helds))
+    yield quantity("memory held once it is built", helds, shown=shown or falls(helds), gone=falls(helds))
     peaks = [float(item["peak"]) for item in memories]
     passing = Trait.PASSES_THROUGH in traits and data > 0 and min(peaks[0], reads) >= max(LEAST, HALF * data)  # read as a whole, and only a part of it kept
     twice = peaks[0] >= TWICE * max(memories[0]["held"], LEAST)
     # A copy of what stays may be a small part of the most, as where many small arrays are joined.
     less = falls(peaks, PART) or falls(peaks, 0, max(HALF * max(helds), LEAST))
-    signs.quantity(
+    yield quantity(
         "most memory while it is built",
         peaks,
         shown=(twice and Trait.DOUBLES in traits) or passing or less,
@@ -133,90 +95,80 @@ def built(signs: Signs) -> None:
     )
     if Trait.IN_NO_FILE in traits:
         anonymous = [float(max(item["anonymous"], 0)) for item in memories]
-        signs.quantity("memory of the process that is in no file", anonymous, shown=falls(anonymous, least=2**20), gone=falls(anonymous, least=2**20))
+        yield quantity("memory of the process that is in no file", anonymous, shown=falls(anonymous, least=2**20), gone=falls(anonymous, least=2**20))
 
 
-def cache(signs: Signs) -> None:
+def cache(runs: Runs) -> Iterator[Sign]:
     """Memory that stays taken once samples from all over were read: a file that is held as a whole, or a cache as large."""
-    answers = [signs.runs.ask(part, "measuring.dataset_memory:cached") for part in signs.parts]
+    answers = [runs.ask(part, "measuring.dataset_memory:cached") for part in runs.parts]
     data = float(answers[0]["data"])
     kept = [float(item["kept"]) for item in answers]
-    chunks = any(fact.cache_bytes is not None and not fact.in_core for fact in signs.runs.session.case.finding.of_noun(HandleFact))
+    chunks = any(fact.cache_bytes is not None and not fact.in_core for fact in runs.session.case.finding.of_noun(HandleFact))
     small = too_small(max(float(answers[0]["read"]), kept[0]), LARGEST_CACHE if chunks else CACHE, "the samples")
     if small:
         raise TooSmall(small)
-    signs.quantity(
+    yield quantity(
         "memory that stays taken after reading", kept, shown=kept[0] >= max(CACHE, HALF * min(data or kept[0], float(answers[0]["read"]))), gone=falls(kept)
     )
 
 
-def descriptors(signs: Signs) -> None:
+def descriptors(runs: Runs) -> Iterator[Sign]:
     """HDF5 identifiers and file descriptors that each sample leaves open, and those that the dataset keeps."""
-    looks = [signs.runs.look(part) for part in signs.parts]
-    for key, name in (("ids", "HDF5 identifiers"), ("descriptors", "file descriptors")):
-        found = thresholds.handles(name, looks[0][key], looks[1][key] if len(looks) > 1 else None)
-        rates = [found.before.a_step, *([found.after.a_step] if found.after else [])]
-        reading = Reading(f"{name} that a sample leaves open", name, (rates[0],), tuple(rates[1:]), f"{len(looks[0][key])} samples in this process")
-        line = Timeline(f"{name} open", name, "step", *(tuple(enumerate(map(float, look[key]))) for look in looks))
-        signs.found.append(Sign(found.shown, found.ended, found.words, reading, line, strict=True, worse=len(rates) > 1 and rates[1] > max(rates[0], 0)))
+    looks = [runs.look(part) for part in runs.parts]
+    yield from left_open(looks, "sample", f"{len(looks[0]['ids'])} samples in this process")
 
 
-def kept(signs: Signs) -> None:
+def kept(runs: Runs) -> Iterator[Sign]:
     """Handles that the object keeps once it is built, or once it was read."""
-    looks = [signs.runs.look(part) for part in signs.parts]
-    for key, name in (("ids", "HDF5 identifiers"), ("descriptors", "file descriptors")):
+    looks = [runs.look(part) for part in runs.parts]
+    for key, name in HANDLES:
         counts = [float(max(look["built"]["opened"][key], look["kept"][key])) for look in looks]
-        signs.quantity(f"{name} kept open", counts, unit=name, shown=counts[0] >= 2, gone=falls(counts, least=1))  # noqa: PLR2004 -- one is a handle that is used
+        yield quantity(f"{name} kept open", counts, unit=name, shown=counts[0] >= 2, gone=falls(counts, least=1))  # noqa: PLR2004 -- one is a handle that is used
 
 
-def opened_on_import(signs: Signs) -> None:
+def opened_on_import(runs: Runs) -> Iterator[Sign]:
     """HDF5 identifiers that are open once the module is imported and the dataset made."""
-    looks = [signs.runs.look(part) for part in signs.parts]
+    looks = [runs.look(part) for part in runs.parts]
     counts = [float(look["built"]["opened"]["ids"]) for look in looks]
-    signs.quantity("HDF5 identifiers open once it is made", counts, unit="HDF5 identifiers", shown=counts[0] > 0, gone=len(counts) > 1 and counts[1] <= 0)
+    yield quantity("HDF5 identifiers open once it is made", counts, unit="HDF5 identifiers", shown=counts[0] > 0, gone=len(counts) > 1 and counts[1] <= 0)
 
 
-def interrupted(signs: Signs) -> None:
+def interrupted(runs: Runs) -> Iterator[Sign]:
     """What an exception in the middle leaves open, as long as it is kept."""
-    session = signs.runs.session
-    inside = locate_subject.functions(session, every=True)
-    if not inside:
-        return
-    name = inside[0].name.rpartition(".")[2]
-    answers = [signs.runs.ask(part, "interrupted", path=session.path(part, inside[0].path), function=name) for part in signs.parts]
-    if not answers[0]["raised"]:
-        return
-    exception_path(signs, answers)
+    inside = locate_subject.functions(runs.session, every=True)
+    if inside:
+        name = inside[0].name.rpartition(".")[2]
+        yield from exception_path([runs.ask(part, "interrupted", path=runs.session.path(part, inside[0].path), function=name) for part in runs.parts])
 
 
-def exception_path(signs: Signs, answers: list[dict[str, Any]]) -> None:
+def exception_path(answers: list[dict[str, Any]]) -> Iterator[Sign]:
     """The sign of :func:`interrupted`."""
     counts = [float(item["ids"]) for item in answers]
     name = "HDF5 identifiers left open by an exception that is kept"
     words = "HDF5 identifiers that an exception in the middle leaves open, as long as it is kept"
-    signs.quantity(name, counts, unit="HDF5 identifiers", shown=counts[0] > 0, gone=falls(counts, 0, 1), verb=words)
+    if answers[0]["raised"]:
+        yield quantity(name, counts, unit="HDF5 identifiers", shown=counts[0] > 0, gone=falls(counts, 0, 1), verb=words)
 
 
-def caches(signs: Signs) -> None:
+def caches(runs: Runs) -> Iterator[Sign]:
     """Bytes that are held after each epoch, above what was held when it was built."""
-    memories = [signs.runs.memory(part, epochs=3) for part in signs.parts]
+    memories = [runs.memory(part, epochs=3) for part in runs.parts]
     kept = [float(item["grown"][-1] - item["held"]) for item in memories]
     data = float(memories[0]["data"])
     line = Timeline("memory held by the dataset", "bytes", "step", *(tuple(enumerate([float(item["held"]), *map(float, item["grown"])])) for item in memories))
     shown = kept[0] >= max(LEAST, HALF * data) or falls(kept)
-    signs.quantity("memory held after three epochs, above what it was built with", kept, shown=shown, gone=falls(kept))
-    signs.found[-1] = Sign(signs.found[-1].shown, signs.found[-1].gone, signs.found[-1].words, signs.found[-1].reading, line)
-    descriptors(signs)
+    yield replace(quantity("memory held after three epochs, above what it was built with", kept, shown=shown, gone=falls(kept)), timeline=line)
+    yield from descriptors(runs)
 
 
 # -- workers -----------------------------------------------------------------------------------------------------------
 
 
-def copies(signs: Signs) -> None:
+def copies(runs: Runs) -> Iterator[Sign]:
     """What each worker adds to the memory of the process tree by reading the data: under fork, or as it is sent to it under spawn."""
-    runs, spawned = signs.runs, Trait.SPAWNED in signs.runs.session.case.plan.traits
+    spawned = Trait.SPAWNED in runs.session.case.plan.traits
     method = "spawn" if spawned else "fork"
-    memories = [runs.memory(part, objects=True) for part in signs.parts]
+    memories = [runs.memory(part, objects=True) for part in runs.parts]
     # Under fork only what is written to is copied: objects whose references are counted. Under spawn all is sent, the map of a file as a whole.
     moved = max(memories[0]["held"], memories[0]["data"]) if method == "spawn" else memories[0]["objects"]
     times = _times(runs, memories) if method == "fork" else 1
@@ -227,7 +179,7 @@ def copies(signs: Signs) -> None:
         )
     if moved * times < ENOUGH:
         raise TooSmall(too_small(moved, ENOUGH, "the Python objects" if method == "fork" else "the data"))
-    trees = [_tree(runs, part, WORKERS, method, times, empty=part is Part.BEFORE) for part in signs.parts]
+    trees = [_tree(runs, part, WORKERS, method, times, empty=part is Part.BEFORE) for part in runs.parts]
     plain = median(trees[0]["empty"])
     extras = [[float(added - plain) for added in tree["added"]] for tree in trees]
     saving = thresholds.worker_memory(extras[0], extras[1] if len(extras) > 1 else [0.0] * len(extras[0]), moved * times, WORKERS)
@@ -240,7 +192,7 @@ def copies(signs: Signs) -> None:
     after = f" before, {human(max(saving.after, 0))} after" if len(extras) > 1 else ""
     words = f"{WORKERS} workers that read {what} add {human(saving.before)}{after}, under {method}"
     shown = saving.before >= saving.needed
-    signs.found.append(Sign(shown or saving.enough, saving.enough, words, reading, line, worse=len(extras) > 1 and saving.more))
+    yield Sign(shown or saving.enough, saving.enough, words, reading, line)
     if times > 1:
         runs.assumed.append(f"the dataset is built {times} times over and all are read as one: the Python objects of one take {human(moved)}")
 
@@ -268,17 +220,17 @@ def check_draws(runs: Runs) -> None:
         raise Stopped("samples are drawn at random: with another number of workers they are others, and whether they are as good is not measured")
 
 
-def counts(signs: Signs) -> None:
+def counts(runs: Runs) -> Iterator[Sign]:
     """What workers cost against none: their number is what the fix changes. Under spawn they have copies of the data, under fork only what they are."""
-    runs = signs.runs
     session = runs.session
-    numbers = [locate_subject.workers(session, part) for part in signs.parts]
+    numbers = [locate_subject.workers(session, part) for part in runs.parts]
     if len(numbers) > 1 and (numbers[1] is None or numbers[0] == numbers[1]):
         raise Stopped("the number of workers after the fix is not known")
     used = [min(number if number is not None else WORKERS, WORKERS) for number in numbers]
     if used[0] != numbers[0]:
         runs.assumed.append(f"{used[0]} workers instead of {numbers[0] if numbers[0] is not None else 'a number that is not known'}")
     held = float(runs.memory(Part.BEFORE)["held"])
+    found = []
     shared = []
     for method in _compared_methods(session.case.finding):
         tree = _tree(runs, Part.BEFORE, used[0], method)
@@ -287,18 +239,20 @@ def counts(signs: Signs) -> None:
         under = f"{used[0]} workers, {method}, 2 shuffled epochs, {human(held)} held"
         reading = Reading("copies of the data in workers", "bytes", tuple(extra), (0.0,) * len(extra) if len(used) > 1 else (), under)
         words = f"{used[0]} workers add {human(saving.before)} to {human(held)} of data under {method}" + (" before, none after" if len(used) > 1 else "")
-        signs.found.append(Sign(saving.enough, saving.enough and len(used) > 1 and not used[1], words, reading))
+        found.append(Sign(saving.enough, saving.enough and len(used) > 1 and not used[1], words, reading))
         if saving.enough:
+            yield from found
             return
         shared.append(method)
     # A job shares pages with the process that it is forked from, and more workers take a larger share of them: not with an interpreter of its own.
-    trees = [_tree_alone(runs, part, number) for part, number in zip(signs.parts, used, strict=True)]
+    trees = [_tree_alone(runs, part, number) for part, number in zip(runs.parts, used, strict=True)]
     values = [list(map(float, tree["empty"])) for tree in trees]
     saving = thresholds.worker_memory(values[0], values[1] if len(values) > 1 else [0.0], 0, used[0])
     reading = Reading("memory that the workers themselves take", "bytes", tuple(values[0]), tuple(values[1]) if len(values) > 1 else (), "fork, no data")
     after = f" before, {human(max(saving.after, 0))} after" if len(values) > 1 else ""
     words = f"{used[0]} workers themselves take {human(saving.before)}{after}; the data are shared under {' and '.join(shared) or 'fork'}"
-    signs.found.insert(0, Sign(saving.enough, saving.enough, words, reading))
+    yield Sign(saving.enough, saving.enough, words, reading)
+    yield from found
 
 
 def _compared_methods(finding: Finding) -> list[str]:
@@ -322,24 +276,20 @@ def _tree_alone(runs: Runs, part: Part, workers: int) -> dict[str, Any]:
     )
 
 
-def sent(signs: Signs) -> None:
+def sent(runs: Runs) -> Iterator[Sign]:
     """Whether a dataset gets to workers at all that are not forked: a list of tensors takes a descriptor each."""
     for method in METHODS:
         errors = []
-        for part in signs.parts:
+        for part in runs.parts:
             try:
-                signs.runs.ask(part, "measuring.worker_epochs:compared", workers=1, method=method, seconds=60)
+                runs.ask(part, "measuring.worker_epochs:compared", workers=1, method=method, seconds=60)
                 errors.append("")
             except Broken as error:
                 errors.append(str(error))
-        reading = Reading(f"{method} fails", "errors", (float(bool(errors[0])),), tuple(float(bool(item)) for item in errors[1:]), f"1 worker, {method}")
-        text = f"{method}: {errors[0] or 'works'}" + (f" before, {errors[1] or 'works'} after" if len(errors) > 1 else "")
-        signs.found.append(
-            Sign(bool(errors[0]), len(errors) > 1 and not errors[1], text, reading, strict=True, worse=len(errors) > 1 and bool(errors[1]) and not errors[0])
-        )
+        yield failure(method, f"{method} fails", errors, f"1 worker, {method}")
 
 
-SIGNS: Final[dict[DatasetSign, Callable[[Signs], None]]] = {
+SIGNS: Final[dict[DatasetSign, Callable[[Runs], Iterator[Sign]]]] = {
     DatasetSign.COPIES: copies,
     DatasetSign.PICKLING: pickling,
     DatasetSign.SENT: sent,

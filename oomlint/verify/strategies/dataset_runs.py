@@ -1,15 +1,17 @@
-"""One dataset on the session: found once, then built and read again and again, before and after the fix."""
+"""A dataset or a function on the session: found once, then built and read, or called, again and again, before and after the fix."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from oomlint.verify.case import Fidelity, Part
 from oomlint.verify.strategies import locate_subject
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from oomlint.verify.session import Session
     from oomlint.verify.strategies.locate_subject import Subject
 
@@ -37,7 +39,9 @@ class Broken(Exception):  # noqa: N818 -- the same
 
 @dataclass(slots=True)
 class Runs:
-    """A dataset that was found, and what has been measured of it."""
+    """What was found, a dataset here, and what has been measured of it."""
+
+    job: ClassVar[str] = "driving.dataset_job"
 
     session: Session
     subject: Subject | None  # ``None`` with a factory of the user
@@ -52,19 +56,24 @@ class Runs:
     small: bool = False  # whether the data turned out to be too few to tell
     _known: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, session: Session, subject: Subject, answer: dict[str, Any]) -> Self:
+        """From what the search has answered."""
+        fidelity = Fidelity.DATA if answer.get("fidelity") == "data" else Fidelity.SYNTHETIC
+        left_out = [*answer.get("skipped", ()), *(f"{name}: stood in for" for name in answer.get("stubbed", ()))]
+        return cls(session, subject, answer["state"], fidelity, list(answer.get("assumed", ())), left_out, reached=bool(answer.get("reached")))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Before, and after where there is a fix."""
+        return (Part.BEFORE, Part.AFTER) if self.session.case.mended else (Part.BEFORE,)
+
     def arguments(self, part: Part) -> dict[str, Any]:
         """What the child has to know."""
-        root = self.session.folder(part)
+        where = {"root": self.session.folder(part), "watched": self.session.path(part, self.watched or None)}
         if self.subject is None:
-            return {"root": root, "factory": self.session.options.factory, "watched": self.session.path(part, self.watched or None)}
-        watched = self.session.path(part, self.watched or None)
-        return {
-            "path": self.session.path(part, self.subject.path),
-            "root": root,
-            "cls": self.subject.name,
-            "state": self.state,
-            "watched": watched,
-        }
+            return {"subject": {**where, "factory": self.session.options.factory}}
+        return {"subject": {**where, "path": self.session.path(part, self.subject.path), "cls": self.subject.name, "state": self.state}}
 
     def ask(
         self, part: Part, call: str, repetition: int = 0, *, seconds: float = 20.0, alone: bool = False, fresh: bool = False, **named: Any
@@ -75,11 +84,10 @@ class Runs:
         """
         key = json.dumps([part, call, repetition, alone, fresh, named], sort_keys=True)
         if key not in self._known:
-            subject = None if alone else self.arguments(part)
-            done = self.session.run(part, call if ":" in call else f"driving.dataset_job:{call}", {"subject": subject, **named}, seconds=seconds, fresh=fresh)
-            self._known[key] = (
-                done.answer if done.answer is not None else Stopped(f"{part.value} the fix: {done.failure}" if self.session.case.mended else done.failure)
-            )
+            arguments = {"subject": None} if alone else self.arguments(part)
+            done = self.session.run(part, call if ":" in call else f"{self.job}:{call}", {**arguments, **named}, seconds=seconds, fresh=fresh)
+            failure = f"{part.value} the fix: {done.failure}" if self.session.case.mended else done.failure
+            self._known[key] = Stopped(failure) if done.answer is None else done.answer
         answer: dict[str, Any] | Stopped = self._known[key]
         if isinstance(answer, Stopped):
             raise answer
@@ -107,22 +115,25 @@ def listed(known: dict[str, Any]) -> dict[str, list[Any]]:
     return {name: [value] for name, value in known.items()}
 
 
-def found(session: Session, subject: Subject, *, at_row: bool) -> Runs | str:
-    """A dataset that can be built, or why it cannot."""
-    path, root = session.path(Part.BEFORE, subject.path), session.folder(Part.BEFORE)
+def searched(session: Session, subject: Subject, kind: str, rows: Sequence[int] = (), part: Part = Part.BEFORE) -> dict[str, Any] | str:
+    """What the search for data and arguments of a "dataset" or a "function" answers, or why nothing was found."""
     reason = ""
-    place = locate_subject.witness(session, subject, at_row=at_row)
-    rows = locate_subject.statement(session, place) if place is not None and place.path == subject.path else []
     for known in [listed(subject.known), {}] if subject.known else [{}]:
-        arguments = {"path": path, "root": root, "cls": subject.name, "known": known, "seconds": SECONDS, "trials": TRIALS, "rows": rows}
-        done = session.run(Part.BEFORE, "search.find_inputs:dataset", arguments, seconds=2 * SECONDS + 5)
-        answer = done.answer
-        if answer and answer.get("found"):
-            fidelity = Fidelity.DATA if answer.get("fidelity") == "data" else Fidelity.SYNTHETIC
-            left_out = [*answer.get("skipped", ()), *(f"{name}: stood in for" for name in answer.get("stubbed", ()))]
-            return Runs(session, subject, answer["state"], fidelity, list(answer.get("assumed", ())), left_out, reached=bool(answer.get("reached")))
-        reason = reason or (str(answer.get("reason", "")) if answer else done.failure)
-    return f"`{subject.name}` could not be made: {reason}"
+        arguments = {"path": session.path(part, subject.path), "root": session.folder(part), "name": subject.name, "known": known, "rows": list(rows)}
+        done = session.run(part, f"search.find_inputs:{kind}", {**arguments, "seconds": SECONDS, "trials": TRIALS}, seconds=2 * SECONDS + 5)
+        if done.answer and done.answer.get("found"):
+            answer: dict[str, Any] = done.answer
+            return answer
+        reason = reason or (str(done.answer.get("reason", "")) if done.answer else done.failure)
+    return reason
+
+
+def found(session: Session, subject: Subject, *, at_row: bool, part: Part = Part.BEFORE) -> Runs | str:
+    """A dataset that can be built, or why it cannot."""
+    place = locate_subject.witness(session, subject, at_row=at_row)
+    rows = locate_subject.statement(session, place) if place is not None and place.path == subject.path and part is Part.BEFORE else []
+    answer = searched(session, subject, "dataset", rows, part)
+    return f"`{subject.name}` could not be made: {answer}" if isinstance(answer, str) else Runs.of(session, subject, answer)
 
 
 def scaled(runs: Runs, state: Any, size: int) -> Any:

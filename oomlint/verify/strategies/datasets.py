@@ -10,14 +10,15 @@ from oomlint.finding import Safety
 from oomlint.measurement import DatasetSign, Trait
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.strategies import constructor_args, locate_subject, prices, public_api
-from oomlint.verify.strategies.candidates import candidates, evidence, first
-from oomlint.verify.strategies.dataset_metrics import LEAST, SIGNS, Signs, check_draws, too_small
+from oomlint.verify.strategies.candidates import candidates, evidence, first, weighed
+from oomlint.verify.strategies.dataset_metrics import LEAST, SIGNS, check_draws, too_small
 from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, Stopped, TooSmall, by_factory, found, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.verify.session import Session
+    from oomlint.verify.strategies.signs import Sign
 
 MOST: Final = 3  # datasets that are tried
 PRICED: Final = 2**20  # bytes
@@ -67,14 +68,11 @@ def _judged(runs: Runs) -> Verdict:
         raise Stopped(f"row {place.row} of {os.path.basename(place.path)} is not run with the data that were made for it")
     if not look["samples"]:
         raise Stopped("the dataset has no samples with the data that were made for it")
-    signs = Signs(runs)
     if session.case.mended:
         difference = _difference(runs)
         if difference:
             return evidence(runs, Outcome.REGRESSED, difference)
-    for sign in plan.dataset:
-        SIGNS[sign](signs)
-    verdict = _weighed(runs, signs)
+    verdict = _weighed(runs, [sign for wanted in plan.dataset for sign in SIGNS[wanted](runs)])
     if session.case.mended and verdict.outcome is not Outcome.REGRESSED:
         verdict = replace(verdict, left_out=(*verdict.left_out, *_priced(runs)))
     return verdict
@@ -182,6 +180,14 @@ def _as_here(compared: dict[str, Any], look: dict[str, Any]) -> bool:
     return all(index < len(here) and here[index] == sample for index, sample in zip(compared["order"], compared["samples"], strict=True))
 
 
+def _sent(runs: Runs) -> str:
+    """In which way the dataset is another in workers that are spawned, now that it can be sent to them. Raises Stopped where it may be."""
+    difference = _spawned(runs)
+    if not difference:
+        constructor_args.check_states(runs)
+    return difference
+
+
 def _spawned(runs: Runs) -> str:
     """Whether what can be pickled after the fix also works in workers that are spawned, touched and untouched."""
     try:
@@ -201,35 +207,17 @@ def _spawned(runs: Runs) -> str:
 # -- the verdict -------------------------------------------------------------------------------------------------------
 
 
-def _weighed(runs: Runs, signs: Signs) -> Verdict:
-    plan = runs.session.case.plan
-    seen = [item for item in signs.found if item.shown]
+def _weighed(runs: Runs, signs: list[Sign]) -> Verdict:
+    case = runs.session.case
     small = _too_small(runs)
-    if small and not any(item.shown and item.gone for item in signs.found):
+    if small and not any(item.shown and item.gone for item in signs):
         raise TooSmall(small)
-    if not runs.session.case.mended:
-        outcome = Outcome.SHOWN if seen else Outcome.NOT_SHOWN
-        return evidence(runs, outcome, (seen or signs.found)[0].words if seen or signs.found else "nothing was measured", signs.found)
-    failing = [item for item in signs.found if item.strict and item.worse]
-    if failing:
-        return evidence(runs, Outcome.REGRESSED, failing[0].words, signs.found)
-    gone = [item for item in seen if item.gone]
-    if gone and not any(item.strict and not item.gone for item in seen):
-        if DatasetSign.PICKLING in plan.dataset:
-            difference = _spawned(runs)
-            if difference:
-                return evidence(runs, Outcome.REGRESSED, difference, signs.found)
-            constructor_args.check_states(runs)
-        return evidence(runs, Outcome.CONFIRMED, f"{gone[0].words}; the samples are the same", signs.found, gone)
-    if seen:
-        rest = next((item for item in seen if item.strict and not item.gone), seen[0])
-        return evidence(runs, Outcome.INCONCLUSIVE, f"the fix does not end it here: {rest.words}", signs.found)
-    why = (
-        f"{CLOSED}: nothing was open after {len(runs.ask(Part.BEFORE, 'look')['ids'])} samples"
-        if Trait.CLOSED_BY_PYTHON in plan.traits
-        else f"not seen before the fix: {signs.found[0].words}"
-    )
-    return evidence(runs, Outcome.NO_EFFECT, f"{why}; the samples are the same", signs.found)
+    plain = signs[0].words if signs else "nothing was measured"
+    if case.mended and Trait.CLOSED_BY_PYTHON in case.plan.traits:
+        plain = f"{CLOSED}: nothing was open after {len(runs.look(Part.BEFORE)['ids'])} samples"
+    elif case.mended:
+        plain = f"not seen before the fix: {plain}"
+    return weighed(runs, signs, plain, "the samples are the same", lambda: _sent(runs) if DatasetSign.PICKLING in case.plan.dataset else "")
 
 
 def _too_small(runs: Runs) -> str:

@@ -2,69 +2,46 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from oomlint.finding import Safety
 from oomlint.measurement import FunctionSign
-from oomlint.verify import thresholds
-from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Timeline, Verdict
+from oomlint.verify.case import Outcome, Part, Verdict
 from oomlint.verify.strategies import locate_subject, prices
-from oomlint.verify.strategies.candidates import candidates, evidence, first
-from oomlint.verify.strategies.dataset_metrics import HALF, LEAST, PART, TWICE, Sign, falls, too_small
-from oomlint.verify.strategies.dataset_runs import SCALED, SECONDS, TRIALS, Broken, Stopped, TooSmall, listed
-from oomlint.verify.thresholds import amount
+from oomlint.verify.strategies.candidates import candidates, evidence, first, weighed
+from oomlint.verify.strategies.dataset_metrics import HALF, LEAST, PART, TWICE, exception_path, falls, too_small
+from oomlint.verify.strategies.dataset_runs import SCALED, Broken, Runs, Stopped, TooSmall, searched
+from oomlint.verify.strategies.signs import HANDLES, left_open, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.verify.session import Session
     from oomlint.verify.strategies.locate_subject import Subject
+    from oomlint.verify.strategies.signs import Sign
 
 NONE: Final = "it stands in no function that can be called"
 CLOSED: Final = "CPython closes the file when the last reference to it goes: nothing is open after the call"
-CALLED: Final = 20
 
 
 @dataclass(slots=True)
-class _Runs:
-    session: Session
-    subject: Subject
-    state: Any
-    fidelity: Fidelity
-    assumed: list[str]
-    left_out: list[str]
-    size: int = 0
-    small: bool = False  # whether the data turned out to be too few to tell
-    known: dict[str, Any] = field(default_factory=dict)
+class _Runs(Runs):
+    """A function that was found, and what its calls have come to."""
 
-    def ask(self, part: Part, call: str, repetition: int = 0, **named: Any) -> dict[str, Any]:
+    job: ClassVar[str] = "driving.function_job"
+    size: int = 0  # bytes of data
+
+    def arguments(self, part: Part) -> dict[str, Any]:
+        """What the child has to know."""
+        session = self.session
+        path, name = (session.path(part, self.subject.path), self.subject.name) if self.subject is not None else ("", "")
+        return {"path": path, "root": session.folder(part), "function": name, "state": self.state}
+
+    def call(self, part: Part, call: str = "measure", repetition: int = 0, **named: Any) -> dict[str, Any]:
         """Call it, and measure. Raises Broken where the user's code raises, Stopped where there is no answer."""
-        if self.size and call in {"measure", "memory"}:
-            named["size"] = self.size
-        key = json.dumps([part, call, repetition, named], sort_keys=True)
-        if key not in self.known:
-            session = self.session
-            arguments = {
-                "path": session.path(part, self.subject.path),
-                "root": session.folder(part),
-                "function": self.subject.name,
-                "state": self.state,
-                **named,
-            }
-            done = session.run(part, f"driving.function_job:{call}", arguments, seconds=max(20.0, session.options.limits.seconds))
-            self.known[key] = done.answer if done.answer is not None else Stopped(done.failure)
-        answer: dict[str, Any] | Stopped = self.known[key]
-        if isinstance(answer, Stopped):
-            raise answer
-        if answer["failed"]:
-            raise Broken(part, answer["failed"])
-        return answer
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        return (Part.BEFORE, Part.AFTER) if self.session.case.mended else (Part.BEFORE,)
+        sized: dict[str, Any] = {"size": self.size} if self.size and call in {"measure", "memory"} else {}
+        return self.ask(part, call, repetition, seconds=max(20.0, self.session.options.limits.seconds), **sized, **named)
 
 
 def verify(session: Session) -> Verdict:
@@ -75,47 +52,32 @@ def verify(session: Session) -> Verdict:
 
 def _again(runs: _Runs, _: Broken) -> None:
     for repetition in (0, 1):
-        runs.ask(Part.BEFORE, "measure", repetition)
+        runs.call(Part.BEFORE, repetition=repetition)
 
 
 def _found(session: Session, subject: Subject) -> _Runs | str:
-    reason = ""
     place = session.case.finding.place
-    rows = locate_subject.statement(session, place) if place.path == subject.path else []
-    for known in [listed(subject.known), {}] if subject.known else [{}]:
-        arguments = {
-            "path": session.path(Part.BEFORE, subject.path),
-            "root": session.folder(Part.BEFORE),
-            "function": subject.name,
-            "known": known,
-            "seconds": SECONDS,
-            "trials": TRIALS,
-            "rows": rows,
-        }
-        done = session.run(Part.BEFORE, "search.find_inputs:function", arguments, seconds=2 * SECONDS + 5)
-        answer = done.answer
-        if answer and answer.get("found"):
-            fidelity = Fidelity.DATA if answer.get("fidelity") == "data" else Fidelity.SYNTHETIC
-            left_out = [*answer.get("skipped", ()), *(f"{name}: stood in for" for name in answer.get("stubbed", ()))]
-            return _Runs(session, subject, answer["state"], fidelity, list(answer.get("assumed", ())), left_out)
-        reason = reason or (str(answer.get("reason", "")) if answer else done.failure)
-    return f"{subject.title} could not be run: {reason}"
+    answer = searched(session, subject, "function", locate_subject.statement(session, place) if place.path == subject.path else [])
+    return f"{subject.title} could not be run: {answer}" if isinstance(answer, str) else _Runs.of(session, subject, answer)
 
 
 def _judged(runs: _Runs) -> Verdict:
     session = runs.session
     handles = session.case.plan.function is FunctionSign.HANDLES
-    rows = locate_subject.statement(session, session.case.finding.place) if session.case.finding.place.path == runs.subject.path else []
+    rows = (
+        locate_subject.statement(session, session.case.finding.place)
+        if runs.subject is not None and session.case.finding.place.path == runs.subject.path
+        else []
+    )
     if not handles:
         _scale(runs)
-    if rows and not runs.ask(Part.BEFORE, "measure", rows=rows)["rows"]:
+    if rows and not runs.call(Part.BEFORE, rows=rows)["rows"]:
         raise Stopped(f"row {session.case.finding.place.row} is not run with the arguments that were found")
     if session.case.mended:
         difference = _difference(runs)
         if difference:
             return evidence(runs, Outcome.REGRESSED, difference)
-    signs = _handles(runs) if handles else _memory(runs)
-    verdict = _weighed(runs, signs)
+    verdict = _weighed(runs, list(_handles(runs) if handles else _memory(runs)))
     if session.case.mended and verdict.outcome is not Outcome.REGRESSED:
         verdict = replace(verdict, left_out=(*verdict.left_out, *_priced(runs)))
     return verdict
@@ -126,7 +88,7 @@ def _priced(runs: _Runs) -> Iterator[str]:
     if not runs.size:
         _scale(runs)
     try:
-        runs.session.prices += prices.of_call(*([runs.ask(part, call) for part in Part] for call in ("measure", "memory")))
+        runs.session.prices += prices.of_call(*([runs.call(part, call) for part in Part] for call in ("measure", "memory")))
     except (Broken, Stopped) as error:
         yield f"what a call takes with more data: {error}"
 
@@ -135,7 +97,7 @@ def _scale(runs: _Runs) -> None:
     for size in (SCALED, SCALED // 8, 0):
         runs.size = size
         try:
-            runs.ask(Part.BEFORE, "measure")
+            runs.call(Part.BEFORE)
         except (Broken, Stopped):
             continue
         return
@@ -143,8 +105,8 @@ def _scale(runs: _Runs) -> None:
 
 def _difference(runs: _Runs) -> str:
     """In which way it behaves otherwise after the fix; empty where it does not."""
-    first, second = runs.ask(Part.BEFORE, "measure"), runs.ask(Part.BEFORE, "measure", 1)
-    after = runs.ask(Part.AFTER, "measure")
+    first, second = runs.call(Part.BEFORE), runs.call(Part.BEFORE, repetition=1)
+    after = runs.call(Part.AFTER)
     for key, words in (
         ("result", "what it gives back"),
         ("files", "what it writes"),
@@ -172,83 +134,45 @@ def _short(answer: dict[str, Any], key: str) -> str:
 # -- the symptoms ------------------------------------------------------------------------------------------------------
 
 
-def _handles(runs: _Runs) -> list[Sign]:
+def _handles(runs: _Runs) -> Iterator[Sign]:
     """What is open after the call, after 20 of them whose results are kept, and after an exception in the middle."""
-    signs = []
-    end = "when the script ends" if runs.subject.name == locate_subject.SCRIPT else "after the call"
-    singles = [runs.ask(part, "measure") for part in runs.parts]
-    for key, name in (("ids", "HDF5 identifiers"), ("descriptors", "file descriptors")):
+    script = runs.subject is not None and runs.subject.name == locate_subject.SCRIPT
+    singles = [runs.call(part) for part in runs.parts]
+    for key, name in HANDLES:
         values = [float(item["left"][key]) for item in singles]
-        signs.append(_sign(f"{name} open {end}", name, values, shown=values[0] > 0, gone=len(values) > 1 and values[1] <= 0, strict=True))
+        title = f"{name} open {'when the script ends' if script else 'after the call'}"
+        yield quantity(title, values, unit=name, shown=values[0] > 0, gone=len(values) > 1 and values[1] <= 0, strict=True)
     for keep, under in ((False, "20 calls"), (True, "20 calls, all that they give back is kept")):
-        if runs.subject.name == locate_subject.SCRIPT:
-            break  # nobody runs a script twenty times in one process
-        answers = [runs.ask(part, "repeated", keep=keep) for part in runs.parts]
-        for key, name in (("ids", "HDF5 identifiers"), ("descriptors", "file descriptors")):
-            found = thresholds.handles(name, answers[0][key], answers[1][key] if len(answers) > 1 else None)
-            rates = [found.before.a_step, *([found.after.a_step] if found.after else [])]
-            reading = Reading(f"{name} that a call leaves open", name, (rates[0],), tuple(rates[1:]), under)
-            line = Timeline(f"{name} open, {under}", name, "step", *(tuple(enumerate(map(float, answer[key]))) for answer in answers))
-            signs.append(
-                Sign(found.shown, found.ended, f"{found.words}, {under}", reading, line, strict=True, worse=len(rates) > 1 and rates[1] > max(rates[0], 0))
-            )
-    answers = [runs.ask(part, "interrupted") for part in runs.parts]
-    if answers[0]["raised"]:
-        counts = [float(item["ids"]) for item in answers]
-        words = "HDF5 identifiers that an exception in the middle leaves open as long as it is kept"
-        signs.append(_sign(words, "HDF5 identifiers", counts, shown=counts[0] > 0, gone=falls(counts, 0, 1)))
-    return signs
+        if not script:  # nobody runs one twenty times in one process
+            yield from left_open([runs.call(part, "repeated", keep=keep) for part in runs.parts], "call", under, f", {under}")
+    yield from exception_path([runs.call(part, "interrupted") for part in runs.parts])
 
 
-def _memory(runs: _Runs) -> list[Sign]:
+def _memory(runs: _Runs) -> Iterator[Sign]:
     """Bytes read, the most memory while it runs, and what its result holds."""
     wanted = runs.session.case.plan.function
-    singles = [runs.ask(part, "measure") for part in runs.parts]
-    memories = [runs.ask(part, "memory") for part in runs.parts]
+    singles = [runs.call(part) for part in runs.parts]
+    memories = [runs.call(part, "memory") for part in runs.parts]
     data = float(memories[0]["data"])
-    signs = []
-    sizes = [float(item["bytes_read"]) for item in singles]
-    peaks = [float(item["peak"]) for item in memories]
-    helds = [float(item["held"]) for item in memories]
-    calls = [float(item["reads"]) for item in singles]
+    sizes, calls = ([float(item[key]) for item in singles] for key in ("bytes_read", "reads"))
+    peaks, helds = ([float(item[key]) for item in memories] for key in ("peak", "held"))
     if wanted is FunctionSign.READS:
-        signs.append(_sign("bytes read by a call", "bytes", sizes, shown=falls(sizes, PART) or sizes[0] >= max(LEAST, HALF * data), gone=falls(sizes, PART)))
-        signs.append(_sign("reads of HDF5 datasets by a call", "reads", calls, shown=falls(calls, least=2), gone=falls(calls, least=2)))
+        yield quantity("bytes read by a call", sizes, shown=falls(sizes, PART) or sizes[0] >= max(LEAST, HALF * data), gone=falls(sizes, PART))
+        yield quantity("reads of HDF5 datasets by a call", calls, unit="reads", shown=falls(calls, least=2), gone=falls(calls, least=2))
     twice = wanted is FunctionSign.COPIES and peaks[0] >= max(LEAST, TWICE * helds[0]) and helds[0] >= HALF * LEAST
     whole = wanted is FunctionSign.MEMORY and peaks[0] >= max(LEAST, HALF * data)
-    signs.append(_sign("most memory during a call", "bytes", peaks, shown=twice or whole or falls(peaks, PART), gone=falls(peaks, PART)))
-    signs.append(_sign("memory held by what it gives back", "bytes", helds, shown=falls(helds), gone=falls(helds)))
-    return signs
-
-
-def _sign(name: str, unit: str, values: list[float], *, shown: bool, gone: bool, strict: bool = False) -> Sign:
-    words = f"{name}: {amount(values[0], unit)}" + (f" before, {amount(values[1], unit)} after" if len(values) > 1 else "")
-    worse = strict and len(values) > 1 and values[1] > max(values[0], 0)
-    return Sign(shown, gone, words, Reading(name, unit, (values[0],), tuple(values[1:])), strict=strict, worse=worse)
+    yield quantity("most memory during a call", peaks, shown=twice or whole or falls(peaks, PART), gone=falls(peaks, PART))
+    yield quantity("memory held by what it gives back", helds, shown=falls(helds), gone=falls(helds))
 
 
 # -- the verdict -------------------------------------------------------------------------------------------------------
 
 
 def _weighed(runs: _Runs, signs: list[Sign]) -> Verdict:
-    case = runs.session.case
-    seen = [item for item in signs if item.shown]
-    handles = case.plan.function is FunctionSign.HANDLES
+    handles = runs.session.case.plan.function is FunctionSign.HANDLES
     if not handles and not any(item.shown and item.gone for item in signs):
-        memory = runs.ask(Part.BEFORE, "memory")
+        memory = runs.call(Part.BEFORE, "memory")
         small = too_small(max(int(memory["data"]), int(memory["peak"])), 4 * LEAST)
         if small:
             raise TooSmall(small)
-    plain = CLOSED if handles else f"not seen: {signs[0].words}"
-    if not case.mended:
-        return evidence(runs, Outcome.SHOWN if seen else Outcome.NOT_SHOWN, seen[0].words if seen else plain, signs)
-    failing = next((item for item in signs if item.strict and item.worse), None)
-    if failing is not None:
-        return evidence(runs, Outcome.REGRESSED, failing.words, signs)
-    gone = [item for item in seen if item.gone]
-    if gone and not any(item.strict and not item.gone for item in seen):
-        return evidence(runs, Outcome.CONFIRMED, f"{gone[0].words}; results, files and output are the same", signs, gone)
-    if seen:
-        rest = next((item for item in seen if item.strict and not item.gone), seen[0])
-        return evidence(runs, Outcome.INCONCLUSIVE, f"the fix does not end it here: {rest.words}", signs)
-    return evidence(runs, Outcome.NO_EFFECT, f"{plain}; results, files and output are the same", signs)
+    return weighed(runs, signs, CLOSED if handles else f"not seen: {signs[0].words}", "results, files and output are the same")

@@ -66,7 +66,7 @@ def functions(session: Session, *, every: bool = False) -> list[Subject]:
         for module, scope in _around(session, place):
             if scope.is_function and scope.name and not _local(scope) and (every or not _of_dataset(session, module, scope)):
                 key = (module.path, scope.qualname)
-                found.setdefault(key, Subject(*key, _passed(session, module, scope, evaluator_of(session.project).calls.frames(module, scope))))
+                found.setdefault(key, Subject(*key, _passed(session, scope, evaluator_of(session.project).calls.frames(module, scope))))
         if not place.cell and not _around(session, place):
             found.setdefault((place.path, SCRIPT), Subject(place.path, SCRIPT))
     return list(found.values())
@@ -210,11 +210,10 @@ def known_of(session: Session, ref: ClassRef, own: Instance | None = None) -> di
         frame = evaluator.init_frame(instance) if instance.cls.scope is ref.scope else None
         if frame is not None:
             frames.append(frame)
-    return _passed(session, init.module, init.scope, frames)
+    return _passed(session, init.scope, frames)
 
 
-def _passed(session: Session, module: Module, scope: Scope, frames: list[Frame]) -> dict[str, Any]:
-    del module
+def _passed(session: Session, scope: Scope, frames: list[Frame]) -> dict[str, Any]:
     evaluator = evaluator_of(session.project)
     skipped = 1 if names.is_method(scope) else 0
     known: dict[str, Any] = {}
@@ -265,14 +264,9 @@ def _inside(session: Session, place: Place, subject: Subject) -> bool:
 
 def statement(session: Session, place: Place) -> list[int]:
     """Rows of the innermost statement at a place: of one with a body, those before it. Empty in a notebook, whose rows are its cells'."""
-    if place.cell:
-        return []
-    try:
-        tree = ast.parse(session.case.source(Part.BEFORE, place.path).text)
-    except (SourceError, SyntaxError, ValueError):
-        return []
+    tree = session.case.tree(Part.BEFORE, place.path) if not place.cell else None
     found: list[int] = []
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.stmt) and node.lineno <= place.row <= (node.end_lineno or node.lineno):
             body = getattr(node, "body", None)
             last = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
@@ -304,7 +298,7 @@ def _workers_at(session: Session, part: Part) -> int | None:
     place = session.case.finding.place
     if place.cell:
         return None
-    calls = [_loader_calls(session.case.source(one, place.path).text) for one in Part]
+    calls = [_loader_calls(session.case.tree(one, place.path)) for one in Part]
     at = next((index for index, call in enumerate(calls[0]) if call.lineno <= place.row <= (call.end_lineno or call.lineno)), None)
     if at is None or len(calls[0]) != len(calls[1]):
         return None
@@ -316,10 +310,7 @@ def _workers_at(session: Session, part: Part) -> int | None:
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, int) else None
 
 
-def _loader_calls(text: str) -> list[ast.Call]:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return []
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "DataLoader"]
+def _loader_calls(tree: ast.Module | None) -> list[ast.Call]:
+    nodes = ast.walk(tree) if tree is not None else ()
+    found = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "DataLoader"]
     return sorted(found, key=lambda node: (node.lineno, node.col_offset))

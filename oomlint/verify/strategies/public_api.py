@@ -6,7 +6,6 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.source import SourceError
 from oomlint.verify.ast_location import scopes
 from oomlint.verify.case import Part
 from oomlint.verify.strategies import locate_subject
@@ -106,10 +105,9 @@ def read_off(session: Session, cls: str) -> Face:
 def trees(session: Session) -> Iterator[tuple[str, ast.Module]]:
     """The files of the project, as they are before."""
     for path in [name for name in session.project.files() if name.endswith(".py")][:MOST]:
-        try:
-            yield path, ast.parse(session.case.source(Part.BEFORE, path).text)
-        except (SourceError, OSError, SyntaxError, ValueError, RecursionError):
-            continue
+        tree = session.case.tree(Part.BEFORE, path)
+        if tree is not None:
+            yield path, tree
 
 
 def _nodes(tree: ast.Module, cls: str) -> Iterator[tuple[str, ast.AST]]:

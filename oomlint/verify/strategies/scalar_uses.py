@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from oomlint.source import SourceError
 from oomlint.verify.ast_location import named, spot
 from oomlint.verify.case import Part
 
@@ -22,12 +21,10 @@ _TAKING: Final = frozenset({"stack", "cat", "isnan", "isfinite", "isinf", "all_r
 
 def asked_of(case: Case, names: str) -> str:
     """What the file after the mend asks of those parts ("returned, self.total") and a number has not; empty where nothing."""
-    try:
-        tree = ast.parse(case.source(Part.AFTER).text)
-        source = case.source(Part.BEFORE)
-        where = spot(ast.parse(source.text), source.program_row(case.finding.place))
-    except (SourceError, SyntaxError, ValueError, RecursionError):
+    tree, before = case.tree(Part.AFTER), case.tree(Part.BEFORE)
+    if tree is None or before is None:
         return "its uses cannot be looked at"
+    where = spot(before, case.source(Part.BEFORE).program_row(case.finding.place))
     wanted = {name.removeprefix("self.").strip("`") for name in names.split(", ")}
     function = where.function.rpartition(".")[2]
     held = set(_results(tree, function)) if "returned" in wanted else set()
@@ -48,12 +45,8 @@ def asked_of(case: Case, names: str) -> str:
 
 def own(case: Case) -> set[str]:
     """Variables of the function of the finding that nothing outside of it has given."""
-    try:
-        source = case.source(Part.BEFORE)
-        tree = ast.parse(source.text)
-        function = named(tree, spot(tree, source.program_row(case.finding.place)).function)
-    except (SourceError, SyntaxError, ValueError, RecursionError):
-        return set()
+    tree = case.tree(Part.BEFORE)
+    function = named(tree, spot(tree, case.source(Part.BEFORE).program_row(case.finding.place)).function) if tree is not None else None
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return set()
     outer = {item.arg for item in ast.walk(function) if isinstance(item, ast.arg)}

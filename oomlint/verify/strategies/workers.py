@@ -12,7 +12,7 @@ from oomlint.verify.strategies import locate_subject
 from oomlint.verify.strategies.call_sites import WORKERS, domain, mended, program, targets
 from oomlint.verify.strategies.call_verdict import cause, pairs
 from oomlint.verify.strategies.calls_memory import worker_bytes
-from oomlint.verify.strategies.dataset_runs import SECONDS, TRIALS, Broken, Runs, Stopped, found, listed
+from oomlint.verify.strategies.dataset_runs import Broken, Runs, Stopped, found, listed
 from oomlint.verify.strategies.slicing import counterpart, cut
 from oomlint.verify.thresholds import human
 
@@ -167,8 +167,8 @@ def _dataset_alone(session: Session, subject: Subject, told: _Told, words: str, 
         if failed is None:
             return told.verdict(Outcome.NOT_SHOWN, f"{words}, but `{subject.name}` reads its samples without it", reading, fidelity=runs.fidelity)
         return told.verdict(Outcome.SHOWN, f"{words}, and a sample of `{subject.name}` cannot be read: `{failed}`", reading, fidelity=runs.fidelity)
-    after = _made_after(session, subject)
-    if after is None:
+    after = found(session, subject, at_row=False, part=Part.AFTER)  # that before reads none
+    if isinstance(after, str):
         return None
     told.assumptions += after.assumed
     told.left_out += after.left_out
@@ -180,18 +180,6 @@ def _dataset_alone(session: Session, subject: Subject, told: _Told, words: str, 
         return told.verdict(Outcome.NO_EFFECT, reason, reading, fidelity=after.fidelity)
     reason = f"{words}, and a sample of `{subject.name}` cannot be read: `{failed}`; after the fix the samples are read"
     return told.verdict(Outcome.CONFIRMED, reason, reading, fidelity=after.fidelity)
-
-
-def _made_after(session: Session, subject: Subject) -> Runs | None:
-    """Data that the mended dataset reads: that before reads none."""
-    path, root = session.path(Part.AFTER, subject.path), session.folder(Part.AFTER)
-    for known in [listed(subject.known), {}] if subject.known else [{}]:
-        arguments = {"path": path, "root": root, "cls": subject.name, "known": known, "seconds": SECONDS, "trials": TRIALS}
-        answer = session.run(Part.AFTER, "search.find_inputs:dataset", arguments, seconds=2 * SECONDS + 5).answer
-        if answer and answer.get("found"):
-            fidelity = Fidelity.DATA if answer.get("fidelity") == "data" else Fidelity.SYNTHETIC
-            return Runs(session, subject, answer["state"], fidelity, list(answer.get("assumed", ())))
-    return None
 
 
 def _failure(runs: Runs, part: Part) -> str | None:

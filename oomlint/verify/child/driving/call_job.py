@@ -39,20 +39,18 @@ def measure(
     symbolic_sweep.COUNTS[:] = counts if 0 in counts else [2, 0]
     loaded = tolerant_import.load(path, root)
     session = Session(loaded.module, plan, own, counts)
-    waiting: list[dict[str, Any]] = [dict(values) for values in plan["values"]]
     answers: list[dict[str, Any]] = []
-    while waiting and len(answers) < MOST:
-        known = waiting.pop(0)
+
+    def run(known: dict[str, Any]) -> list[dict[str, Any]]:
         # Workers that are spawned take seconds: once is enough, since whether its functions can be sent is asked in every configuration.
         spawned = any(answer.get("method") == "spawn" and answer["reached"] for answer in answers)
-        try:
-            answers += session.configuration(known, methods[:1] if spawned else methods)
-        except Need as need:
-            if need.text in known:
-                answers.append({"values": shown(known), "reached": False, "cause": f"`{need.text}` cannot be settled"})
-            else:
-                waiting[:0] = [known | {need.text: value} for value in need.domain]
-    return {"runs": answers, "cut": len(waiting), "skipped": loaded.skipped, "stubbed": loaded.stubbed}
+        return session.configuration(known, methods[:1] if spawned else methods)
+
+    for known, found in symbolic_sweep.swept(plan["values"], run):
+        answers += [{"values": shown(known), "reached": False}] if found is None else found
+        if len(answers) >= MOST:
+            break
+    return {"runs": answers, "skipped": loaded.skipped, "stubbed": loaded.stubbed}
 
 
 def shown(known: Mapping[str, Any]) -> dict[str, str]:
@@ -133,7 +131,7 @@ class Session:
         except Exception as error:  # noqa: BLE001 -- what it raises is the answer
             return {"reached": True, "built": False, "error": loader_runs.words(error), "notes": self.notes}
         if loader is ELSEWHERE:
-            return {"reached": False, "cause": "control does not get there", "notes": self.notes}
+            return {"reached": False, "notes": self.notes}
         loader = loader if hasattr(loader, "num_workers") else stage.made
         if loader is None:
             return {"reached": True, "built": False, "error": {"type": "", "message": "the call makes no loader"}, "notes": self.notes}

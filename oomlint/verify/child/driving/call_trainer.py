@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.driving import call_job, loader_runs
 from oomlint.verify.child.loading import stubs, tolerant_import
 from oomlint.verify.child.server.exceptions import seed
-from oomlint.verify.child.synthesis.symbolic_sweep import Need
+from oomlint.verify.child.synthesis.symbolic_sweep import swept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,15 +33,8 @@ def measure(path: str, root: str, plan: Mapping[str, Any], own: str) -> dict[str
         if not source:  # a class of the user's may have defaults of its own
             return {"missing": missing, "stood_in": False, "runs": []}
         plan = {**plan, "source": source}
-    waiting: list[dict[str, Any]] = [dict(values) for values in plan["values"]]
-    runs: list[dict[str, Any]] = []
-    while waiting and len(runs) < call_job.MOST:
-        known = waiting.pop(0)
-        try:
-            runs.append({"values": call_job.shown(known), "method": None, **_run(loaded.module, plan, own, known)})
-        except Need as need:
-            if need.text not in known:
-                waiting[:0] = [known | {need.text: value} for value in need.domain]
+    configurations = islice(swept(plan["values"], lambda known: _run(loaded.module, plan, own, known)), call_job.MOST)
+    runs = [{"values": call_job.shown(known), "method": None, **found} for known, found in configurations if found is not None]
     return {"missing": missing, "stood_in": bool(missing), "runs": runs}
 
 
@@ -75,7 +69,7 @@ def _run(module: Any, plan: Mapping[str, Any], own: str, known: dict[str, Any]) 
     try:
         made = call_job.evaluated(module, plan, own, known)
         if made is call_job.ELSEWHERE:
-            return {"reached": False, "cause": "control does not get there"}
+            return {"reached": False}
         given: dict[str, Any] = {name: value for name in _READ if (value := getattr(made, _PREFIX + name, None)) is not None}
         workers = given["num_workers"] = min(int(given.get("num_workers", 0)), loader_runs.WORKERS)
         if not workers:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.driving import call_job, loader_runs
 from oomlint.verify.child.loading import tolerant_import
 from oomlint.verify.child.measuring import digests
 from oomlint.verify.child.server.exceptions import seed
-from oomlint.verify.child.synthesis.symbolic_sweep import Need
+from oomlint.verify.child.synthesis.symbolic_sweep import swept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,24 +55,21 @@ def alive(path: str, root: str, plans: list[Mapping[str, Any]]) -> dict[str, Any
 
 def _first(module: Any, plan: Mapping[str, Any]) -> dict[str, Any]:
     session = call_job.Session(module, plan, "persistent_workers", [loader_runs.WORKERS])
-    waiting: list[dict[str, Any]] = [dict(values) for values in plan["values"]]
     best: dict[str, Any] = {"loader": None, "error": {"type": "", "message": "control does not get to the call"}, "values": {}}
-    for _ in range(_MOST):
-        if not waiting:
-            break
-        known = waiting.pop(0)
+
+    def run(known: dict[str, Any]) -> Any:
         try:
             kind, replace = session.kind(known)
             stage, value = session.made(known, None, kind, replace=replace)
-        except Need as need:
-            if need.text not in known:
-                waiting[:0] = [known | {need.text: one} for one in need.domain]
-            continue
         except Exception as error:  # noqa: BLE001 -- as above
-            best = best if best["loader"] is not None else {"loader": None, "error": loader_runs.words(error), "values": known}
+            return error
+        return None if value is call_job.ELSEWHERE else value if hasattr(value, "num_workers") else stage.made
+
+    for known, loader in islice(swept(plan["values"], run), _MOST):
+        if isinstance(loader, Exception):
+            best = best if best["loader"] is not None else {"loader": None, "error": loader_runs.words(loader), "values": known}
             continue
-        loader = value if hasattr(value, "num_workers") else stage.made
-        if value is call_job.ELSEWHERE or loader is None:
+        if loader is None:
             continue
         keeps = bool(loader.persistent_workers and loader.num_workers)
         if keeps or best["loader"] is None:

@@ -184,7 +184,7 @@ def _look(subject: dict[str, Any], count: int, rows: list[int]) -> dict[str, Any
     before = process_tree.read_bytes(me)
     with handles.reads() as reads:
         dataset = made(subject)
-        built = {"bytes_read": process_tree.read_bytes(me) - before, "reads": reads[0], "opened": _less(handles.opened(), start)}
+        built = {"bytes_read": process_tree.read_bytes(me) - before, "reads": reads[0], "opened": handles.since(start)}
         try:
             size = length(dataset)
         except Exception as error:
@@ -204,7 +204,7 @@ def _look(subject: dict[str, Any], count: int, rows: list[int]) -> dict[str, Any
                 shown.append(describe(settled))
         steps = _steps(dataset, reads)
         gc.collect()
-        kept = _less(handles.opened(), start)
+        kept = handles.since(start)
     return {
         "length": size,
         "samples": exact,
@@ -218,10 +218,6 @@ def _look(subject: dict[str, Any], count: int, rows: list[int]) -> dict[str, Any
         **_random(dataset),
         "rows": _run(subject, rows),
     }
-
-
-def _less(now: dict[str, int], then: dict[str, int]) -> dict[str, int]:
-    return {name: now[name] - then[name] for name in now}
 
 
 def _steps(dataset: Any, reads: list[int]) -> dict[str, Any]:

@@ -72,18 +72,12 @@ def _measure(call: Callable[[], Any], rows: list[int], watched: str) -> dict[str
     except Exception as error:
         raise Failed("reading what it gives back", error) from error
     del result, settled
-    left = _less(handles.opened(), start)
+    left = handles.since(start)
     gc.enable()
-    gc.collect()
-    garbage = _less(handles.opened(), start)
     return {
         **answer, "printed": handles.placeless(printed.getvalue(), folder())[-4096:], "files": written_files.written(before, tops, folder()),
-        "generators": random, "bytes_read": size, "reads": reads[0], "left": left, "left_after_gc": garbage, "rows": run,
+        "generators": random, "bytes_read": size, "reads": reads[0], "left": left, "rows": run,
     }  # fmt: skip
-
-
-def _less(now: dict[str, int], then: dict[str, int]) -> dict[str, int]:
-    return {name: now[name] - then[name] for name in now}
 
 
 def repeated(path: str, root: str, function: str, state: Any, keep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 -- a JSON keyword
@@ -93,7 +87,7 @@ def repeated(path: str, root: str, function: str, state: Any, keep: bool = False
 
 def _repeated(call: Callable[[], Any], *, keep: bool) -> dict[str, Any]:
     kept = []
-    ids, descriptors = [], []
+    now = []
     with contextlib.redirect_stdout(io.StringIO()):
         call()
         gc.collect()
@@ -103,10 +97,8 @@ def _repeated(call: Callable[[], Any], *, keep: bool) -> dict[str, Any]:
             if keep:
                 kept.append(result)
             del result
-            now = handles.opened()
-            ids.append(now["ids"])
-            descriptors.append(now["descriptors"])
-    return {"ids": ids, "descriptors": descriptors}
+            now.append(handles.opened())
+    return {name: [one[name] for one in now] for name in now[0]}
 
 
 def memory(path: str, root: str, function: str, state: Any, size: int = 0) -> dict[str, Any]:

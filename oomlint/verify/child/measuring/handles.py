@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.verify.child.measuring.line_coverage import Rows
 from oomlint.verify.child.server.exceptions import words
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ def opened() -> dict[str, int]:
     h5py = sys.modules.get("h5py")
     ids = int(h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_ALL)) if h5py is not None and hasattr(h5py, "h5f") else 0
     return {"ids": ids, "descriptors": len(os.listdir("/proc/self/fd")) - 1 if os.path.isdir("/proc/self/fd") else 0}
+
+
+def since(then: dict[str, int]) -> dict[str, int]:
+    """How many more are open than there were."""
+    return {name: count - then[name] for name, count in opened().items()}
 
 
 def pickled(value: object) -> str:
@@ -208,20 +214,10 @@ class _Interruption:
 
 def rows_run(call: Callable[[], object], path: str, rows: list[int]) -> list[int]:
     """Which rows of a file are run by a call."""
-    path = os.path.realpath(path)
-    wanted, found = set(rows), set()
-
-    def inside(frame: types.FrameType, event: str, _argument: object) -> Any:
-        if event == "line" and frame.f_lineno in wanted:
-            found.add(frame.f_lineno)
-        return inside
-
-    def trace(frame: types.FrameType, _event: str, _argument: object) -> Any:
-        return inside if frame.f_code.co_filename == path else None
-
-    sys.settrace(trace)
+    rows_of = Rows(os.path.realpath(path))
+    sys.settrace(rows_of.trace)
     try:
         call()
     finally:
         sys.settrace(None)
-    return sorted(found)
+    return sorted({row for _, row in rows_of.seen}.intersection(rows))

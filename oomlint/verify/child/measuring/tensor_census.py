@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import gc
 import os
-import statistics
 import sys
 import threading
 import tracemalloc
@@ -24,11 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
-WARM: Final = 3  # steps whose differences are not looked at: an optimizer makes its state in the first
-NEEDED: Final = 5  # differences after those
 LEVELS: Final = ("storages", "storage_bytes", "nodes", "python_bytes", "objects", "device_storages", "device_bytes")
 EACH: Final = ("saved", "copied", "peak", "python_peak")  # a number of its own for each step
 COPIERS: Final = frozenset({"aten::cat", "aten::stack", "aten::_cat", "aten::concat", "aten::concatenate", "aten::hstack", "aten::vstack", "aten::dstack"})
@@ -204,29 +201,6 @@ class Growth:
             return out
 
         return count
-
-
-def steady(deltas: Sequence[float]) -> float:
-    """The median difference after the first three steps, at least five needed. It is exactly 0 for a loop that keeps nothing. Raises ValueError."""
-    if len(deltas) < WARM + NEEDED:
-        raise ValueError(f"{len(deltas)} differences are too few, {WARM + NEEDED} are needed")
-    return float(statistics.median(deltas[WARM:]))
-
-
-def creeping(deltas: Sequence[int]) -> float:
-    """Mean growth a step where something is kept now and then ("every tenth step"), 0 where nothing is; for counts without noise. Raises ValueError.
-
-    It must have grown in each third of the run, and never come back to a level of the third before: what is made once, or cleared, is no growth.
-    """
-    steady(deltas)  # the same demands
-    levels = [0]
-    for delta in deltas[WARM:]:
-        levels.append(levels[-1] + delta)
-    third = len(levels) // 3
-    parts = levels[:third], levels[third : 2 * third], levels[2 * third :]
-    if min(parts[1]) < max(parts[0]) or min(parts[2]) < max(parts[1]) or any(part[-1] <= part[0] for part in parts):
-        return 0.0
-    return (levels[-1] - levels[0]) / (len(levels) - 1)
 
 
 class _Tracker(DispatchMode):  # type: ignore[misc] # mypy takes torch for Any, whether it is there or not

@@ -16,7 +16,7 @@ from oomlint.verify.child.synthesis.scale import scale_to
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["built", "called", "dataset", "function", "scale_to", "scaled"]
+__all__ = ["dataset", "function", "scale_to", "scaled"]
 MANY: Final = 64  # samples, where that is no trouble
 BETTER: Final = (24, 1.0)  # trials and seconds spent on samples that collate
 
@@ -203,17 +203,17 @@ def _why(target: Target, result: State) -> str:
 
 
 def dataset(
-    path: str, root: str, cls: str, known: dict[str, list[Any]] | None = None, seconds: float = 4.0, trials: int = 200, rows: list[int] | None = None
+    path: str, root: str, name: str, known: dict[str, list[Any]] | None = None, seconds: float = 4.0, trials: int = 200, rows: list[int] | None = None
 ) -> State:
     """Find data that a dataset class reads; rather such that one of some rows of the file runs ("reached")."""
-    return _found(path, root, cls, known, seconds, trials, rows or [], is_dataset=True)
+    return _found(path, root, name, known, seconds, trials, rows or [], is_dataset=True)
 
 
 def function(
-    path: str, root: str, function: str, known: dict[str, list[Any]] | None = None, seconds: float = 4.0, trials: int = 200, rows: list[int] | None = None
+    path: str, root: str, name: str, known: dict[str, list[Any]] | None = None, seconds: float = 4.0, trials: int = 200, rows: list[int] | None = None
 ) -> State:
     """Find arguments and data with which a function or a method runs to its end; rather such that one of some rows runs."""
-    return _found(path, root, function, known, seconds, trials, rows or [], is_dataset=False)
+    return _found(path, root, name, known, seconds, trials, rows or [], is_dataset=False)
 
 
 def _found(path: str, root: str, name: str, known: dict[str, list[Any]] | None, seconds: float, trials: int, rows: list[int], *, is_dataset: bool) -> State:
@@ -223,24 +223,6 @@ def _found(path: str, root: str, name: str, known: dict[str, list[Any]] | None, 
     except LoadError as error:
         return {"found": False, "reason": str(error)}
     return _search(target, known or {}, seconds, trials)
-
-
-def built(path: str, root: str, cls: str, state: State, folder: str = "") -> Any:
-    """The dataset of a state, in this process. Raises what the user's code raises, and LoadError.
-
-    The files lie in the current folder whatever ``folder`` is: the code names many of its paths relative to it.
-    """
-    del folder
-    file_specs.materialise(state)
-    return Target(path, root, cls, dataset=True).make(state)
-
-
-def called(path: str, root: str, function: str, state: State, folder: str = "") -> Callable[[], Any]:
-    """The function of a state with its arguments, in this process. Raises as :func:`built` does."""
-    del folder
-    file_specs.materialise(state)
-    made: Callable[[], Any] = Target(path, root, function, dataset=False).make(state)
-    return made
 
 
 def scaled(path: str, root: str, cls: str, state: State, size: int) -> State:

@@ -131,7 +131,7 @@ def _listings(state: State, log: list[list[str]], hints: Hints, said: str) -> It
         for like, entry in nodes.items():
             stands = ["files", key, "nodes", like]
             if "listed" in entry:
-                used = _children(state["files"][key], like, state["n"])
+                used = _children(state["files"][key], like)
                 if used and used != entry.get("keys"):
                     yield f"{like} lists what is used", changed(state, stands, keys=used)
                 words = [word for word in hints.words if re.fullmatch(r"[A-Za-z_]{1,12}", word)]
@@ -146,11 +146,10 @@ def _listings(state: State, log: list[list[str]], hints: Hints, said: str) -> It
                         yield f"{like}@{name} is {other}", changed(state, [*stands, "attrs"], **{name: other})
 
 
-def _children(spec: Any, like: str, count: int) -> list[str]:
+def _children(spec: Any, like: str) -> list[str]:
     """The members of a group that were asked for by name."""
     head = like.rstrip("/") + "/"
     found = [path[len(head) :] for path in spec.get("seen", []) if path.startswith(head) and "/" not in path[len(head) :] and path != head]
-    del count
     return [name for name in found if name]
 
 

@@ -25,60 +25,22 @@ State = dict[str, Any]
 Result = dict[str, Any]
 
 
-def forked(function: Callable[[], Any], seconds: float = LIMIT) -> Any:
-    """Run a function in a forked process and give back its JSON; ``{"crash": words}`` where there is none. All its processes end with it."""
-    end, begin = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _inside(function, end, begin)
-    os.close(begin)
-    received = b""
-    until = time.monotonic() + seconds
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.setpgid(child, child)
-    while True:
-        ready, _, _ = select.select([end], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
-            break
-        block = os.read(end, 1 << 16)
-        if not block:
-            break
-        received += block
-    os.close(end)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    if not received.endswith(b"\n"):
-        late = time.monotonic() >= until
-        return {"crash": f"a trial took more than {seconds:g} s" if late else f"the process ended with status {status}"}
-    return json.loads(received)
-
-
-def _inside(function: Callable[[], Any], end: int, begin: int) -> None:
-    code = 1
-    try:
-        os.close(end)
-        os.setpgid(0, 0)
-        silent = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(silent, descriptor)
-        try:
-            answer = function()
-        except BaseException as error:  # noqa: BLE001 -- the user's code raises what it likes
-            answer = {"crash": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
-        data = json.dumps(answer, default=str).encode() + b"\n"
-        while data:
-            data = data[os.write(begin, data) :]
-        code = 0
-    finally:
-        os._exit(code)
+def forked(function: Callable[[], Any], seconds: float = LIMIT, processor: float = 0.0) -> Any:
+    """Run a function in a process of its own, and give back its JSON or how it failed, as :class:`TrialProcess` does."""
+    process = TrialProcess(lambda _: function(), seconds, 1, processor)
+    answer = process({})
+    process.close()
+    return answer
 
 
 class TrialProcess:
-    """A forked process that runs trials one after the other: a fork takes ten times as long as a trial. It is renewed after a few, and after a crash."""
+    """A forked process that runs trials one after the other: a fork takes ten times as long as a trial. It is renewed after a few, and after a crash.
 
-    def __init__(self, function: Callable[[State], Result], seconds: float = LIMIT, most: int = 24) -> None:
-        self.function, self.seconds, self.most = function, seconds, most
+    A trial that raises gives ``{"crash": words}``; one that takes longer than ``seconds``, or more of a ``processor``, or that ends the process also ``late``.
+    """
+
+    def __init__(self, function: Callable[[State], Result], seconds: float = LIMIT, most: int = 24, processor: float = 0.0) -> None:
+        self.function, self.seconds, self.most, self.processor = function, seconds, most, processor
         self.child = self.left = 0
         self.ask = self.hear = -1
 
@@ -89,23 +51,23 @@ class TrialProcess:
         self.left -= 1
         data = json.dumps(state).encode() + b"\n"
         received = b""
-        try:
+        late = False
+        with contextlib.suppress(BrokenPipeError):
             while data:
                 data = data[os.write(self.ask, data) :]
             until = time.monotonic() + self.seconds
             while not received.endswith(b"\n"):
-                ready, _, _ = select.select([self.hear], [], [], max(0.0, until - time.monotonic()))
-                block = os.read(self.hear, 1 << 16) if ready else b""
+                late = not select.select([self.hear], [], [], max(0.0, until - time.monotonic()))[0]
+                block = b"" if late else os.read(self.hear, 1 << 16)
                 if not block:
-                    late = not ready
-                    self.close()
-                    return {"crash": f"a trial took more than {self.seconds:g} s" if late else "the process of a trial came to its end"}
+                    break
                 received += block
-        except BrokenPipeError:
-            self.close()
-            return {"crash": "the process of a trial came to its end"}
-        answer: Result = json.loads(received)
-        return answer
+        if received.endswith(b"\n"):
+            answer: Result = json.loads(received)
+            return answer
+        status = self.close()
+        late = late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF)
+        return {"crash": f"a trial took more than {self.seconds:g} s" if late else f"the process ended with status {status}", "late": late}
 
     def _begin(self) -> None:
         questions, self.ask = os.pipe()
@@ -115,41 +77,44 @@ class TrialProcess:
         if self.child == 0:
             os.close(self.ask)
             os.close(self.hear)
-            _serve(self.function, questions, answers)
+            self._serve(questions, answers)
         os.close(questions)
         os.close(answers)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.setpgid(self.child, self.child)
 
-    def close(self) -> None:
-        """End its processes."""
+    def close(self) -> int:
+        """End its processes. Gives the status of the first one."""
         if not self.child:
-            return
+            return 0
         os.close(self.ask)
         os.close(self.hear)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.child, signal.SIGKILL)
-        os.waitpid(self.child, 0)
+        _, status = os.waitpid(self.child, 0)
         self.child = self.left = 0
+        return status
 
-
-def _serve(function: Callable[[State], Result], questions: int, answers: int) -> None:
-    try:
-        os.setpgid(0, 0)
-        silent = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(silent, descriptor)
-        with os.fdopen(questions, "rb") as stream:
-            for line in stream:
-                try:
-                    answer = function(json.loads(line))
-                except BaseException as error:  # noqa: BLE001 -- the user's code raises what it likes
-                    answer = {"crash": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
-                data = json.dumps(answer, default=str).encode() + b"\n"
-                while data:
-                    data = data[os.write(answers, data) :]
-    finally:
-        os._exit(0)
+    def _serve(self, questions: int, answers: int) -> None:
+        try:
+            os.setpgid(0, 0)
+            if self.processor:
+                signal.signal(signal.SIGPROF, signal.SIG_DFL)
+                signal.setitimer(signal.ITIMER_PROF, self.processor)
+            silent = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(silent, descriptor)
+            with os.fdopen(questions, "rb") as stream:
+                for line in stream:
+                    try:
+                        answer = self.function(json.loads(line))
+                    except BaseException as error:  # noqa: BLE001 -- the user's code raises what it likes
+                        answer = {"crash": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
+                    data = json.dumps(answer, default=str).encode() + b"\n"
+                    while data:
+                        data = data[os.write(answers, data) :]
+        finally:
+            os._exit(0)
 
 
 @dataclass(slots=True)

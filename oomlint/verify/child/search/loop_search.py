@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import select
-import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -19,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.verify.child.driving.piece_runner import run
 from oomlint.verify.child.measuring import digests
 from oomlint.verify.child.measuring.line_coverage import Rows
+from oomlint.verify.child.search.hill_climb import forked
 from oomlint.verify.child.search.loop_mutations import Failed, moves
-from oomlint.verify.child.server.exceptions import words
 from oomlint.verify.child.slicing import ast_names
 
 if TYPE_CHECKING:
@@ -54,60 +53,28 @@ class Found:
 
 def trial(program: Program, state: State, steps: int = STEPS, limit: float = LIMIT, epochs: int = 1, asked: Asked | None = None) -> dict[str, Any]:
     """Run the piece in a process of its own, and report. ``asked``: which rows of files to look out for."""
-    reader, writer = os.pipe()
     beat, pulse = os.pipe()
     program.prepare(state)
     sys.stdout.flush()
     sys.stderr.flush()
-    child = os.fork()
-    if not child:
-        os.close(reader)
-        os.close(beat)
-        try:
-            signal.signal(signal.SIGPROF, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_PROF, limit)
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                report = _report(program, state, steps, epochs, Rows(program.root, asked or {}), lambda key: _beat(pulse, key))
-            data = json.dumps(report).encode()
-        except BaseException as error:  # noqa: BLE001 -- the process ends here
-            data = json.dumps({"broken": words(error)}).encode()
-        with os.fdopen(writer, "wb") as stream:
-            stream.write(data)
-        os._exit(0)
-    os.close(writer)
+
+    def ran() -> dict[str, Any]:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return _report(program, state, steps, epochs, Rows(program.root, asked or {}), lambda key: _beat(pulse, key))
+
+    report: dict[str, Any] = forked(ran, WALL * limit, limit)
     os.close(pulse)
-    data, hung = _received(reader, child, WALL * limit)
     last = os.read(beat, 65536).decode() if select.select([beat], [], [], 0)[0] else ""
     os.close(beat)
-    status = os.waitpid(child, 0)[1]
-    hung = hung or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF)
-    if hung or not data:
-        return {"hung": hung, "died": not hung, "at": last.rstrip("\n").rpartition("\n")[2]}
-    report = json.loads(data)
-    assert isinstance(report, dict)  # noqa: S101 -- it was written a few lines above
-    return report
+    if "late" in report:
+        return {"hung": report["late"], "died": not report["late"], "at": last.rstrip("\n").rpartition("\n")[2]}
+    return {"broken": report["crash"]} if "crash" in report else report
 
 
 def _beat(descriptor: int, key: str) -> None:
     os.set_blocking(descriptor, False)
     with contextlib.suppress(OSError):
         os.write(descriptor, (key or "loop").encode() + b"\n")
-
-
-def _received(reader: int, child: int, limit: float) -> tuple[bytes, bool]:
-    """What the child wrote; and whether it took too long and was ended."""
-    parts: list[bytes] = []
-    end = time.monotonic() + limit
-    with os.fdopen(reader, "rb", buffering=0) as stream:
-        while True:
-            left = end - time.monotonic()
-            if left <= 0 or not select.select([stream], [], [], left)[0]:
-                os.kill(child, signal.SIGKILL)
-                return b"", True
-            part = stream.read(65536)
-            if not part:
-                return b"".join(parts), False
-            parts.append(part)
 
 
 def _report(program: Program, state: State, steps: int, epochs: int, rows: Rows, pulse: Callable[[str], None]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import operator
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from oomlint.verify.child.synthesis import name_heuristics, stub_objects, stub_registry
+from oomlint.verify.child.synthesis.unpacking import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
     from oomlint.verify.child.synthesis.name_heuristics import Spec
     from oomlint.verify.child.synthesis.stub_registry import Book
@@ -182,9 +181,8 @@ def settled(value: Any) -> Any:
     return [settled(item) for item in value] if type(value) is list else value
 
 
-def as_tensor(value: Any, book: Book) -> Any:
+def as_tensor(value: Any) -> Any:
     """As above, and an output that a loss function takes."""
-    del book
     if isinstance(value, Late) and object.__getattribute__(value, "_real") is None:
         return become(value, lambda: as_leaf(value))
     return settled(value)
@@ -301,37 +299,6 @@ def by_key(item: Late, key: Any) -> Spec:
     return as_leaf(item)
 
 
-def unpacked(frame: FrameType | None) -> tuple[int, list[str]]:
-    """Whether a frame is about to unpack a value: to how many names, and which; 0 if it goes through it otherwise."""
-    if frame is None or frame.f_lasti < 0:
-        return 0, []
-    code = frame.f_code.co_code
-    operation = dis.opname[code[frame.f_lasti]]
-    if operation not in ("UNPACK_SEQUENCE", "UNPACK_EX"):
-        return 0, []
-    count = code[frame.f_lasti + 1]
-    if operation == "UNPACK_EX":
-        return count + 2, []
-    names: list[str] = []
-    skip = 0
-    for step in dis.get_instructions(frame.f_code):
-        if step.offset <= frame.f_lasti or len(names) >= count:
-            continue
-        if step.opname.startswith("UNPACK_"):
-            skip += step.arg or 0
-            names.append("")
-        elif step.opname.startswith("STORE_"):
-            stored = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-            for name in stored[: 2 if step.opname == "STORE_FAST_STORE_FAST" else 1]:
-                if skip:
-                    skip -= 1
-                else:
-                    names.append(str(name))
-        elif step.opname not in ("CACHE", "EXTENDED_ARG", "SWAP", "NOP") and not step.opname.startswith("LOAD_"):
-            break
-    return count, names[:count]
-
-
 # -- operators -----------------------------------------------------------------------------------------------------------------
 
 
@@ -344,7 +311,7 @@ def _argument(item: Any, function: str, others: list[torch.Tensor]) -> Any:
     real = object.__getattribute__(item, "_real")
     if real is not None:
         return settled(real)
-    book, path, role, _ = about(item)
+    role = about(item)[2]
     losing = function.endswith(("_loss", "cross_entropy", "_with_logits")) or function in ("cat", "stack", "cdist", "conv2d", "linear", "embedding")
     if role not in PARTS and (function in FACTORIES or not losing):
         return become(item, lambda: as_operand(item, others[0]) if others and function not in FACTORIES else as_number(item))
@@ -364,7 +331,6 @@ def _argument(item: Any, function: str, others: list[torch.Tensor]) -> Any:
         return become(item, lambda: as_leaf(item, [*_like(item, other)[:-2], *_like(item, other)[:-3:-1]][-other.dim() :]))
     if function in ("__getitem__", "index_select", "gather"):
         return become(item, lambda: as_leaf(item, None, "int64"))
-    del book, path
     return become(item, lambda: as_leaf(item, _like(item, other)))
 
 

@@ -6,15 +6,15 @@ It serves one trial for files of JSON, pickles and files of torch's; the next tr
 
 from __future__ import annotations
 
-import dis
 import operator
 import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.verify.child.synthesis.unpacking import unpacked
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
 
 Spec = dict[str, Any]
 OURS: Final = re.compile(r"(id)?\d+")  # texts that stand in synthesised data: what is keyed by them is keyed by all of them
@@ -98,8 +98,9 @@ class Clay:
             return self._is("array", shape=["n", 8], dtype="f4") and False
         return self._is("list", n="n", of={"t": "?"})
 
-    def _row(self, names: list[str]) -> bool:
+    def _row(self, count: int, names: list[str]) -> bool:
         """Whether it is a row of so many things, which it is from now on if nothing was known."""
+        names = [name or f"item{place}" for place, name in enumerate([*names, *[""] * count][:count])]
         return self._is("row", of=[{"t": "?"} for _ in names], names=names) and len(self._spec["of"]) == len(names)
 
     def _cells(self) -> list[Any]:
@@ -141,7 +142,7 @@ class Clay:
     def __iter__(self) -> Iterator[Any]:
         if self._spec["t"] in ("dict", "map"):
             return iter(self._names())
-        if self._spec["t"] in ("?", "row") and (wanted := unpacked(sys._getframe(1))) and self._row(wanted):  # noqa: SLF001 -- there is no public way
+        if self._spec["t"] in ("?", "row") and (wanted := unpacked(sys._getframe(1)))[1] and self._row(*wanted):  # noqa: SLF001 -- there is no public way
             return iter(self._cells())
         if self._spec["t"] != "row" and self._listed():
             return iter([self[i] for i in range(self._size())])
@@ -241,12 +242,3 @@ def _operator(name: str) -> Any:
 
 for _name in "add radd sub rsub mul rmul truediv rtruediv floordiv mod lt gt le ge".split():
     setattr(Clay, f"__{_name}__", _operator(_name))
-
-
-def unpacked(frame: FrameType) -> list[str]:
-    """The names that a row of code just unpacks something into: `path, row = index[i]`; empty where it does something else."""
-    code = frame.f_code
-    steps = iter(dis.get_instructions(code))
-    count = next((step.argval for step in steps if step.offset == frame.f_lasti and step.opname == "UNPACK_SEQUENCE"), 0)
-    found = [(step.argval if step.opname.startswith("STORE_") else "") for step, _ in zip(steps, range(count), strict=False)] if isinstance(count, int) else []
-    return [name if isinstance(name, str) and name else f"item{number}" for number, name in enumerate(found)]

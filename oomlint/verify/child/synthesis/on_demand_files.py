@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
 LEAVE: Final = re.compile(r"(\.py[cdoxi]?|\.so|\.pth\.tar\.gz|\.toml|\.cfg|\.egg-info)$|/\.|__pycache__|site-packages|CMakeLists|\.ipynb$")
-SETTINGS: Final = 40  # folders that are made at most for one pattern
 
 
 class World:

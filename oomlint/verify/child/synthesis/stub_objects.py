@@ -180,7 +180,7 @@ class Criterion(nn.Module):
     def forward(self, *args: Any, **keywords: Any) -> torch.Tensor:
         """The mean of their squares."""
         book, _ = self.__dict__["_stand_in"]
-        found = stub_registry.tensors([deferred_value.as_tensor(item, book) for item in (*args, *keywords.values())])
+        found = stub_registry.tensors([deferred_value.as_tensor(item) for item in (*args, *keywords.values())])
         floats = [item for item in found if item.numel()]
         total: torch.Tensor = book.weight("criterion()").detach().sum() * 0
         for item in floats:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _WORKERS: Final = re.compile(r"(?<!persistent_)(?<!persist_)worker|num_proc|n_jobs|cpus|threads|nproc", re.IGNORECASE)
 _BATCH: Final = re.compile(r"batch|\bbs\b|_bs$", re.IGNORECASE)
@@ -139,6 +139,21 @@ class Opaque:
 
     def __repr__(self) -> str:
         return str(self._text)
+
+
+def swept(values: Iterable[Mapping[str, Any]], run: Callable[[dict[str, Any]], Any]) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Each configuration and what ``run`` gives of it, with all that a value can be once it is asked for; None where one cannot be settled."""
+    waiting = [dict(known) for known in values]
+    while waiting:
+        known = waiting.pop(0)
+        try:
+            found = run(known)
+        except Need as need:
+            if need.text not in known:
+                waiting[:0] = [known | {need.text: value} for value in need.domain]
+                continue
+            found = None
+        yield known, found
 
 
 def numbers(text: str, *others: object) -> list[Any]:
