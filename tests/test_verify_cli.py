@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from oomlint.verify.case import Case
-    from oomlint.verify.run import Surroundings
+    from oomlint.verify.session import Surroundings
 
 HEAD = "from torch.utils.data import DataLoader\n"
 BAD = "DataLoader({}, num_workers=0, persistent_workers=True)\n"

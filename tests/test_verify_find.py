@@ -7,19 +7,17 @@ import os
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oomlint.verify.child.search import find_inputs
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytest.importorskip("torch")
 
 HEAD = "import torch, numpy as np, json, csv, pickle, os, glob\nfrom torch.utils.data import Dataset\n"
-HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(find_inputs.__file__))))
+HOME = str(Path(find_inputs.__file__).parents[4])
 
 
 def asked(root: Path, call: str, *arguments: Any, **keywords: Any) -> Any:

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,13 +16,10 @@ from oomlint.verify.child.driving import trial
 from oomlint.verify.child.search import branch_mutations, find_inputs
 from oomlint.verify.child.synthesis import scale
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytest.importorskip("torch")
 
 HEAD = "import torch, numpy as np, json, csv, pickle, os, glob, h5py\nfrom torch.utils.data import Dataset, TensorDataset\n"
-HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(find_inputs.__file__))))
+HOME = str(Path(find_inputs.__file__).parents[4])
 
 
 def found(root: Path, text: str, name: str = "D", call: str = "dataset", **keywords: Any) -> Any:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oomlint.verify.case import Case
-    from oomlint.verify.run import Surroundings
+    from oomlint.verify.session import Surroundings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or shutil.which("git") is None, reason="the verifier needs Linux, and these tests git")
 

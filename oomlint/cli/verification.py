@@ -20,10 +20,10 @@ from oomlint.cli.own import Own, absolute, inside, program
 from oomlint.config import VARIABLES, ConfigError, VerifySettings, settings_file
 from oomlint.verify import interpreters
 from oomlint.verify.jobs import Limits
-from oomlint.verify.run import Surroundings, verdicts
+from oomlint.verify.run import verdicts
 from oomlint.verify.sandbox.report import still_open
 from oomlint.verify.sandbox_runner import inspect
-from oomlint.verify.session import Options, nearest
+from oomlint.verify.session import Options, Surroundings, nearest
 from oomlint.verify.store import VerdictStore
 
 if TYPE_CHECKING:

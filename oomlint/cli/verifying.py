@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
     from oomlint.output.verdicts_numbers import Item
     from oomlint.verify.case import Case
-    from oomlint.verify.run import Surroundings
+    from oomlint.verify.session import Surroundings
 
 _WRITABLE_BLOCKS: Final = "█▏▁±"
 _Number = TypeVar("_Number", int, float)

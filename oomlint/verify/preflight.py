@@ -12,8 +12,8 @@ from oomlint.verify.jobs import Job, SandboxError
 if TYPE_CHECKING:
     from oomlint.verify.jobs import Done
     from oomlint.verify.project_copy import Base
-    from oomlint.verify.run import Surroundings
     from oomlint.verify.sandbox_runner import SandboxRunner
+    from oomlint.verify.session import Surroundings
 
 SECONDS: Final = 60.0  # for what makes the project's data, and for a dataset
 

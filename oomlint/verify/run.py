@@ -7,7 +7,7 @@ import importlib
 import os
 import time
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from oomlint.finding import Safety
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from oomlint.config import Settings
     from oomlint.finding import Edit, Finding
-    from oomlint.verify.session import Options
+    from oomlint.verify.session import Surroundings
 
 _MOST_PROCESSES: Final = 4  # each has a server with torch, and two workers of a loader now and then
 _SHOWN: Final = 60  # characters of a call
@@ -45,24 +45,6 @@ class Store(Protocol):
 
     def put(self, case: Case, verdict: Verdict) -> None:
         """Keep a verdict."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all cases of a project share.
-
-    ``elsewhere`` gives those of another project, which lies in this one and has settings of its own.
-    """
-
-    root: str
-    settings: Settings
-    options: Options
-    python: str
-    unsandboxed: bool = False
-    keep: str | None = None  # a folder in which the trees of all cases stay
-    pass_env: tuple[str, ...] = ()  # environment variables that jobs are given beside the usual
-    read: tuple[str, ...] = ()  # absolute: files and folders that jobs see beside the usual
-    elsewhere: Callable[[Settings, str], Surroundings] | None = field(default=None, compare=False)
 
 
 def cases_of(findings: Sequence[Finding], root: str, settings: Settings | None = None, *, nested: bool = False) -> Iterator[Case]:

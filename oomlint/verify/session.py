@@ -12,6 +12,7 @@ from oomlint.registry import catalogue
 from oomlint.verify.jobs import Job, Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from oomlint.config import Settings
@@ -39,6 +40,24 @@ class Options:
     factory: str | None = None  # "package.module:function", a dataset
     command: str | None = None  # of the user, run as it stands
     prepare: str | None = None  # of the user, run once before anything else, such as one that makes data
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all cases of a project share.
+
+    ``elsewhere`` gives those of another project, which lies in this one and has settings of its own.
+    """
+
+    root: str
+    settings: Settings
+    options: Options
+    python: str
+    unsandboxed: bool = False
+    keep: str | None = None  # a folder in which the trees of all cases stay
+    pass_env: tuple[str, ...] = ()  # environment variables that jobs are given beside the usual
+    read: tuple[str, ...] = ()  # absolute: files and folders that jobs see beside the usual
+    elsewhere: Callable[[Settings, str], Surroundings] | None = field(default=None, compare=False)
 
 
 class Session:

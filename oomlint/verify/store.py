@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oomlint.verify.case import Case
-    from oomlint.verify.run import Surroundings
+    from oomlint.verify.session import Surroundings
 
 MOST_FILES: Final = 50_000  # that are looked at
 MANY: Final = 2000  # verdicts; more are forgotten, the oldest first

@@ -7,6 +7,7 @@ import inspect
 import multiprocessing.process
 import os
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 import torch
 
@@ -16,13 +17,21 @@ from oomlint.verify.child.synthesis import deferred_value, stub_objects
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from oomlint.verify.child.driving.torch_patches import Counts
     from oomlint.verify.child.synthesis.stub_registry import Book
 
 _OPEN: Final = "/proc/self/fd"
 _SHARED: Final = "/dev/shm/torch_"  # noqa: S108 -- how torch names a tensor's file
 LOADING: Final = frozenset("prefetch_factor persistent_workers multiprocessing_context timeout".split())  # of no use without workers
 LARGE: Final = 64  # samples in a batch; a program may well depend on the size that it asks for, but larger ones take too long
+
+
+class Counts:
+    """How many loaders, their iterators and processes the piece has made."""
+
+    def __init__(self) -> None:
+        self.loaders = self.iterators = self.processes = 0
+        self.running: WeakSet[Any] = WeakSet()  # iterators
+        self.capped = False
 
 
 def put_loaders(put: Callable[[Any, str, Any], None], book: Book, counts: Counts) -> None:

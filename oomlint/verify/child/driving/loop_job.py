@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from oomlint.verify import process_tree
-from oomlint.verify.child.driving import side_effects, torch_patches
-from oomlint.verify.child.driving.loader_patches import tensor_files
+from oomlint.verify.child.driving import loader_patches, side_effects
 from oomlint.verify.child.driving.piece_runner import Outcome, Program, run
 from oomlint.verify.child.loading.tolerant_import import LoadError
 from oomlint.verify.child.measuring import digests, tensor_census
@@ -221,7 +220,7 @@ class Meter:
 
     def __init__(self, readings: int) -> None:
         self.growth = tensor_census.Growth(readings)
-        self.counts = torch_patches.Counts()
+        self.counts = loader_patches.Counts()
         # Allocated beforehand: what the measurement keeps must not count as growth.
         self._own = {name: array("q", bytes(8 * readings)) for name in ("descriptors", "processes", "loaders", "iterators", "read")}
         self._count = 0
@@ -231,7 +230,7 @@ class Meter:
         at = self._count
         if at < len(self._own["descriptors"]):
             self.growth.step()
-            self._own["descriptors"][at] = tensor_files(self.counts.running)
+            self._own["descriptors"][at] = loader_patches.tensor_files(self.counts.running)
             self._own["read"][at] = process_tree.read_bytes(os.getpid())
             for name in ("processes", "loaders", "iterators"):
                 self._own[name][at] = getattr(self.counts, name)

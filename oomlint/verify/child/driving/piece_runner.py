@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from oomlint.verify.child.driving import instrumentation, torch_patches
+from oomlint.verify.child.driving import instrumentation, loader_patches, torch_patches
 from oomlint.verify.child.driving.instrumentation import Guide, nothing
 from oomlint.verify.child.loading.tolerant_import import Loaded, LoadError, install, load
 from oomlint.verify.child.server.exceptions import seed
 from oomlint.verify.child.slicing import ast_names, branch_forcing, slicer
 from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_optimizer
-from oomlint.verify.child.synthesis.stub_registry import Book
+from oomlint.verify.child.synthesis.stub_objects import Stubs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,9 +132,9 @@ class Outcome:
     """What came of a run."""
 
     guide: Guide
-    book: Book
+    book: Stubs
     piece: slicer.Piece
-    counts: torch_patches.Counts
+    counts: loader_patches.Counts
     error: BaseException | None = None
     value: Any = None  # what the function gave back
     self_object: Any = None
@@ -154,20 +154,20 @@ def run(
     device: bool = False,
     reading: Callable[[], None] = nothing,
     pulse: Callable[[str], None] = nothing,
-    counts: torch_patches.Counts | None = None,
+    counts: loader_patches.Counts | None = None,
 ) -> Outcome:
     """Run the piece once. Raises SliceError and LoadError."""
     piece = program.piece(state)
     module = program.loaded.module
     # Batches wait in the queues of workers: one of another size would look like something kept or let go.
     uneven = state.get("uneven", False) and not workers
-    book = Book(state.get("specs", {}), batch=batch, steps=steps, workers=workers, options=program.options, uneven=uneven)
+    book = Stubs(state.get("specs", {}), batch=batch, steps=steps, workers=workers, options=program.options, uneven=uneven)
     book.owners.update(stub_optimizer.owners(program.text))
     if device:
         book.device = "cuda"
     guide = Guide(book, steps=steps, epochs=epochs, reading=reading, pulse=pulse, stand_in=state.get("loader", False))
     guide.look = bool(state.get("look"))
-    counts = counts or torch_patches.Counts()
+    counts = counts or loader_patches.Counts()
     outcome = Outcome(guide, book, piece, counts)
     names: dict[str, Any] = module.__dict__
     names[slicer.GUIDE] = guide

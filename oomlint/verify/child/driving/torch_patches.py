@@ -10,7 +10,6 @@ import time
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakSet
 
 import torch
 
@@ -26,15 +25,6 @@ if TYPE_CHECKING:
 FunctionMode: Any = import_module("torch.overrides").TorchFunctionMode
 TYPES: Final = "FloatTensor LongTensor IntTensor DoubleTensor ByteTensor BoolTensor HalfTensor".split()
 QUIET: Final = "synchronize empty_cache set_device ipc_collect manual_seed manual_seed_all reset_peak_memory_stats reset_max_memory_allocated init".split()
-
-
-class Counts:
-    """How many loaders, their iterators and processes the piece has made."""
-
-    def __init__(self) -> None:
-        self.loaders = self.iterators = self.processes = 0
-        self.running: WeakSet[Any] = WeakSet()  # iterators
-        self.capped = False
 
 
 class OnCpu(FunctionMode):  # type: ignore[misc] # torch's class is not typed
@@ -62,7 +52,7 @@ def _here(item: Any) -> Any:
 
 
 @contextmanager
-def patched(book: Book, counts: Counts, *, device: bool) -> Iterator[None]:
+def patched(book: Book, counts: loader_patches.Counts, *, device: bool) -> Iterator[None]:
     """Put it all in place. ``device``: a pretended one answers for CUDA."""
     done: list[Callable[[], None]] = []
 

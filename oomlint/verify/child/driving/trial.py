@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.verify.child.loading import import_names, stubs
 from oomlint.verify.child.loading.tolerant_import import LoadError, install, load
 from oomlint.verify.child.server.exceptions import seed
-from oomlint.verify.child.synthesis import argument_guesses, argument_specs, file_specs, inferred_value, on_demand_files, shrink_constants
+from oomlint.verify.child.synthesis import argument_guesses, argument_specs, file_specs_plain, inferred_value, on_demand_files, shrink_constants
 from oomlint.verify.child.synthesis import source_hints as hinted
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Target:
 
     def first(self, known: dict[str, list[Any]]) -> tuple[State, dict[str, list[Any]]]:
         """The state to begin with, and what else its arguments may be."""
-        state: State = {"n": file_specs.SAMPLES, "arguments": {}, "owner": {}, "files": {}, "globals": {}}
+        state: State = {"n": file_specs_plain.SAMPLES, "arguments": {}, "owner": {}, "files": {}, "globals": {}}
         options: dict[str, list[Any]] = {}
         parts = [("arguments", self.thing, int(self.method and not self.static))]
         if self.method and not self.static:
@@ -195,7 +195,7 @@ def trial(target: Target, state: State, *, real: bool = False) -> State:
     error: BaseException | None = None
     inferred_value.RECENT.clear()
     if not real:
-        os.makedirs(file_specs.FOLDER, exist_ok=True)  # the program may make a file of its own there
+        os.makedirs(file_specs_plain.FOLDER, exist_ok=True)  # the program may make a file of its own there
         on_demand_files.enter(world)
 
     def trace(frame: types.FrameType, event: str, _argument: object) -> Any:

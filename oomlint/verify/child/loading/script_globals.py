@@ -9,40 +9,26 @@ from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Iterator
-
-    from oomlint.verify.child.loading.tolerant_import import Finder
+    from collections.abc import Callable, Iterator
 
 
-def fill(module: types.ModuleType, path: str, finder: Finder) -> list[str]:
-    """Run the simple statements of the main block that set globals which functions need. Gives the names that are set."""
-    from oomlint.verify.child.loading import tolerant_import  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
+def fill(module: types.ModuleType, path: str, attempts: Callable[[], Callable[[ast.stmt], object]]) -> list[str]:
+    """Run the simple statements of the main block that set globals which functions need. Gives the names that are set.
 
+    ``attempts`` gives for each block what runs a statement of it, whatever that raises.
+    """
     with open(path, "rb") as stream:
         tree = ast.parse(importlib.util.decode_source(stream.read()), path)
     missing = {name for name in _read(tree) if name not in module.__dict__ and not hasattr(builtins, name)}
     set_now: list[str] = []
     for block in _blocks(tree, missing):
-        clock = tolerant_import.Clock(tolerant_import.SECONDS)
+        attempt = attempts()
         for statement in _slice(block, missing):
-            finder.attempt(module, statement, path, clock)
+            attempt(statement)
         found = sorted(name for name in missing if name in module.__dict__)
         set_now += found
         missing -= set(found)
-    if set_now:
-        finder.assumed.append(f"{', '.join(dict.fromkeys(set_now))} as the main block sets it")
-    return set_now
-
-
-def main_names(path: str) -> list[str]:
-    """The names that the main block of a script assigns."""
-    with open(path, "rb") as stream:
-        tree = ast.parse(importlib.util.decode_source(stream.read()), path)
-    names: list[str] = []
-    for node in tree.body:
-        if _guard(node):
-            names += [name for statement in node.body for name in _assigned(statement)]
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(set_now))
 
 
 def _guard(node: ast.stmt) -> TypeGuard[ast.If]:

@@ -16,9 +16,10 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from oomlint.verify.child.loading import argparse_patch, import_names, stubs, toplevel
+from oomlint.verify.child.loading import argparse_patch, import_names, script_globals, stubs, toplevel
 from oomlint.verify.child.server.exceptions import words
 
 if TYPE_CHECKING:
@@ -331,9 +332,8 @@ def load(path: str, root: str) -> Loaded:
         _parsed(path)
         module = importlib.import_module(name)
         finder.again()
-        from oomlint.verify.child.loading import script_globals  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
-        script_globals.fill(module, path, finder)
+        own_block = script_globals.fill(module, path, lambda: partial(finder.attempt, module, file=path, clock=Clock(SECONDS)))
+        finder.assumed += [f"{', '.join(own_block)} as the main block sets it"] if own_block else []
     except LoadError:
         raise
     except (Exception, SystemExit, _Late) as error:
@@ -361,10 +361,3 @@ def _skipped(finder: Finder, name: str) -> list[str]:
             file = getattr(sys.modules.get(other), "__file__", None) or other
             own.extend(f"{os.path.relpath(file, finder.root)} {item}" for item in noted)
     return own[:NOTED]
-
-
-def main_names(path: str) -> list[str]:
-    """The names that the main block of a script assigns."""
-    from oomlint.verify.child.loading import script_globals  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
-    return script_globals.main_names(path)

@@ -7,7 +7,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child.synthesis import file_specs_h5, file_specs_plain
+from oomlint.verify.child.synthesis import argument_guesses, file_specs_h5, file_specs_plain
 from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, changed, inside, ranked, recent, replaced
 
 if TYPE_CHECKING:
@@ -155,8 +155,6 @@ def _children(spec: Any, like: str) -> list[str]:
 
 def settings(state: State, place: list[Any], hints: Hints, only: str = "") -> Iterator[Pair]:
     """Other values for the entries of a configuration."""
-    from oomlint.verify.child.synthesis import argument_guesses  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
     for name, spec in reversed(list(at(state, place)["has"].items())):
         if only not in ("", name):
             continue

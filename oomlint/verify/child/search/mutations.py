@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.verify.child.search.error_mutations import steered
 from oomlint.verify.child.search.generic_mutations import general, settings
-from oomlint.verify.child.synthesis import file_specs, file_specs_plain, shrink_constants
+from oomlint.verify.child.synthesis import file_specs_plain, shrink_constants
 from oomlint.verify.child.synthesis.spec_paths import STRUCTURED, arrays, at, changed, fired, fresh, inside, ranked, recent, replaced
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ def _outside(state: State, path: str, result: State) -> Iterator[Pair]:
         if path.startswith(value.rstrip("/")):
             made = copy.deepcopy(state)
             end = value.rpartition("/")[2]
-            made.setdefault("globals", {})[name] = f"{file_specs.FOLDER}/{name.rpartition('.')[2]}" + (f".{end.rpartition('.')[2]}" if "." in end else "")
+            made.setdefault("globals", {})[name] = f"{file_specs_plain.FOLDER}/{name.rpartition('.')[2]}" + (f".{end.rpartition('.')[2]}" if "." in end else "")
             yield f"{name} is a path within the project", made
     for owner in ("arguments", "owner"):
         for name, spec in state.get(owner, {}).items():
-            if spec["is"] in ("path", "pathlib") and not spec.get("whole") and f"{file_specs.FOLDER}/{spec['name']}" in path:
+            if spec["is"] in ("path", "pathlib") and not spec.get("whole") and f"{file_specs_plain.FOLDER}/{spec['name']}" in path:
                 yield f"{name} is a whole path", changed(state, [owner, name], whole=True)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.synthesis.argument_specs import LEFT, Spec, parameters, path_spec
+from oomlint.verify.child.synthesis.file_specs_plain import leaf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,9 +130,7 @@ def _vocabulary(asked: Asked) -> list[Spec]:
 
 
 def _keyed(hints: Hints) -> Spec:
-    from oomlint.verify.child.synthesis import file_specs_plain  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
-    return {key: file_specs_plain.leaf(key) for key in hints.keys[:16]}
+    return {key: leaf(key) for key in hints.keys[:16]}
 
 
 def _json(value: Any) -> Spec:

@@ -7,7 +7,8 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child.synthesis import file_specs
+from oomlint.verify.child.synthesis import file_specs_plain, inferred_value
+from oomlint.verify.child.synthesis.file_specs_plain import FOLDER, SAMPLES, Options, array
 
 if TYPE_CHECKING:
     import types
@@ -18,37 +19,15 @@ Spec = dict[str, Any]
 LEFT: Final = {"is": "default"}  # the parameter keeps its own default
 
 
-class Settings(dict[str, Any]):
-    """What a configuration is for most code: attributes and keys at once. What is not there yet is guessed, and noted in ``asked``."""
+class Settings(Options):
+    """A configuration in which what is not there yet is guessed, and noted in ``asked``."""
 
     def __init__(self, made: dict[str, Any], asked: dict[str, Spec], guess: Callable[[str], Spec]) -> None:
         super().__init__(made)
         self.__dict__["_asked"], self.__dict__["_guess"] = asked, guess
 
-    def __missing__(self, name: str) -> Any:
-        if not isinstance(name, str):
-            raise KeyError(name)
-        spec = self._asked.setdefault(name, self._guess(name))
-        self[name] = build(spec, name, {"n": file_specs.SAMPLES}, None, self._guess)
-        return self[name]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self[name]
-
-    def __setattr__(self, name: str, value: object) -> None:
-        self[name] = value
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return super().get(name, default)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_plain_settings, (dict(self),))
-
-
-def _plain_settings(made: dict[str, Any]) -> Settings:
-    return Settings(made, {}, lambda _: {"is": "json", "value": None})
+    def _first(self, name: str) -> Any:
+        return build(self._asked.setdefault(name, self._guess(name)), name, {"n": SAMPLES}, None, self._guess)
 
 
 class Tokenizer:
@@ -78,7 +57,7 @@ class Tokenizer:
             import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
             made = {name: torch.tensor([value]) for name, value in made.items()}
-        return Settings(made, {}, lambda _: {"is": "json", "value": None})
+        return Options(made)
 
     encode_plus = batch_encode_plus = __call__
 
@@ -99,7 +78,7 @@ def path_spec(name: str, end: str = "") -> Spec:
 
 def text_of(spec: Spec) -> str:
     """The path that a specification stands for, relative to the current folder."""
-    text = f"{file_specs.FOLDER}/{spec['name']}{spec.get('end', '')}"
+    text = f"{FOLDER}/{spec['name']}{spec.get('end', '')}"
     return os.path.abspath(text) if spec.get("whole") else text
 
 
@@ -107,7 +86,7 @@ def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType
     """The value that a specification describes."""
     import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
-    count: int = state.get("n", file_specs.SAMPLES)
+    count: int = state.get("n", SAMPLES)
     match spec["is"]:
         case "expression":
             return eval(spec["text"], {} if module is None else vars(module))  # noqa: S307 -- the user's own words, in a child that is fenced in
@@ -120,11 +99,11 @@ def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType
 
             return pathlib.Path(text_of(spec))
         case "array":
-            return file_specs.array(spec, f"argument {name}", count)
+            return array(spec, f"argument {name}", count)
         case "tensor":
             import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
-            return torch.from_numpy(file_specs.array(spec, f"argument {name}", count))
+            return torch.from_numpy(array(spec, f"argument {name}", count))
         case "list":
             return [build(spec["of"], f"{name}{i}", state, module, guess) for i in range(count if spec["n"] == "n" else int(spec["n"]))]
         case "range":
@@ -132,8 +111,6 @@ def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType
         case "texts":
             return [f"id{i}" for i in range(count)]
         case "value":
-            from oomlint.verify.child.synthesis import file_specs_plain, inferred_value  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
             if spec.get("clay") and guess is not None:
                 return inferred_value.Clay(spec["value"], f"argument {name}", count)
             return file_specs_plain.value(spec["value"], f"argument {name}", count)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from oomlint.verify.child.synthesis import name_heuristics, stub_objects, stub_registry
+from oomlint.verify.child.synthesis import name_heuristics, stub_registry
 from oomlint.verify.child.synthesis.unpacking import unpacked
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Late:
         name = book.name(path)
         if object.__getattribute__(self, "_real") is None and name.endswith(("loss", "criterion")) and stub_registry.tensors([settled(item) for item in args]):
             return become(self, lambda: {"kind": "criterion"})(*args, **keywords)
-        return become(self, lambda: {"kind": "object"})(*args, **keywords) if role != "batch" else stub_objects.call(book, path, role, args, keywords)
+        return become(self, lambda: {"kind": "object"})(*args, **keywords) if role != "batch" else call(book, path, role, args, keywords)
 
     def __iter__(self) -> Iterator[Any]:
         count, names = unpacked(sys._getframe(1))  # noqa: SLF001 -- the caller's next instruction says how many parts it wants
@@ -179,6 +179,15 @@ def settled(value: Any) -> Any:
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(settled(item) for item in value)
     return [settled(item) for item in value] if type(value) is list else value
+
+
+def call(book: Book, path: str, role: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """What a call of a stand-in gives: something computed where tensors go in."""
+    given = (*args, *keywords.values())
+    inputs = tuple(stub_registry.tensors([settled(item) for item in given]))
+    if inputs or role == "output" or any(is_part(item) for item in given):
+        return book.make(f"{path}()", "output", inputs)
+    return book.make(f"{path}()", "any" if role == "config" else role)
 
 
 def as_tensor(value: Any) -> Any:

@@ -11,49 +11,14 @@ import json
 import os
 import sys
 import wave
-import zlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from oomlint.verify.child.synthesis import file_specs_h5, file_specs_lmdb, file_specs_plain
+from oomlint.verify.child.synthesis.file_specs_plain import FOLDER, SAMPLES, array, seed
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-FOLDER: Final = "oomlint_data"  # where synthesised files lie that no path of the user's names, relative to the current folder
-SAMPLES: Final = 8  # of a state, unless told
 IMAGES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".gif", ".tif", ".tiff", ".webp")
 
 Spec = dict[str, Any]
-
-
-def seed(key: str) -> int:
-    """The seed of what stands at a path in a state."""
-    return zlib.crc32(key.encode())
-
-
-def array(spec: Spec, key: str, count: int) -> NDArray[Any]:
-    """An array as specified: ``shape`` (numbers or "n"), ``dtype``, ``high`` (for integers)."""
-    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
-    shape = tuple(count if side == "n" else int(side) for side in spec.get("shape", ["n", 8]))
-    random = np.random.default_rng(seed(key))
-    match spec.get("dtype", "f4"):
-        case "S":
-            return np.array([f"id{i}".encode() for i in range(int(np.prod(shape, dtype=int)))], dtype="S12").reshape(shape)
-        case "U":
-            return np.array([f"id{i}" for i in range(int(np.prod(shape, dtype=int)))]).reshape(shape)
-        case "u1":
-            return random.integers(0, 255, shape, dtype=np.uint8)
-        case "b1":
-            return random.integers(0, 2, shape).astype(bool)
-        case "i8" | "i4" as kind:
-            return random.integers(0, int(spec.get("high", 4)), shape).astype(kind)
-        case "f8":
-            return random.random(shape)
-        case "c8":
-            return (random.random(shape) + 1j * random.random(shape)).astype(np.complex64)
-        case _:
-            return random.random(shape, dtype=np.float32)
 
 
 def kind_of(path: str) -> str:

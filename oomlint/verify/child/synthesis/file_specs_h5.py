@@ -10,6 +10,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from oomlint.verify.child.synthesis import file_specs_plain
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -76,9 +78,7 @@ def template(path: str, nodes: Spec, count: int) -> str:
 
 def array(entry: Spec, key: str, path: str, count: int) -> Any:
     """The data of a node."""
-    from oomlint.verify.child.synthesis import file_specs  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
-    return file_specs.array(entry, f"{key}::{path}", count)
+    return file_specs_plain.array(entry, f"{key}::{path}", count)
 
 
 ATTRIBUTES: Final = ("int", "str", "ints", "strs", "float")

@@ -12,12 +12,10 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.child.synthesis import file_specs_plain
+from oomlint.verify.child.synthesis import file_specs_plain, spec_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from oomlint.verify.child.synthesis.on_demand_files import World
 
 Spec = dict[str, Any]
 LENGTH: Final = 64  # bytes of a value
@@ -53,9 +51,7 @@ def value(spec: Spec, like: str, number: int, count: int) -> bytes:
     """What stands under a key."""
     import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
 
-    from oomlint.verify.child.synthesis import file_specs  # noqa: PLC0415 -- it imports this module
-
-    made = file_specs.array({"shape": [8], "dtype": "f4"}, f"{like}{number}", count)
+    made = file_specs_plain.array({"shape": [8], "dtype": "f4"}, f"{like}{number}", count)
     match spec["keys"][like]["as"]:
         case "number":
             return str(count).encode()
@@ -77,7 +73,7 @@ def value(spec: Spec, like: str, number: int, count: int) -> bytes:
             np.save(buffer, made)
             return buffer.getvalue()
         case _:
-            return np.random.default_rng(file_specs.seed(f"{like}{number}")).integers(0, 255, LENGTH, dtype=np.uint8).tobytes()
+            return np.random.default_rng(file_specs_plain.seed(f"{like}{number}")).integers(0, 255, LENGTH, dtype=np.uint8).tobytes()
 
 
 def write(path: str, spec: Spec, count: int) -> None:
@@ -98,8 +94,6 @@ def size(spec: Spec, count: int) -> int:
 
 def changes(state: dict[str, Any], log: list[list[str]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Other values under the keys that were read last."""
-    from oomlint.verify.child.synthesis import spec_paths  # noqa: PLC0415 -- it imports this module
-
     for key, like in reversed(log):
         spec = state["files"].get(key, {"kind": ""})
         for kind in KINDS if spec["kind"] == "lmdb" and like in spec["keys"] else ():
@@ -107,7 +101,7 @@ def changes(state: dict[str, Any], log: list[list[str]]) -> Iterator[tuple[str, 
                 yield f"{key} has a value of kind {kind} under {like}", spec_paths.changed(state, ["files", key, "keys", like], **{"as": kind})
 
 
-def opening(actual: Callable[..., Any], world: Callable[[], World]) -> Callable[..., Any]:
+def opening(actual: Callable[..., Any], world: Callable[[], Any]) -> Callable[..., Any]:
     """A stand-in for `lmdb.open`; environments that lie there, and those that the code writes, are the library's own."""
 
     def opened(path: Any, *arguments: Any, subdir: bool = True, **keywords: Any) -> Any:

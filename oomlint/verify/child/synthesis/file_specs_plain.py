@@ -1,4 +1,4 @@
-"""Text, structured values and pictures that synthesised files hold."""
+"""Arrays, text, structured values and pictures that synthesised files and arguments hold."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import io
 import re
 import zlib
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Spec = dict[str, Any]
+FOLDER: Final = "oomlint_data"  # where synthesised files lie that no path of the user's names, relative to the current folder
+SAMPLES: Final = 8  # of a state, unless told
 TEXTS: Final = re.compile(
     r"name|path|file|text|caption|question|answer|sentence|word|token|title|desc|url|image|img|split|uid|key|type|lang|query|content|prompt|src|tgt|dir|str"
 )
@@ -24,6 +29,61 @@ class Hints:
     numbers: list[int] = field(default_factory=list)  # whole numbers over 1
     words: list[str] = field(default_factory=list)  # other short strings
     delimiter: str = " "
+
+
+def seed(key: str) -> int:
+    """The seed of what stands at a path in a state."""
+    return zlib.crc32(key.encode())
+
+
+def array(spec: Spec, key: str, count: int) -> NDArray[Any]:
+    """An array as specified: ``shape`` (numbers or "n"), ``dtype``, ``high`` (for integers)."""
+    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
+
+    shape = tuple(count if side == "n" else int(side) for side in spec.get("shape", ["n", 8]))
+    random = np.random.default_rng(seed(key))
+    match spec.get("dtype", "f4"):
+        case "S":
+            return np.array([f"id{i}".encode() for i in range(int(np.prod(shape, dtype=int)))], dtype="S12").reshape(shape)
+        case "U":
+            return np.array([f"id{i}" for i in range(int(np.prod(shape, dtype=int)))]).reshape(shape)
+        case "u1":
+            return random.integers(0, 255, shape, dtype=np.uint8)
+        case "b1":
+            return random.integers(0, 2, shape).astype(bool)
+        case "i8" | "i4" as kind:
+            return random.integers(0, int(spec.get("high", 4)), shape).astype(kind)
+        case "f8":
+            return random.random(shape)
+        case "c8":
+            return (random.random(shape) + 1j * random.random(shape)).astype(np.complex64)
+        case _:
+            return random.random(shape, dtype=np.float32)
+
+
+class Options(dict[str, Any]):
+    """What a configuration is for most code: attributes and keys at once. What is not there is None."""
+
+    def __missing__(self, name: str) -> Any:
+        if not isinstance(name, str):
+            raise KeyError(name)
+        self[name] = self._first(name)
+        return self[name]
+
+    def _first(self, _name: str) -> Any:
+        """What a key holds that is asked for and not there."""
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self[name] = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Options, (dict(self),))
 
 
 def leaf(name: str) -> Spec:
@@ -68,8 +128,6 @@ def shapes(hints: Hints) -> list[Spec]:
 
 def value(spec: Spec, key: str, count: int, place: int = 0) -> Any:
     """A value as specified. ``place`` is its number among its like: ids differ."""
-    from oomlint.verify.child.synthesis import file_specs  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
     if spec["t"] == "?":
         spec = {**spec, **leaf(last(key))}
     size = count if spec.get("n") == "n" else int(spec.get("n", 4))
@@ -84,17 +142,13 @@ def value(spec: Spec, key: str, count: int, place: int = 0) -> Any:
         case "dict":
             inner = {"tensors": True} if spec.get("tensors") else {}
             made = {name: value({**inner, **item}, f"{key}.{name}", count, place) for name, item in spec["keys"].items()}
-            if spec.get("object"):
-                from oomlint.verify.child.synthesis import argument_specs  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
-                return argument_specs.Settings(made, {}, lambda _: {"is": "json", "value": None})
-            return made
+            return Options(made) if spec.get("object") else made
         case "map":
             inner = {"tensors": True} if spec.get("tensors") else {}
             names: list[Any] = list(range(size)) if spec.get("whole") else [str(spec.get("form", "{}")).format(i) for i in range(size)]
             return {name: value({**inner, **spec["of"]}, f"{key}{{}}", count, i) for i, name in enumerate(names)}
         case "array":
-            filled = file_specs.array(spec, f"{key}#{place}", count)
+            filled = array(spec, f"{key}#{place}", count)
             if not spec.get("tensors"):
                 return filled
             import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module

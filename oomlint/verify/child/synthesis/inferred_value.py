@@ -11,6 +11,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.verify.child.synthesis import file_specs_plain
 from oomlint.verify.child.synthesis.unpacking import unpacked
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ RECENT: Final[list[tuple[Spec, str]]] = []  # what is not known and was asked fo
 
 def settle(error: str) -> bool:
     """After an exception that a function of C raised for clay: make what was asked for last a leaf. Gives whether there was any."""
-    from oomlint.verify.child.synthesis import file_specs_plain  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
     for spec, key in reversed(RECENT):
         if spec["t"] == "?":
             words = (("string|bytes|str,", "str"), ("real number|float", "float"), ("integer|int", "int"))
@@ -57,8 +56,6 @@ class Clay:
         return bool(self._spec["t"] == kind)
 
     def _real(self) -> Any:
-        from oomlint.verify.child.synthesis import file_specs_plain  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
         if self._spec["t"] == "?":
             self._spec.update(file_specs_plain.leaf(file_specs_plain.last(self._key)))
         return file_specs_plain.value({"tensors": True, **self._spec} if self._tensors else self._spec, self._key, self._count, self._place)

@@ -28,7 +28,7 @@ class World:
     def __init__(self, state: dict[str, Any], home: str, root: str, hints: file_specs_plain.Hints) -> None:
         self.state, self.home, self.root, self.hints = state, os.path.realpath(home), root, hints
         self.specs: dict[str, file_specs.Spec] = state.setdefault("files", {})
-        self.count: int = state.get("n", file_specs.SAMPLES)
+        self.count: int = state.get("n", file_specs_plain.SAMPLES)
         self.log: list[list[str]] = []  # [path in the state, node of HDF5 or ""], the latest last
         self.made: dict[str, str] = {}  # paths that were made here: "file", "empty" or "folder"
         self.outside: list[str] = []  # what is missing where nothing may be written

@@ -66,7 +66,7 @@ def _bytes(state: State) -> int:
     for where in ("arguments", "owner"):
         for name, spec in state[where].items():
             if spec["is"] in ("array", "tensor"):
-                total += file_specs.array(spec, name, count).nbytes
+                total += file_specs_plain.array(spec, name, count).nbytes
             elif spec["is"] in ("range", "texts"):
                 total += 60 * count
             elif spec["is"] == "value":

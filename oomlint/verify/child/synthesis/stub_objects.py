@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -11,14 +13,50 @@ from torch import nn
 from torch.utils import data
 
 from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_optimizer, stub_registry
+from oomlint.verify.child.synthesis.stub_registry import Book
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.verify.child.synthesis.name_heuristics import Spec
-    from oomlint.verify.child.synthesis.stub_registry import Book
 
 HOOKING: Final = re.compile(r"register_\w*hook$")
+
+
+class Stubs(Book):
+    """The stand-ins of one run."""
+
+    def make(self, path: str, role: str, inputs: tuple[torch.Tensor, ...] = ()) -> Any:
+        """A new stand-in for a path; what a model gives depends on its inputs."""
+        spec = self.spec(path, role)
+        self.touch(path)
+        if spec is None:
+            return deferred_value.late(self, path, role, inputs)
+        part = "leaf" if role == "batch" else role
+        match spec["kind"]:
+            case "const" | "path" as kind:
+                value = spec["value"]
+                if isinstance(value, str) and name_heuristics.FOLDER.search(self.name(path)):
+                    os.makedirs(value, exist_ok=True)  # programs write into such; the current folder is a copy
+                if type(value) is int and name_heuristics.STEPS.search(self.name(path)):
+                    value = max(value, self.steps)  # it may end the loop
+                return pathlib.Path(value) if kind == "path" else value
+            case "tensor":
+                computed = role == "output" or spec.get("learns", False)
+                return self.output(path, spec, inputs) if computed else self.tensor(path, spec, [self.batch] if part == "leaf" else [])
+            case "strings":
+                return [f"{self.name(path) or 'text'}{index}" for index in range(self.batch)]
+            case "tuple" | "list" as kind:
+                children = [self.make(f"{path}[{index}]", part, inputs) for index in range(spec["n"])]
+                return tuple(children) if kind == "tuple" else children
+            case "dict":
+                return Learning(self, path, part, inputs)
+            case "loader":
+                return loader(self, path)
+            case "device":
+                return torch.device(self.device)
+            case kind:
+                return thing(kind, self, path, "config" if spec.get("config") else part, inputs)
 
 
 def thing(kind: str, book: Book, path: str, role: str, inputs: tuple[torch.Tensor, ...]) -> Any:
@@ -61,7 +99,7 @@ class Thing:
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """It gives something computed where tensors go in."""
         book, path, role, _ = self.__dict__["_stand_in"]
-        return call(book, path, role, args, keywords)
+        return deferred_value.call(book, path, role, args, keywords)
 
     def __enter__(self) -> Any:
         return self
@@ -91,15 +129,6 @@ class Thing:
     def get(self, key: Any, default: Any = None) -> Any:
         """Of a mapping of options: the default, where there is one."""
         return default if default is not None else getattr(self, str(key))
-
-
-def call(book: Book, path: str, role: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """What a call of a stand-in gives: something computed where tensors go in."""
-    given = (*args, *keywords.values())
-    inputs = tuple(stub_registry.tensors([deferred_value.settled(item) for item in given]))
-    if inputs or role == "output" or any(deferred_value.is_part(item) for item in given):
-        return book.make(f"{path}()", "output", inputs)
-    return book.make(f"{path}()", "any" if role == "config" else role)
 
 
 class Learning(dict[Any, Any]):
@@ -145,7 +174,7 @@ class Model(nn.Module):
         inputs = tuple(stub_registry.tensors([deferred_value.settled(item) for item in (*args, *keywords.values())]))
         spec = {"kind": "tensor", "shape": ["B", stub_registry.CLASSES, stub_registry.CLASSES], "dtype": "float32"}
         passed = [layer(book.output(f"{name}()", spec, inputs)).mean() for name, layer in book.layers.items() if name.startswith(f"{path}.")]
-        return call(book, path, "output", (*args, *passed), keywords)
+        return deferred_value.call(book, path, "output", (*args, *passed), keywords)
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from oomlint.verify.child.synthesis.stub_objects import Thing
     from oomlint.verify.child.synthesis.stub_registry import Book
 
 OWN: Final = frozenset(
@@ -125,7 +124,7 @@ def shared(book: Book, models: int) -> list[str]:
     return [name for name in names if model_of(book, name) is None] if min(len(names), models) > 1 else []
 
 
-def optimizer(thing: Thing) -> Optimizer:
+def optimizer(thing: Any) -> Optimizer:
     """The optimizer that an object has turned out to be: without one its steps would do nothing, and a program without them would look the same."""
     book, path, _, _ = thing.__dict__["_stand_in"]
     made: Optimizer = thing.__dict__.setdefault("_optimizer", None) or Optimizer(book, path)
@@ -133,7 +132,7 @@ def optimizer(thing: Thing) -> Optimizer:
     return made
 
 
-def optimizes(thing: Thing, name: str, frame: FrameType) -> bool:
+def optimizes(thing: Any, name: str, frame: FrameType) -> bool:
     """Whether an object is an optimizer: it zeroes gradients, or makes a step after a backward pass. A number may be called `step` as well."""
     book, path, _, _ = thing.__dict__["_stand_in"]
     if name != "step" or "_optimizer" in thing.__dict__:

@@ -11,8 +11,6 @@ A role says what a value is part of, for where its use leaves a choice: "config"
 
 from __future__ import annotations
 
-import os
-import pathlib
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +27,7 @@ CLASSES = 8  # size of the last dimension of what models give, and of features
 
 
 class Book:
-    """The stand-ins of one run."""
+    """The stand-ins of one run, but for how they are made: see :class:`oomlint.verify.child.synthesis.stub_objects.Stubs`."""
 
     def __init__(
         self, specs: Mapping[str, Spec], *, batch: int, steps: int, workers: int = 0, options: Mapping[str, Any] | None = None, uneven: bool = False
@@ -119,37 +117,7 @@ class Book:
 
     def make(self, path: str, role: str, inputs: tuple[torch.Tensor, ...] = ()) -> Any:
         """A new stand-in for a path; what a model gives depends on its inputs."""
-        from oomlint.verify.child.synthesis import deferred_value, stub_objects  # noqa: PLC0415 -- these build upon this module
-
-        spec = self.spec(path, role)
-        self.touch(path)
-        if spec is None:
-            return deferred_value.late(self, path, role, inputs)
-        part = "leaf" if role == "batch" else role
-        match spec["kind"]:
-            case "const" | "path" as kind:
-                value = spec["value"]
-                if isinstance(value, str) and name_heuristics.FOLDER.search(self.name(path)):
-                    os.makedirs(value, exist_ok=True)  # programs write into such; the current folder is a copy
-                if type(value) is int and name_heuristics.STEPS.search(self.name(path)):
-                    value = max(value, self.steps)  # it may end the loop
-                return pathlib.Path(value) if kind == "path" else value
-            case "tensor":
-                computed = role == "output" or spec.get("learns", False)
-                return self.output(path, spec, inputs) if computed else self.tensor(path, spec, [self.batch] if part == "leaf" else [])
-            case "strings":
-                return [f"{self.name(path) or 'text'}{index}" for index in range(self.batch)]
-            case "tuple" | "list" as kind:
-                children = [self.make(f"{path}[{index}]", part, inputs) for index in range(spec["n"])]
-                return tuple(children) if kind == "tuple" else children
-            case "dict":
-                return stub_objects.Learning(self, path, part, inputs)
-            case "loader":
-                return stub_objects.loader(self, path)
-            case "device":
-                return torch.device(self.device)
-            case kind:
-                return stub_objects.thing(kind, self, path, "config" if spec.get("config") else part, inputs)
+        raise NotImplementedError
 
     def tree(self, path: str) -> Spec | None:
         """All that is known of a batch, for its samples to be made in workers too; ``None`` where its structure is not known."""
