@@ -15,7 +15,7 @@ import pytest
 np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 
-from oomlint.verify.child.measuring.digests import compare, describe, digest, generators, write  # noqa: E402 - not without torch
+from oomlint.verify.child.measuring.digests import describe, digest, generators, write  # noqa: E402 - not without torch
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - the kind that programs make
 
@@ -63,56 +63,43 @@ SAME = {
     "sparse": (T.to_sparse(), T.to_sparse()),
 }
 DIFFERENT = {
-    "a bit": (1.0, 1.0000000000000002, "the value was float 0x1.0000000000000p+0, is float 0x1.0000000000001p+0"),
-    "sign of zero": (0.0, -0.0, "the value was float 0x0.0p+0, is float -0x0.0p+0"),
-    "int and bool": (1, True, "the value was int 1, is bool True"),
-    "int and float": (1, 1.0, "the value was int 1, is float 0x1.0000000000000p+0"),
-    "type of elements": (
-        {"x": np.zeros((2, 2), "f4")},
-        {"x": np.zeros((2, 2), "f8")},
-        "['x'] was ndarray float32 (2, 2) [0.0, 0.0, 0.0, 0.0], is ndarray float64 (2, 2) [0.0, 0.0, 0.0, 0.0]",
-    ),
-    "array and tensor": (np.zeros(2), torch.zeros(2), "the value was ndarray float64 (2,) [0.0, 0.0], is tensor float32 (2,) cpu [0.0, 0.0]"),
-    "array and list": (np.zeros(2), [0.0, 0.0], "the value was ndarray float64 (2,) [0.0, 0.0], is list of 2"),
-    "late element": (torch.arange(9), torch.arange(9) + torch.eye(9)[8].long(), "the value (tensor int64 (9,) cpu [0, 1, 2, 3]) differs in its values"),
-    "list and tuple": ([1], (1,), "the value was list of 1, is tuple of 1"),
-    "lengths": ([1, 2], [1], "the value was list of 2, is list of 1"),
-    "namedtuple": (Point(1, 2), Point(1, 3), ".y was int 2, is int 3"),
-    "dataclass": (Sample(T, 1), Sample(T, 2), ".label was int 1, is int 2"),
-    "slots": (Slotted([1]), Slotted([2]), ".value[0] was int 1, is int 2"),
-    "order of keys": ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "['a'] is missing"),
-    "kind of mapping": ({"a": 1}, OrderedDict(a=1), "the value was dict of 1, is OrderedDict of 1"),
-    "sets": ({1, 2}, {1, 3}, "{1} was int 2, is int 3"),
-    "long lists": (list(range(99)), [*range(98), 0], "the value (list of 99 int [0, 1, 2, 3]) differs in its values"),
-    "mode": (torch.nn.ReLU(), torch.nn.ReLU().eval(), "the value was ReLU training, is ReLU evaluating"),
-    "deque": (deque([1]), deque([2]), "[0] was int 1, is int 2"),
-    "errors": (ValueError("a"), ValueError("b"), ".args[0] was str 'a', is str 'b'"),
-    "long text": ("a" * 300, "a" * 299 + "b", "the value (str of 300) differs in its values"),
-    "meta": (torch.zeros(2, device="meta"), torch.zeros(3, device="meta"), "the value was tensor float32 (2,) meta, is tensor float32 (3,) meta"),
+    "a bit": (1.0, 1.0000000000000002),
+    "sign of zero": (0.0, -0.0),
+    "int and bool": (1, True),
+    "int and float": (1, 1.0),
+    "type of elements": ({"x": np.zeros((2, 2), "f4")}, {"x": np.zeros((2, 2), "f8")}),
+    "array and tensor": (np.zeros(2), torch.zeros(2)),
+    "array and list": (np.zeros(2), [0.0, 0.0]),
+    "late element": (torch.arange(9), torch.arange(9) + torch.eye(9)[8].long()),
+    "list and tuple": ([1], (1,)),
+    "lengths": ([1, 2], [1]),
+    "namedtuple": (Point(1, 2), Point(1, 3)),
+    "dataclass": (Sample(T, 1), Sample(T, 2)),
+    "slots": (Slotted([1]), Slotted([2])),
+    "order of keys": ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+    "kind of mapping": ({"a": 1}, OrderedDict(a=1)),
+    "sets": ({1, 2}, {1, 3}),
+    "long lists": (list(range(99)), [*range(98), 0]),
+    "mode": (torch.nn.ReLU(), torch.nn.ReLU().eval()),
+    "deque": (deque([1]), deque([2])),
+    "errors": (ValueError("a"), ValueError("b")),
+    "long text": ("a" * 300, "a" * 299 + "b"),
+    "meta": (torch.zeros(2, device="meta"), torch.zeros(3, device="meta")),
 }
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_same(name: str) -> None:
     one, other = SAME[name]
-    assert compare(write(one).lines, write(other).lines) == ""
+    assert write(one).lines == write(other).lines
     assert digest(one) == digest(other)
     assert write(one).comparable
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_different(name: str) -> None:
-    one, other, words = DIFFERENT[name]
+    one, other = DIFFERENT[name]
     assert digest(one) != digest(other)
-    if name == "order of keys":
-        assert compare(write(one).lines, write(other).lines)
-    else:
-        assert compare(write(one).lines, write(other).lines) == words
-
-
-def test_place_of_a_difference() -> None:
-    assert compare(write((1, [T]), "result").lines, write((1, [T.double()]), "result").lines).startswith("result[1][0] was tensor float32 (6,) cpu")
-    assert compare(write([1, {}], "r").lines, write([1, {"a": 2}], "r").lines) == "r[1] was dict of 0, is dict of 1"
 
 
 def test_what_cannot_be_looked_into_is_named_and_left_alone() -> None:
@@ -143,7 +130,7 @@ def test_cycles_end() -> None:
 def test_subclasses_of_containers_tell_their_attributes() -> None:
     one, other = Named(a=1), Named(a=1)
     other.__dict__["extra"] = 2
-    assert compare(write(one).lines, write(other).lines) == ".extra is new"
+    assert digest(one) != digest(other)
 
 
 def test_the_device_may_be_left_out() -> None:

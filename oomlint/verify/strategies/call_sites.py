@@ -16,10 +16,10 @@ from oomlint.model.values import Absent, Const, ExternalCall
 from oomlint.source import SourceError
 from oomlint.syntax.edits import is_cheap_path
 from oomlint.verify.case import Part
-from oomlint.verify.strategies.slicing import Site, counterpart, sites
+from oomlint.verify.strategies.slicing import Site, counterpart, cut, sites
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from oomlint.finding import Place
     from oomlint.memory.loaders.loader_calls import Loader
@@ -88,13 +88,24 @@ def _covers(outer: Place, inner: Place) -> bool:
     return (start <= first and last <= end) or (first <= start and end <= last)
 
 
-def program(session: Session, part: Part, path: str) -> ast.Module | None:
-    """The program of a file in one part."""
-    try:
-        with open(session.path(part, path), "rb") as stream:
-            return ast.parse(stream.read())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return None
+def at_row(session: Session, place: Place, fits: Callable[[ast.Call], bool]) -> Site | None:
+    """The call that begins at the row of a place and fits."""
+    module = session.project.find(place.path)
+    tree = session.case.tree(Part.BEFORE, place.path) if module is not None else None
+    row = module.source.program_row(place) if module is not None else 0
+    return next((one for one in sites(tree) if one.call.lineno == row and fits(one.call)), None) if tree is not None else None
+
+
+def site_in(session: Session, part: Part, site: Site, path: str) -> Site | None:
+    """The same call in one part."""
+    tree = session.case.tree(part, path)
+    return counterpart(site, tree) if tree is not None else None
+
+
+def planned(session: Session, part: Part, target: Target, values: Domain, *, here: bool = False) -> dict[str, object] | None:
+    """What the child is to run: the call as it is cut out of the program of one part; of that part is the site where it is ``here``."""
+    site = target.site if here else site_in(session, part, target.site, target.path)
+    return None if site is None else cut(site, values.leaves, inherited=target.loader.inherited).plan(values.values)
 
 
 def site_of(module: Module, loader: Loader) -> Site | None:
@@ -116,8 +127,7 @@ def _normal(text: str) -> str | None:
 
 def mended(session: Session, target: Target) -> Target | None:
     """The same loader in the program after the fix: what its arguments are known to be may have changed with it."""
-    tree = program(session, Part.AFTER, target.path)
-    here = counterpart(target.site, tree) if tree is not None else None
+    here = site_in(session, Part.AFTER, target.site, target.path)
     try:
         module = Project(session.folder(Part.AFTER), session.settings, {}).module(session.path(Part.AFTER, target.path))
     except SourceError:

@@ -10,9 +10,9 @@ from oomlint.finding import LoaderFact
 from oomlint.measurement import CallCheck
 from oomlint.verify.case import Fidelity, Outcome, Part, Verdict
 from oomlint.verify.strategies import call_sites, call_verdict, calls_loops, calls_memory, calls_predict, calls_trainer, unverified_changes
-from oomlint.verify.strategies.call_sites import domain, program, targets
+from oomlint.verify.strategies.call_sites import domain, planned, site_in, targets
 from oomlint.verify.strategies.call_verdict import Judged
-from oomlint.verify.strategies.slicing import counterpart, cut, sites
+from oomlint.verify.strategies.slicing import cut, sites
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,8 +70,7 @@ def _pieces(session: Session, found: Sequence[Target]) -> dict[Part, list[Cut]]:
     pieces: dict[Part, list[Cut]] = {part: [] for part in Part}
     for target in found:
         leaves = domain(target).leaves
-        after = program(session, Part.AFTER, target.path)
-        here = counterpart(target.site, after) if after is not None else None
+        here = site_in(session, Part.AFTER, target.site, target.path)
         for part, sites_of in ((Part.BEFORE, [target.site]), (Part.AFTER, [*([here] if here else []), *_other_ways(session, target)])):
             pieces[part] += [cut(site, leaves, inherited=target.loader.inherited) for site in sites_of]
     return pieces
@@ -145,18 +144,17 @@ def _counts_of(session: Session, target: Target) -> tuple[int, ...]:
     """Numbers of workers that tell the two parts apart, beside none and two."""
     if not session.case.mended:
         return ()
-    trees = [program(session, part, target.path) for part in Part]
+    trees = [session.case.tree(part, target.path) for part in Part]
     return call_sites.told_apart([tree for tree in trees if tree is not None])
 
 
 def _other_ways(session: Session, target: Target) -> list[Site]:
     """Calls of the same class in the same function after the fix."""
-    tree = program(session, Part.AFTER, target.path)
-    here = counterpart(target.site, tree) if tree is not None else None
-    if tree is None or here is None:
+    here = site_in(session, Part.AFTER, target.site, target.path)
+    if here is None:
         return []
     written = ast.unparse(here.call.func)
-    found = [site for site in sites(tree) if site.function == here.function and site.ordinal != here.ordinal and ast.unparse(site.call.func) == written]
+    found = [site for site in sites(here.tree) if site.function == here.function and site.ordinal != here.ordinal and ast.unparse(site.call.func) == written]
     return found[:_MOST_WAYS]
 
 
@@ -172,17 +170,13 @@ def _measured(
     here: bool = False,
 ) -> tuple[dict[str, Any] | None, str]:
     """What the child answers; else why there is no answer. The site is of this part where it is ``here``."""
-    tree = program(session, part, target.path)
-    if tree is None:
-        return None, "the program cannot be parsed"
-    site = target.site if here else counterpart(target.site, tree)
-    if site is None:
+    plan = planned(session, part, target, values, here=here)
+    if plan is None:
         return None, "the call of the loader was not found"
-    piece = cut(site, values.leaves, inherited=target.loader.inherited)
     arguments = {
         "path": session.path(part, target.path),
         "root": session.folder(part),
-        "plan": piece.plan(values.values),
+        "plan": plan,
         "own": "*" if session.case.plan.call is CallCheck.FEWER_WORKERS else session.case.plan.option,
         "counts": [2] if least else [2, 0, *counts],
         "methods": methods,

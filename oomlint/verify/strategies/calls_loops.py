@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.measurement import CallCheck
 from oomlint.verify.case import Outcome, Part, Reading
 from oomlint.verify.strategies import unverified_changes
-from oomlint.verify.strategies.call_sites import program
 from oomlint.verify.strategies.call_verdict import Judged, cause
 from oomlint.verify.strategies.slicing import counterpart, sites
 from oomlint.verify.thresholds import human
@@ -97,7 +96,7 @@ def _measured(session: Session, part: Part, source: str) -> tuple[dict[str, Any]
 
 def _sources(session: Session) -> tuple[str, str] | None:
     """What the child is to run, before and after."""
-    old, new = program(session, Part.BEFORE, session.case.finding.place.path), program(session, Part.AFTER, session.case.finding.place.path)
+    old, new = (session.case.tree(part) for part in Part)
     module = session.project.find(session.case.finding.place.path)
     if old is None or new is None or module is None:
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import AttributeFact, ContentKind, DatasetFact, LoaderFact
 from oomlint.measurement import CallCheck
 from oomlint.verify.case import Outcome, Part, Reading
-from oomlint.verify.strategies.call_sites import WORKERS, program
+from oomlint.verify.strategies.call_sites import WORKERS
 from oomlint.verify.strategies.call_verdict import Judged, cause
 from oomlint.verify.thresholds import human, worker_memory
 
@@ -197,7 +197,7 @@ def _plain_to_see(saving: Saving) -> bool:
 def _wrapped(session: Session) -> tuple[str, str] | None:
     """What the fix makes of the value, as an expression over ``__data__``, and the file that it is in."""
     for path in session.case.changes:
-        old, new = program(session, Part.BEFORE, path), program(session, Part.AFTER, path)
+        old, new = (session.case.tree(part, path) for part in Part)
         if old is None or new is None:
             continue
         texts = {ast.unparse(node) for node in ast.walk(old) if isinstance(node, (ast.Assign, ast.AnnAssign))}

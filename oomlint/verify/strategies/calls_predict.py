@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify import thresholds
 from oomlint.verify.case import Outcome, Part, Reading
-from oomlint.verify.strategies.call_sites import program
+from oomlint.verify.strategies.call_sites import at_row, site_in
 from oomlint.verify.strategies.call_verdict import Judged
-from oomlint.verify.strategies.slicing import counterpart, sites
 
 if TYPE_CHECKING:
     from oomlint.verify.session import Session
@@ -22,9 +21,7 @@ _SAID: Final = "a model that predicts 64 KiB for each of its batches stands in, 
 
 def judge(session: Session) -> Judged:
     """Predict before and after; what is held after each batch, and what callbacks are given."""
-    module = session.project.find(session.case.finding.place.path)
-    row = module.source.program_row(session.case.finding.place) if module is not None else 0
-    site = next((one for one in sites(ast.parse(module.source.text)) if one.call.lineno == row and _predicts(one.call)), None) if module is not None else None
+    site = at_row(session, session.case.finding.place, _predicts)
     if site is None:
         return Judged(Outcome.INCONCLUSIVE, _LOST)
     answers = []
@@ -42,8 +39,7 @@ def _predicts(call: ast.Call) -> bool:
 
 def _measured(session: Session, part: Part, site: Site) -> dict[str, Any] | str:
     """What the child answers; else why there is no answer."""
-    tree = program(session, part, session.case.finding.place.path)
-    here = counterpart(site, tree) if tree is not None else None
+    here = site_in(session, part, site, session.case.finding.place.path)
     if here is None:
         return _LOST
     options = {item.arg: item.value.value for item in here.call.keywords if item.arg and isinstance(item.value, ast.Constant)}

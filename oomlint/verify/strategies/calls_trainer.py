@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import LoaderFact
 from oomlint.verify.case import Outcome, Part
 from oomlint.verify.strategies import call_verdict
-from oomlint.verify.strategies.call_sites import program
+from oomlint.verify.strategies.call_sites import at_row, site_in
 from oomlint.verify.strategies.call_verdict import Judged
-from oomlint.verify.strategies.slicing import counterpart, cut, sites
+from oomlint.verify.strategies.slicing import cut
 
 if TYPE_CHECKING:
     from oomlint.verify.session import Session
@@ -35,11 +35,7 @@ def judge(session: Session) -> Judged:
     """Make the arguments and the loader that follows from them."""
     found = next(iter(session.case.finding.of_noun(LoaderFact)), None)
     own = found.option.removeprefix(_PREFIX) if found is not None else ""
-    module = session.project.find(found.place.path) if found is not None else None
-    if found is None or module is None or own not in _OPTIONS:
-        return Judged(Outcome.INCONCLUSIVE, "the call of the training arguments was not found in the program")
-    row = module.source.program_row(found.place)
-    site = next((one for one in sites(ast.parse(module.source.text)) if one.call.lineno == row and _concerns(one.call)), None)
+    site = at_row(session, found.place, _concerns) if found is not None and own in _OPTIONS else None
     if site is None:
         return Judged(Outcome.INCONCLUSIVE, "the call of the training arguments was not found in the program")
     before = _measured(session, Part.BEFORE, site, own)
@@ -59,8 +55,7 @@ def judge(session: Session) -> Judged:
 
 def _changed(session: Session, site: Site) -> str:
     """An argument that the mend changes and that is not about loaders; empty where there is none."""
-    tree = program(session, Part.AFTER, session.case.finding.place.path)
-    here = counterpart(site, tree) if tree is not None else None
+    here = site_in(session, Part.AFTER, site, session.case.finding.place.path)
     old, new = ({item.arg or "**": ast.unparse(item.value) for item in call.keywords} for call in (site.call, here.call if here is not None else site.call))
     return next((name for name in {**old, **new} if not name.startswith(_PREFIX) and old.get(name) != new.get(name)), "")
 
@@ -72,8 +67,7 @@ def _concerns(call: ast.Call) -> bool:
 def _measured(session: Session, part: Part, site: Site, own: str) -> _Ran | str:
     """The runs; else why there are none."""
     path = session.case.finding.place.path
-    tree = program(session, part, path)
-    here = counterpart(site, tree) if tree is not None else None
+    here = site_in(session, part, site, path)
     if here is None:
         return "the call of the training arguments was not found"
     given = next((item.value for item in here.call.keywords if item.arg == _WORKERS), None)

@@ -9,11 +9,10 @@ from oomlint.finding import LoaderFact
 from oomlint.measurement import WorkerCheck
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
 from oomlint.verify.strategies import locate_subject
-from oomlint.verify.strategies.call_sites import WORKERS, domain, mended, program, targets
+from oomlint.verify.strategies.call_sites import WORKERS, domain, mended, planned, targets
 from oomlint.verify.strategies.call_verdict import cause, pairs
 from oomlint.verify.strategies.calls_memory import worker_bytes
 from oomlint.verify.strategies.dataset_runs import Broken, Runs, Stopped, found, listed
-from oomlint.verify.strategies.slicing import counterpart, cut
 from oomlint.verify.thresholds import human
 
 if TYPE_CHECKING:
@@ -33,10 +32,6 @@ _LOST: Final = "the call of the loader was not found in the program"
 _STAND_IN: Final = "a stand-in dataset that tells its indices"
 
 Run = dict[str, Any]
-
-
-class _Unknown(Exception):  # noqa: N818 -- nothing is wrong with the harness
-    """It cannot be found out; the message says why."""
 
 
 @dataclass(slots=True)
@@ -59,7 +54,7 @@ def verify(session: Session) -> Verdict:
         return told.verdict(Outcome.INCONCLUSIVE, "nothing of the workers is asked")
     try:
         return _CHECKS[wanted](session, told)
-    except _Unknown as stop:
+    except Stopped as stop:
         return told.verdict(Outcome.INCONCLUSIVE, str(stop))
 
 
@@ -69,23 +64,22 @@ def verify(session: Session) -> Verdict:
 def _target(session: Session) -> Target:
     loaders = targets(session, (session.case.finding.place,))
     if not loaders:
-        raise _Unknown(_LOST)
+        raise Stopped(_LOST)
     return loaders[0]
 
 
 def _mended(session: Session, target: Target) -> Target:
     found = mended(session, target)
     if found is None:
-        raise _Unknown("the loader is not made at the same place after the fix")
+        raise Stopped("the loader is not made at the same place after the fix")
     return found
 
 
 def _plan(session: Session, part: Part, target: Target, values: Domain) -> dict[str, object]:
-    tree = program(session, part, target.path)
-    site = counterpart(target.site, tree) if tree is not None else None
-    if site is None:
-        raise _Unknown(_LOST if part is Part.BEFORE else "the loader is not made at the same place after the fix")
-    return cut(site, values.leaves, inherited=target.loader.inherited).plan(values.values)
+    plan = planned(session, part, target, values)
+    if plan is None:
+        raise Stopped(_LOST if part is Part.BEFORE else "the loader is not made at the same place after the fix")
+    return plan
 
 
 def _runs(session: Session, part: Part, target: Target, values: Domain, told: _Told, *, own: str, counts: list[int], processors: tuple[int, int]) -> list[Run]:
@@ -94,13 +88,13 @@ def _runs(session: Session, part: Part, target: Target, values: Domain, told: _T
     arguments = {"path": session.path(part, target.path), "root": session.folder(part), "plan": plan, "own": own, "counts": counts, "methods": [None]}
     done = session.run(part, "driving.call_job:measure", {**arguments, "processors": processors}, seconds=_SECONDS, memory=_BYTES)
     if not isinstance(done.answer, dict):
-        raise _Unknown(done.failure)
+        raise Stopped(done.failure)
     told.left_out += [*done.answer["skipped"], *(f"{name}: stood in for" for name in done.answer["stubbed"])]
     reached = [run for run in done.answer["runs"] if run["reached"]]
     working = [run for run in reached if not run.get("error") or run.get("calls")]
     if not working:
         error = next((run["error"] for run in reached if run.get("error")), None)
-        raise _Unknown(f"the cut-out call cannot be run: {cause(error)}" if error else "the call could not be reached")
+        raise Stopped(f"the cut-out call cannot be run: {cause(error)}" if error else "the call could not be reached")
     # That two workers stand for many is how it is run; the numbers of interest are those that were asked for.
     told.assumptions += [note for run in working for note in run.get("notes", ()) if not note.startswith("num_workers: ")]
     return working
@@ -111,7 +105,7 @@ def _settled(values: Domain, runs: list[Run], name: str) -> None:
     for run in runs:
         for text, value in run["values"].items():
             if text not in values.leaves and value == repr(run.get("given", {}).get(name)):
-                raise _Unknown(f"`{text}` is not known, and with it the {name.replace('num_', 'number of ')}")
+                raise Stopped(f"`{text}` is not known, and with it the {name.replace('num_', 'number of ')}")
 
 
 # -- a function for workers, without workers --------------------------------------------------------------------
@@ -122,7 +116,7 @@ def _ignored(session: Session, told: _Told) -> Verdict:
     told.assumptions += [_STAND_IN]
     called = [_called(session, Part.BEFORE, target, told)]
     if called[0] != 0:
-        raise _Unknown("the loader could not be made with `worker_init_fn` and without workers")
+        raise Stopped("the loader could not be made with `worker_init_fn` and without workers")
     if session.case.mended:
         called.append(_called(session, Part.AFTER, target, told))
     under = "two epochs without workers"
@@ -138,7 +132,7 @@ def _ignored(session: Session, told: _Told) -> Verdict:
         return told.verdict(Outcome.SHOWN, words, reading)
     if later is not None and later > 0:
         return told.verdict(Outcome.CONFIRMED, f"{words} before; after the fix it is called by the workers", reading)
-    raise _Unknown("whether the dataset can be read without `worker_init_fn` could not be shown, since no data was found that it reads")
+    raise Stopped("whether the dataset can be read without `worker_init_fn` could not be shown, since no data was found that it reads")
 
 
 def _called(session: Session, part: Part, target: Target, told: _Told) -> int:
@@ -183,13 +177,11 @@ def _dataset_alone(session: Session, subject: Subject, told: _Told, words: str, 
 
 
 def _failure(runs: Runs, part: Part) -> str | None:
-    """What reading raises. Raises _Unknown where that cannot be told."""
+    """What reading raises. Raises Stopped where that cannot be told."""
     try:
         runs.ask(part, "driving.call_workers:alone")
     except Broken as error:
         return str(error.told["error"])
-    except Stopped as stop:
-        raise _Unknown(str(stop)) from None
     return None
 
 
@@ -204,7 +196,7 @@ def _oversized(session: Session, told: _Told) -> Verdict:
     asked = max(run["given"].get("num_workers", 0) for run in before)
     one = worker_bytes(session, before[0]["settings"]["multiprocessing_context"] or "")
     if one is None:
-        raise _Unknown("a loader with workers cannot be run here")
+        raise Stopped("a loader with workers cannot be run here")
     taken = f"a worker takes {human(one)} without any data"
     under = f"{_NODE}; {taken}"
     if asked <= ALLOWED:
@@ -252,7 +244,7 @@ def _in_flight(session: Session, told: _Told) -> Verdict:
             break
         reasons.append(made)
     if runs is None:
-        raise _Unknown("; ".join(reasons) or "no dataset could be told from the finding")
+        raise Stopped("; ".join(reasons) or "no dataset could be told from the finding")
     told.assumptions += [*runs.assumed, "all samples are as large as the first"]
     told.left_out += runs.left_out
     budget = session.settings.inflight_bytes
@@ -288,7 +280,7 @@ def _flying(session: Session, part: Part, target: Target, runs: Runs, told: _Tol
     try:
         weight = runs.ask(part, "driving.call_workers:sample", seconds=_SECONDS)["bytes"]
     except (Broken, Stopped) as error:
-        raise _Unknown(f"a sample could not be read: {error}") from None
+        raise Stopped(f"a sample could not be read: {error}") from None
     most, said = 0.0, ""
     for run in working:
         given = run["given"]
@@ -296,7 +288,7 @@ def _flying(session: Session, part: Part, target: Target, runs: Runs, told: _Tol
         _settled(values, [run], "batch_size")
         batch = given.get("batch_size", 1)
         if given.get("batch_sampler") is not None or not isinstance(batch, int):
-            raise _Unknown("how many samples a batch has could not be found out")
+            raise Stopped("how many samples a batch has could not be found out")
         workers = given.get("num_workers", 0)
         ahead = given.get("prefetch_factor")
         number = workers * (_PREFETCH if ahead is None else ahead) + 1
@@ -315,7 +307,7 @@ def _together(session: Session, told: _Told) -> Verdict:
     places = tuple(fact.place for fact in finding.of_noun(LoaderFact)) or (finding.place,)
     chosen = [one for place in places for one in targets(session, (place,))[:1]]
     if len({(one.path, one.site.call.lineno, one.site.call.col_offset) for one in chosen}) < 2 or len({one.path for one in chosen}) > 1:  # noqa: PLR2004 -- one alone is no case
-        raise _Unknown("the loaders were not found in the program")
+        raise Stopped("the loaders were not found in the program")
     told.assumptions += [_STAND_IN, f"each loader has {WORKERS} workers", "the loaders are used one after the other, and none is dropped in between"]
     domains = [domain(one, "persistent_workers", least=1) for one in chosen]
     before = _alive(session, Part.BEFORE, chosen, domains)
@@ -356,12 +348,12 @@ def _alive(session: Session, part: Part, chosen: list[Target], domains: list[Dom
     arguments = {"path": session.path(part, chosen[0].path), "root": session.folder(part), "plans": plans}
     done = session.run(part, "driving.call_workers:alive", arguments, seconds=_SECONDS, memory=_BYTES)
     if not isinstance(done.answer, dict):
-        raise _Unknown(done.failure if part is Part.BEFORE else f"after the fix: {done.failure}")
+        raise Stopped(done.failure if part is Part.BEFORE else f"after the fix: {done.failure}")
     answer: dict[str, Any] = done.answer
     failed = next((loader["error"] for loader in answer["loaders"] if loader["error"]), None)
     if failed is not None:
         said = cause(failed) if failed["type"] else failed["message"]
-        raise _Unknown(f"{'' if part is Part.BEFORE else 'after the fix '}the cut-out calls cannot be run: {said}")
+        raise Stopped(f"{'' if part is Part.BEFORE else 'after the fix '}the cut-out calls cannot be run: {said}")
     return answer
 
 

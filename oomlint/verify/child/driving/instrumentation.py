@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 _now: Final = time.process_time  # the program may have a clock of its own
 
 SLOW: Final = 0.05  # seconds of processor time; a statement that takes so long and fails is left out of later trials
-LINE: Final = 200  # characters of a message that are kept
 
 
 class Guide:

@@ -89,18 +89,6 @@ def generators() -> str:
     return " ".join(f"{name}:{digest(state, devices=False)}" for name, state in states)
 
 
-def compare(before: Iterable[str], after: Iterable[str]) -> str:
-    """The first difference between the lines of two values, in words; empty where there is none."""
-    old, new = list(before), list(after)
-    for one, other in zip(old, new):  # noqa: B905 - the rest is looked at below
-        if one != other:
-            return _difference(one, other)
-    if len(old) != len(new):
-        longer, word = (old, "is missing") if len(old) > len(new) else (new, "is new")
-        return f"{longer[min(len(old), len(new))].partition(TAB)[0] or 'the value'} {word}"
-    return ""
-
-
 def describe(value: Any) -> str:
     """What a value is, shortly, for a reader: "dict of 2: image float32 (3, 8, 8), label int"."""
     return _describe(value, 0)
@@ -362,21 +350,6 @@ def _hash(data: bytes) -> str:
 
 
 # -- telling -----------------------------------------------------------------------------------------------------------
-
-
-def _difference(one: str, other: str) -> str:
-    (place, _, was), (other_place, _, now) = one.partition(TAB), other.partition(TAB)
-    place = place or "the value"
-    if place != (other_place or "the value"):
-        return f"{place} is missing" if len(place) > len(other_place) else f"{other_place} is new"
-    old, new = _without_hash(was), _without_hash(now)
-    if old == new:
-        return f"{place} ({old}) differs in its values"
-    return f"{place} was {old}, is {new}"
-
-
-def _without_hash(text: str) -> str:
-    return re.sub(r" [0-9a-f]{16}(?= |$)", "", text)
 
 
 def _describe(value: Any, depth: int) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomlint.verify.child.search import shape_mutations
-from oomlint.verify.child.synthesis import name_heuristics, stub_registry
+from oomlint.verify.child.synthesis import deferred_value, name_heuristics, stub_registry
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from oomlint.verify.child.synthesis.name_heuristics import Spec
 
@@ -58,7 +58,7 @@ def _lacks(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> It
         if specs[path]["kind"] in kinds.get(holder, ("const",)) and ("[" in path or "(" in path or holder not in ("Tensor", "list")):
             if name in ("items", "keys", "values"):
                 yield {path: {"kind": "dict", "keys": []}}
-            elif name in values_late_tensor():
+            elif name in deferred_value.TENSOR:
                 yield {path: {"kind": "tensor", "shape": [8], "dtype": "float32"}}
             elif holder in ("Tensor", "dict", "list", "tuple"):
                 yield {path: {"kind": "object", "keys": [name]}}
@@ -80,16 +80,8 @@ def _mappings(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -
             yield {path: {"kind": "dict", "keys": ["item"]}}
 
 
-def values_late_tensor() -> frozenset[str]:
-    """Names of what tensors have."""
-    from oomlint.verify.child.synthesis import deferred_value  # noqa: PLC0415 -- only for this
-
-    return deferred_value.TENSOR
-
-
-def _named(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+def _named(found: re.Match[str], _specs: dict[str, Spec], _paths: list[str]) -> Iterator[Edit]:
     """A message names the stand-in by its path."""
-    del paths
     path = found[1]
     name = name_heuristics.last(path)
     yield {path: {"kind": "tensor", "shape": ["B", stub_registry.CLASSES] if "(" in path else [8], "dtype": "float32"}}
@@ -97,7 +89,6 @@ def _named(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> It
     yield {path: {"kind": "const", "value": name or "text"}}
     yield {path: {"kind": "list", "n": 2}}
     yield {path: {"kind": "model"}}
-    del specs
 
 
 def _constant(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
@@ -141,7 +132,7 @@ def _dtypes(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> 
             yield shape_mutations.altered(specs, path, dtype="bool")
 
 
-def _to(dtype: str) -> Callable[[re.Match[str], dict[str, Spec], list[str]], Iterator[Edit]]:
+def _to(dtype: str) -> shape_mutations.Change:
     def change(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
         for path in shape_mutations.tensors(specs, paths):
             if specs[path]["dtype"] != dtype:
@@ -174,7 +165,7 @@ def _optimizer(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) 
             yield {path: {"kind": "optimizer"}}
 
 
-RULES: Final[tuple[tuple[str, Callable[[re.Match[str], dict[str, Spec], list[str]], Iterator[Edit]]], ...]] = (
+RULES: Final[tuple[tuple[str, shape_mutations.Change], ...]] = (
     (r"KeyError: '([^']+)'", _key),
     (r"too many values to unpack \(expected (\d+)(?:, got (\d+))?\)", _few),
     (r"not enough values to unpack \(expected (\d+), got (\d+)\)", _few),

@@ -224,8 +224,6 @@ def search(program: Program, state: State, seconds: float, trials: int) -> Found
             if not learned and not slow:
                 break
             candidate = {**candidate, "specs": {**candidate["specs"], **(learned or {})}, "skips": [*candidate["skips"], *slow]}
-            if not report.get("error"):
-                continue
         return candidate, report
 
     def consider(candidate: State) -> Found | None:

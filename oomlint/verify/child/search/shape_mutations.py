@@ -7,11 +7,12 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from oomlint.verify.child.synthesis.name_heuristics import Spec
 
     Edit = dict[str, Spec | None]  # by path; ``None`` forgets what is known of it
+    Change = Callable[[re.Match[str], dict[str, Spec], list[str]], Iterator[Edit]]
 
 FLOATING: Final = ("float32",)
 BIG: Final = (32, 64, 128, 224)
@@ -102,37 +103,28 @@ def exactly(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> I
                 yield altered(specs, path, shape=[*shape, *[filler] * rank][: rank - outer])
 
 
-def deeper(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """More dimensions."""
-    for path in tensors(specs, paths):
-        shape = specs[path]["shape"]
-        yield altered(specs, path, shape=[*shape, 8 if len(shape) <= 1 else 3])
-    for path in tensors(specs, paths):
-        shape = specs[path]["shape"]
-        yield altered(specs, path, shape=[*shape, *([8, 8] if len(shape) <= 1 else [3, 3])])
+def shaped(*ways: Callable[[list[Any]], list[Any] | None]) -> Change:
+    """For one way after the other each tensor in the shape that it gives; None leaves it as it is."""
+
+    def change(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
+        for way in ways:
+            for path in tensors(specs, paths):
+                shape = way(specs[path]["shape"])
+                if shape is not None:
+                    yield altered(specs, path, shape=shape)
+
+    return change
 
 
-def flatter(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """Fewer dimensions."""
-    for path in tensors(specs, paths):
-        if specs[path]["shape"]:
-            yield altered(specs, path, shape=specs[path]["shape"][:-1])
+deeper: Final = shaped(lambda shape: [*shape, 8 if len(shape) <= 1 else 3], lambda shape: [*shape, *([8, 8] if len(shape) <= 1 else [3, 3])])
+flatter: Final = shaped(lambda shape: shape[:-1] if shape else None)
+scalar: Final = shaped(lambda shape: [] if shape else None, lambda shape: (["B"] if "B" in shape else [1]) if shape else None)
 
 
 def ranks(found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
     """Fewer dimensions, then more."""
     yield from flatter(found, specs, paths)
     yield from deeper(found, specs, paths)
-
-
-def scalar(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:
-    """No dimension."""
-    for path in tensors(specs, paths):
-        if specs[path]["shape"]:
-            yield altered(specs, path, shape=[])
-    for path in tensors(specs, paths):
-        if specs[path]["shape"]:
-            yield altered(specs, path, shape=[1] if "B" not in specs[path]["shape"] else ["B"])
 
 
 def larger(_found: re.Match[str], specs: dict[str, Spec], paths: list[str]) -> Iterator[Edit]:

@@ -5,8 +5,13 @@ from __future__ import annotations
 
 import inspect
 import os
+import pathlib
 from typing import TYPE_CHECKING, Any, Final
 
+import torch
+from torch.utils import data
+
+from oomlint.verify.child.loading import images
 from oomlint.verify.child.synthesis import file_specs_plain, inferred_value
 from oomlint.verify.child.synthesis.file_specs_plain import FOLDER, SAMPLES, Options, array
 
@@ -54,8 +59,6 @@ class Tokenizer:
         ids = (self.encode(text) * max_length)[: max_length or 16]
         made: dict[str, Any] = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
         if return_tensors:
-            import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
             made = {name: torch.tensor([value]) for name, value in made.items()}
         return Options(made)
 
@@ -82,11 +85,24 @@ def text_of(spec: Spec) -> str:
     return os.path.abspath(text) if spec.get("whole") else text
 
 
+MADE: Final[dict[str, Callable[[int], Any]]] = {  # of no more than a number of samples
+    "range": lambda count: list(range(count)),
+    "texts": lambda count: [f"id{i}" for i in range(count)],
+    "device": lambda _: torch.device("cpu"),
+    "same": lambda _: Same(),
+    "model": lambda count: torch.nn.Linear(8, count, bias=False),  # its weight has the shape that arrays in files have at first: it may be filled from one
+    "totensor": lambda _: images.ToTensor(),
+    "tokenizer": lambda _: Tokenizer(),
+    "samples": lambda count: data.TensorDataset(torch.arange(count * 4, dtype=torch.float32).reshape(count, 4), torch.arange(count) % 4),
+}
+
+
 def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType | None, guess: Callable[[str], Spec] | None = None) -> Any:
     """The value that a specification describes."""
-    import numpy as np  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
     count: int = state.get("n", SAMPLES)
+    made = MADE.get(spec["is"])
+    if made is not None:
+        return made(count)
     match spec["is"]:
         case "expression":
             return eval(spec["text"], {} if module is None else vars(module))  # noqa: S307 -- the user's own words, in a child that is fenced in
@@ -95,50 +111,23 @@ def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType
         case "path":
             return text_of(spec) if not spec.get("list") else [text_of({**spec, "name": f"{spec['name']}{i}"}) for i in range(spec["list"])]
         case "pathlib":
-            import pathlib  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
             return pathlib.Path(text_of(spec))
         case "array":
             return array(spec, f"argument {name}", count)
         case "tensor":
-            import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
             return torch.from_numpy(array(spec, f"argument {name}", count))
         case "list":
             return [build(spec["of"], f"{name}{i}", state, module, guess) for i in range(count if spec["n"] == "n" else int(spec["n"]))]
-        case "range":
-            return list(range(count))
-        case "texts":
-            return [f"id{i}" for i in range(count)]
+        case "value" if spec.get("clay") and guess is not None:
+            return inferred_value.Clay(spec["value"], f"argument {name}", count)
         case "value":
-            if spec.get("clay") and guess is not None:
-                return inferred_value.Clay(spec["value"], f"argument {name}", count)
             return file_specs_plain.value(spec["value"], f"argument {name}", count)
         case "settings":
             asked: dict[str, Spec] = spec["has"]
-            return Settings(
-                {key: build(item, key, state, module, guess) for key, item in asked.items()}, asked, guess or (lambda _: {"is": "json", "value": None})
-            )
+            known = {key: build(item, key, state, module, guess) for key, item in asked.items()}
+            return Settings(known, asked, guess or (lambda _: {"is": "json", "value": None}))
         case "dtype":
-            return getattr(np if spec["library"] == "numpy" else __import__("torch"), spec["name"])
-        case "device":
-            return __import__("torch").device("cpu")
-        case "same":
-            return Same()
-        case "model":
-            import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
-            return torch.nn.Linear(8, count, bias=False)  # its weight has the shape that arrays in files have at first: it may be filled from one
-        case "totensor":
-            from oomlint.verify.child.loading import images  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
-            return images.ToTensor()
-        case "tokenizer":
-            return Tokenizer()
-        case "samples":
-            import torch  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
-            return torch.utils.data.TensorDataset(torch.arange(count * 4, dtype=torch.float32).reshape(count, 4), torch.arange(count) % 4)
+            return getattr(__import__(spec["library"]), spec["name"])
         case "instance" if module is not None:
             return construct(getattr(module, spec["cls"]), spec["arguments"], state, module, guess)
         case _:
