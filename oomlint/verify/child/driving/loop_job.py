@@ -113,12 +113,9 @@ def measure(
         warm(program.text)
     except (SyntaxError, slicer.SliceError, LoadError, OSError, UnicodeDecodeError) as error:
         return {"ok": False, "exception": words(error), "steps": 0}
-    short = loop_search.trial(program, state, loop_search.STEPS, asked=asked)
-    if short.get("hung"):
+    ran = _rows_run(program, state, steps, epochs, asked)
+    if ran is None:
         return {"ok": False, "exception": "TimeoutError: a short run takes too long", "steps": 0}
-    ran = short.get("run") or {}
-    if not all(all(rows) for rows in ran.values()):  # some are come to in later steps only
-        ran = loop_search.trial(program, state, steps, LONG, epochs, asked).get("run") or ran
     left = side_effects.Left(program)
     meter = Meter(steps * epochs + 1)
     with Printed() as printed:
@@ -153,6 +150,15 @@ def measure(
         "program": not outcome.piece.name,
         "cut": guide.cut,
     }
+
+
+def _rows_run(program: Program, state: dict[str, Any], steps: int, epochs: int, asked: dict[str, list[list[int]]] | None) -> dict[str, Any] | None:
+    """Of the rows to look out for, by file, which are run; None where even a short run takes too long."""
+    short = loop_search.trial(program, state, loop_search.STEPS, asked=asked)
+    ran: dict[str, Any] = short.get("run") or {}
+    if not all(all(rows) for rows in ran.values()):  # some are come to in later steps only
+        ran = loop_search.trial(program, state, steps, LONG, epochs, asked).get("run") or ran
+    return None if short.get("hung") else ran
 
 
 def _missing(program: Program, state: dict[str, Any], outcome: Outcome) -> int:

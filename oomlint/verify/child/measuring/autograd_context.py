@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import os
@@ -11,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from oomlint.verify.child.loading.tolerant_import import LoadError, load
-from oomlint.verify.child.measuring import digests, line_coverage, tensor_census
+from oomlint.verify.child.measuring import digests, handles, line_coverage, tensor_census
 from oomlint.verify.child.server.exceptions import words
 from oomlint.verify.child.synthesis import name_heuristics, stub_registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+    from collections.abc import Iterator
 
 SHAPES: Final = ([4, 8], [4, 8, 8], [4, 3, 8, 8], [8], [2, 4, 3, 8, 8])
 KINDS: Final = ("number", "tensor")  # of an argument whose name says that it is a number
@@ -39,17 +39,15 @@ def measure(
         return {"ok": False, "exception": f"AttributeError: there is no autograd function `{cls}`"}
     errors: list[str] = []
     for candidate in [state] if state else states(function):
-        reached = Reached(os.path.realpath(path), row)
         try:
             torch.manual_seed(0)
-            with reached:
-                once(function, candidate, {}, 0)
+            reached = handles.rows_run(functools.partial(once, function, candidate, {}, 0), path, [row])
         except Exception as error:  # noqa: BLE001 -- whatever the user's code raises
             errors.append(words(error))
             continue
         ran = _ran(function, candidate, line_coverage.Rows(os.path.realpath(root), asked), os.path.realpath(path))
         told = {"assumed": loaded.assumed, "stubbed": loaded.stubbed, "run": ran}
-        return {"state": candidate, "reached": reached.seen, **_measured(function, candidate, steps), **told}
+        return {"state": candidate, "reached": bool(reached), **_measured(function, candidate, steps), **told}
     return {"ok": False, "exception": errors[0] if errors else "nothing was tried"}
 
 
@@ -122,27 +120,3 @@ def states(function: Any) -> Iterator[dict[str, Any]]:
                 break
             given.append((item.name, named[item.name] if kind == "number" and item.name in named else shape))
         yield {"arguments": given}
-
-
-class Reached:
-    """Whether a row of the program is executed."""
-
-    def __init__(self, path: str, row: int) -> None:
-        self.path, self.row = path, row
-        self.seen = False
-
-    def __enter__(self) -> Reached:  # noqa: PYI034 -- typing.Self came with Python 3.11
-        sys.settrace(self._trace)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-
-    def _trace(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
-        del event, argument
-        return self._line if os.path.realpath(frame.f_code.co_filename) == self.path else None
-
-    def _line(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
-        del argument
-        self.seen |= event == "line" and frame.f_lineno == self.row
-        return self._line

@@ -193,30 +193,31 @@ def _computes(outcome: Outcome, key: str) -> bool:
     return "(" in outcome.piece.keys.get(key, (0, "("))[1]
 
 
-def search(program: Program, state: State, seconds: float, trials: int) -> Found:
-    """Best first: the states that came furthest are changed first."""
-    # Processor time, so that a busy machine does not change what is found; the clock only ends what hangs.
-    end, spent = time.monotonic() + PATIENCE * seconds, _spent()
-    count = 0
-    serial = itertools.count()
-    seen: set[str] = set()
-    waiting: list[tuple[tuple[Any, ...], int, State, dict[str, Any]]] = []
-    best: tuple[tuple[Any, ...], State, dict[str, Any]] | None = None
+class _Trials:
+    """The trials of a search, as long as it has time for them. None is made twice."""
 
-    def over() -> bool:
-        return count >= trials or _spent() - spent > seconds or time.monotonic() > end
+    def __init__(self, program: Program, seconds: float, most: int) -> None:
+        self.count = 0
+        self._program, self._seconds, self._most = program, seconds, most
+        # Processor time, so that a busy machine does not change what is found; the clock only ends what hangs.
+        self._end, self._before = time.monotonic() + PATIENCE * seconds, _spent()
+        self._seen: set[str] = set()
 
-    def attempt(candidate: State) -> tuple[State, dict[str, Any]] | None:
+    @property
+    def over(self) -> bool:
+        """Whether it has to end."""
+        return self.count >= self._most or _spent() - self._before > self._seconds or time.monotonic() > self._end
+
+    def settled(self, candidate: State) -> tuple[State, dict[str, Any]] | None:
         """Run a state until it learns nothing more."""
-        nonlocal count
         report: dict[str, Any] = {}
         for _ in range(8):
             text = json.dumps(candidate, sort_keys=True)
-            if text in seen or over():
+            if text in self._seen or self.over:
                 return (candidate, report) if report else None
-            seen.add(text)
-            count += 1
-            report = trial(program, candidate, limit=LIMIT)
+            self._seen.add(text)
+            self.count += 1
+            report = trial(self._program, candidate, limit=LIMIT)
             learned = report.get("learned")
             slow = [key for key in report.get("slow", ()) if key not in candidate["skips"]]
             if report.get("hung") and report["at"] not in ("", "loop", *candidate["skips"]):
@@ -226,16 +227,24 @@ def search(program: Program, state: State, seconds: float, trials: int) -> Found
             candidate = {**candidate, "specs": {**candidate["specs"], **(learned or {})}, "skips": [*candidate["skips"], *slow]}
         return candidate, report
 
+
+def search(program: Program, state: State, seconds: float, most: int) -> Found:
+    """Best first: the states that came furthest are changed first."""
+    trials = _Trials(program, seconds, most)
+    serial = itertools.count()
+    waiting: list[tuple[tuple[Any, ...], int, State, dict[str, Any]]] = []
+    best: tuple[tuple[Any, ...], State, dict[str, Any]] | None = None
+
     def consider(candidate: State) -> Found | None:
         nonlocal best
-        done = attempt(candidate)
+        done = trials.settled(candidate)
         if done is None:
             return None
         candidate, report = done
         if good(report):
-            return Found(candidate, report, trials=count)
+            return Found(candidate, report, trials=trials.count)
         if AGAIN in (report.get("error") or {}).get("message", "") and not candidate["skips"] and not candidate["loader"]:
-            return Found(None, report, _reason(report), count, candidate)
+            return Found(None, report, _reason(report), trials.count, candidate)
         score = _score(report)
         if best is None or score < best[0]:
             best = score, candidate, report
@@ -245,7 +254,7 @@ def search(program: Program, state: State, seconds: float, trials: int) -> Found
     found = consider(state)
     errors: set[str] = set()
     begun: set[str] = set()
-    while found is None and waiting and not over():
+    while found is None and waiting and not trials.over:
         score, _, candidate, report = heapq.heappop(waiting)
         text = _signature(report)
         if text in errors and best is not None and score > best[0]:
@@ -253,22 +262,19 @@ def search(program: Program, state: State, seconds: float, trials: int) -> Found
         errors.add(text)
         begun.add(text)
         for other in _next(candidate, report):
-            if _leaves_out(other, candidate) and waiting and waiting[0][0] <= score and _signature(waiting[0][3]) not in begun:
-                # A change of the stand-ins has led to another failure: see where that leads before something of the program's own is given up.
-                heapq.heappush(waiting, (score, next(serial), candidate, report))
-                errors.discard(text)
+            # Where a change of the stand-ins has led to another failure, see where that leads before something of the program's own is given up.
+            later = bool(_leaves_out(other, candidate) and waiting and waiting[0][0] <= score and _signature(waiting[0][3]) not in begun)
+            found = None if later else consider(other)
+            if found or (not later and trials.over):
                 break
-            found = consider(other)
-            if found or over():
-                break
-            if waiting and waiting[0][0] < score:
+            if later or (waiting and waiting[0][0] < score):
                 # Something came further: go on from there, and come back to this one only if that leads nowhere.
                 heapq.heappush(waiting, (score, next(serial), candidate, report))
                 errors.discard(text)
                 break
     if found:
         return found
-    return Found(None, best[2] if best else {}, _reason(best[2]) if best else "no trial was made", count)
+    return Found(None, best[2] if best else {}, _reason(best[2]) if best else "no trial was made", trials.count)
 
 
 def _leaves_out(other: State, state: State) -> bool:
