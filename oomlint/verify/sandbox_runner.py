@@ -371,12 +371,11 @@ class _Running:
                 now = process_tree.sample(pid)
                 self._moments.append(Moment(time.monotonic() - self._start, now.memory, now.processes, now.descriptors))
                 memory = now.memory
-                if self._disk.is_full(pids, certain=not self._readings % _DISK_EVERY):
-                    return Ended.DISK
             else:
                 self._bound = process_tree.resident(pids)
-                if self._disk.is_full(pids, certain=not self._readings % _DISK_EVERY):
-                    return Ended.DISK
+            if self._disk.is_full(pids, certain=not self._readings % _DISK_EVERY):
+                return Ended.DISK
+            if not self.job.timeline:
                 if self._readings % _EXACT_EVERY and self._bound <= limits.memory:
                     return Ended.EXIT
                 memory = process_tree.total(pids)

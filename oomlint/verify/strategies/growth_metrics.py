@@ -87,19 +87,12 @@ _SIGNALS: Final = {
 _PART: Final = 0.9  # of what was kept: a part is less than that
 
 
-def _also(*signals: Signal) -> tuple[Signal, ...]:
-    return tuple(Signal(item.column, item.name, item.unit, item.kind, Ask.ALSO, item.limit) for item in signals)
-
-
-def _named(plan: LoopPlan) -> tuple[Signal, ...]:
-    eases = (replace(_SIGNALS[item], ask=Ask.EASE) for item in plan.eases)
-    return (*(_SIGNALS[item] for item in plan.ends), *eases, *_also(*(_SIGNALS[item] for item in plan.also)))
-
-
 @cache
 def plan_for(plan: LoopPlan) -> Plan:
     """What a rule has declared, with the columns of a measurement."""
-    return Plan(_named(plan), plan.steps, plan.epochs, plan.workers, plan.simulated, plan.against)
+    asked = ((Ask.END, plan.ends), (Ask.EASE, plan.eases), (Ask.ALSO, plan.also))
+    signals = tuple(replace(_SIGNALS[item], ask=ask) for ask, items in asked for item in items)
+    return Plan(signals, plan.steps, plan.epochs, plan.workers, plan.simulated, plan.against)
 
 
 def columns(answer: Answer, plan: Plan, signal: Signal) -> list[float]:

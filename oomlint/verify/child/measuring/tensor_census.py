@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
-LEVELS: Final = ("storages", "storage_bytes", "nodes", "python_bytes", "objects", "device_storages", "device_bytes")
+LEVELS: Final = ("storages", "storage_bytes", "nodes", "python_bytes", "device_storages", "device_bytes")
 EACH: Final = ("saved", "copied", "peak", "python_peak")  # a number of its own for each step
 COPIERS: Final = frozenset({"aten::cat", "aten::stack", "aten::_cat", "aten::concat", "aten::concatenate", "aten::hstack", "aten::vstack", "aten::dstack"})
 NUMPY_COPIERS: Final = ("concatenate", "append", "vstack", "hstack", "dstack", "stack", "column_stack", "insert", "block", "row_stack")
@@ -98,10 +98,9 @@ class Growth:
         # The tensors come first: their objects belong to the program, but finding a storage adds to the tracker.
         with torch._C.DisableTorchFunction():  # noqa: SLF001 - a pretended device must not answer for the graph
             tracker.pause = True
-            nodes, objects = self._walk()
+            columns["nodes"][at] = self._walk()
             tracker.sweep()
             tracker.pause = False
-        columns["nodes"][at], columns["objects"][at] = nodes, objects
         if self._python:
             columns["python_bytes"][at] = tracemalloc.get_traced_memory()[0] - tracker.own
         columns["peak"][at] = tracker.restart()
@@ -151,12 +150,11 @@ class Growth:
 
     # -- how ---------------------------------------------------------------------------------------------------------------
 
-    def _walk(self) -> tuple[int, int]:
-        """Nodes that live tensors lead to, and objects that the collector knows."""
+    def _walk(self) -> int:
+        """Nodes that live tensors lead to."""
         seen: set[Any] = set()  # holds the nodes, or another may come to lie where one lay
         waiting: list[Any] = []
-        objects = gc.get_objects()
-        for item in _alive(self._known, objects):
+        for item in _alive(self._known, gc.get_objects()):
             self._tracker.see(item)
             if item.grad_fn is not None:
                 waiting.append(item.grad_fn)
@@ -165,7 +163,7 @@ class Growth:
             if node is not None and node not in seen:
                 seen.add(node)
                 waiting.extend(following for following, _ in node.next_functions)
-        return len(seen), len(objects)
+        return len(seen)
 
     def _saving(self) -> AbstractContextManager[None]:
         tracker = self._tracker

@@ -108,13 +108,10 @@ class World:
             self.specs[key] = spec
         self.make(key, spec)
 
-    def alike(self, key: str) -> file_specs.Spec | None:
-        """What a file of the same name but for digits holds: it holds the same."""
+    def alike(self, key: str, fits: Callable[[str, str], bool] = lambda _, kind: kind not in ("folder", "empty", "h5")) -> file_specs.Spec | None:
+        """What a path of the same name but for digits holds whose path and kind fit: it holds the same."""
         like = re.sub(r"\d+", "#", key)
-        for other, spec in self.specs.items():
-            if spec["kind"] not in ("folder", "empty", "h5") and re.sub(r"\d+", "#", other) == like:
-                return spec
-        return None
+        return next((spec for other, spec in self.specs.items() if fits(other, spec["kind"]) and re.sub(r"\d+", "#", other) == like), None)
 
     def make(self, key: str, spec: file_specs.Spec) -> None:
         """Write it."""
@@ -147,7 +144,8 @@ class World:
         spec = self.specs.get(key)
         if spec is None or spec["kind"] != "folder":
             deep = any(other["kind"] == "folder" and key.startswith(name + os.sep) for name, other in self.specs.items())
-            spec = self._folder_alike(key) or file_specs.default("folder", self.hints)
+            beside = self.alike(key, lambda other, kind: kind == "folder" and os.path.dirname(other) == os.path.dirname(key))
+            spec = beside or file_specs.default("folder", self.hints)
             if deep and isinstance(spec["names"], dict) and spec["names"]["count"] == "n" and not spec.get("set"):
                 spec = {**spec, "names": {**spec["names"], "count": 4}}
             self.specs[key] = spec
@@ -156,12 +154,6 @@ class World:
             self.empty(os.path.join(key, name))
         self.made[key] = "folder full"
         self.use(key)
-
-    def _folder_alike(self, key: str) -> file_specs.Spec | None:
-        for other, spec in self.specs.items():
-            if spec["kind"] == "folder" and os.path.dirname(other) == os.path.dirname(key) and re.sub(r"\d+", "#", other) == re.sub(r"\d+", "#", key):
-                return spec
-        return None
 
     def empty(self, key: str) -> None:
         """A name in a folder: what it is follows from how it is used."""
@@ -334,8 +326,7 @@ def _file(actual: Any) -> type:
             now.used[key] = None
             spec = now.specs.get(key)
             if spec is None or spec["kind"] != "h5":
-                like = re.sub(r"\d+", "#", key)
-                spec = next((other for path, other in now.specs.items() if other["kind"] == "h5" and re.sub(r"\d+", "#", path) == like), None)
+                spec = now.alike(key, lambda _, kind: kind == "h5")
                 spec = {"kind": "h5", "nodes": spec["nodes"] if spec else {}}
                 now.specs[key] = spec
             self.filename, self.mode, self.swmr_mode, self.id = str(name), "r", False, 1
