@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+FILLING: Final = frozenset({"append", "extend", "update", "add", "insert", "setdefault", "appendleft"})  # methods that put something into their object
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +60,20 @@ def spot(tree: ast.Module, row: int) -> Spot:
 def named(tree: ast.Module, name: str) -> Scope | None:
     """The last definition of that dotted name: the one that holds at run time."""
     return next((node for other, node in reversed(list(scopes(tree))) if other == name), None)
+
+
+def callee(call: ast.Call) -> str:
+    """The last name of what is called; empty where it has none."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def statement_rows(tree: ast.Module, row: int) -> tuple[int, int] | None:
+    """First and last row of the innermost statement at a row; of one with a body those before it."""
+    found = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= row <= (node.end_lineno or node.lineno):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
+            if row <= last or last < node.lineno:
+                found = node.lineno, max(last, node.lineno)
+    return found

@@ -15,7 +15,7 @@ from oomlint.measurement import Trait
 from oomlint.model.project import Project
 from oomlint.source import SourceError, apply_edits, read_source
 from oomlint.verify import causes, patches, process_pool, recheck, signals
-from oomlint.verify.ast_location import spot
+from oomlint.verify.ast_location import callee, spot
 from oomlint.verify.case import Case, Fidelity, Outcome, Part, Verdict, plan_of
 from oomlint.verify.preflight import prepare
 from oomlint.verify.project_copy import Base, Trees
@@ -226,7 +226,11 @@ def _whole(case: Case, verdict: Verdict) -> Verdict:
 def _changed_loaders(case: Case, path: str) -> list[str]:
     """The loaders that a mend makes in another way, in the words of the program after."""
     old, new = (
-        [ast.unparse(node) for node in ast.walk(case.tree(part, path) or ast.Module([], [])) if isinstance(node, ast.Call) and _makes_loader(node)]
+        [
+            ast.unparse(node)
+            for node in ast.walk(case.tree(part, path) or ast.Module([], []))
+            if isinstance(node, ast.Call) and callee(node).endswith("DataLoader")
+        ]
         for part in Part
     )
     kept = list(old)
@@ -237,10 +241,6 @@ def _changed_loaders(case: Case, path: str) -> list[str]:
         else:
             changed.append(f"`{call if len(call) <= _SHOWN else call[: _SHOWN - 3] + '...'}`")
     return changed
-
-
-def _makes_loader(call: ast.Call) -> bool:
-    return ast.unparse(call.func).rpartition(".")[2].endswith("DataLoader")
 
 
 def _trivial(case: Case) -> Verdict | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import CallCheck
+from oomlint.verify.ast_location import callee
 from oomlint.verify.case import Outcome, Part, Reading
 from oomlint.verify.strategies import unverified_changes
 from oomlint.verify.strategies.call_verdict import Judged, cause
@@ -119,9 +120,7 @@ def _sources(session: Session) -> tuple[str, str] | None:
 
 def _site(tree: ast.Module, row: int, end: int, *, whole: bool) -> Site | None:
     named = {"list", "tuple", "sorted"} if whole else {"cycle", "tee"}
-    return next(
-        (one for one in sites(tree) if row <= one.call.lineno <= end and ast.unparse(one.call.func).rpartition(".")[2] in named and one.call.args), None
-    )
+    return next((one for one in sites(tree) if row <= one.call.lineno <= end and callee(one.call) in named and one.call.args), None)
 
 
 def _same_place(site: Site, old: ast.Module, new: ast.Module) -> ast.Call | None:
@@ -144,7 +143,7 @@ def _filled(call: ast.Call) -> str:
     made = copy.deepcopy(call)
     inner = made.args[0]
     loader = ast.parse("__loader__()", mode="eval").body
-    if isinstance(inner, ast.Call) and ast.unparse(inner.func).rpartition(".")[2] in _PASSING and inner.args:
+    if isinstance(inner, ast.Call) and callee(inner) in _PASSING and inner.args:
         inner.args = [loader for _ in inner.args]
     else:
         made.args[0] = loader

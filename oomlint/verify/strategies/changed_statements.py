@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.verify.ast_location import FILLING
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -20,7 +22,6 @@ _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SILENT: Final = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Pass, ast.Try)
 _ENDS: Final = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _LOADED: Final = (ast.Assign, ast.AnnAssign, ast.AugAssign)  # of a module that is imported
-_FILLING: Final = frozenset({"append", "extend", "update", "add", "insert", "setdefault", "appendleft"})
 _SHOWN: Final = 60  # characters of a statement
 
 
@@ -207,7 +208,7 @@ def _written(node: ast.stmt) -> set[str]:
         for item in ast.walk(part):
             if isinstance(item, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(item.ctx, ast.Store):
                 found.add(_name(item))
-            elif isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _FILLING:
+            elif isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in FILLING:
                 found.add(_name(item.func.value))
     return found - {""}
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.finding import Safety
 from oomlint.measurement import CommandSign, Trait
 from oomlint.source import SourceError
+from oomlint.verify.ast_location import statement_rows
 from oomlint.verify.case import Fidelity, Outcome, Part, Reading, Verdict
 from oomlint.verify.jobs import Ended
 from oomlint.verify.strategies import command_metrics as signs
@@ -304,15 +305,8 @@ def _little(traits: frozenset[Trait], grown: Grown | None) -> str:
 
 def _rows(session: Session) -> tuple[int, int]:
     """First and last row of the statement that the finding is in, without the body of a compound one."""
-    row = _program_row(session)
-    tree = session.case.tree(Part.BEFORE)
-    best = (row, row)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.stmt) and node.lineno <= row <= (node.end_lineno or row):
-            body = getattr(node, "body", None)
-            last = body[0].lineno - 1 if body else node.end_lineno or row
-            best = (node.lineno, max(last, node.lineno)) if row <= last or not body else best
-    return best
+    row, tree = _program_row(session), session.case.tree(Part.BEFORE)
+    return (statement_rows(tree, row) if tree is not None else None) or (row, row)
 
 
 def _program_row(session: Session) -> int:

@@ -6,7 +6,7 @@ import ast
 import copy
 from typing import TYPE_CHECKING, Final
 
-from oomlint.verify.ast_location import named
+from oomlint.verify.ast_location import FILLING, callee, named
 from oomlint.verify.case import Part
 from oomlint.verify.strategies.dataset_runs import Broken, Runs, Stopped
 from oomlint.verify.strategies.public_api import trees
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oomlint.verify.strategies.locate_subject import Subject
 
 STATES: Final = frozenset({"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__"})
-WRITES: Final = frozenset({"append", "add", "update", "setdefault", "extend", "insert", "appendleft", "__setitem__"})
+WRITES: Final = FILLING | {"__setitem__"}
 
 
 def give(runs: Runs) -> None:
@@ -79,7 +79,7 @@ def _passed(session: Session, subject: Subject) -> dict[str, tuple[str, bool]]:
     defined = {item.name for _, tree in every for item in tree.body if isinstance(item, (ast.FunctionDef, ast.ClassDef))}
     for _, tree in every:
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == subject.name.rpartition(".")[2]:
+            if isinstance(node, ast.Call) and callee(node) == subject.name.rpartition(".")[2]:
                 pairs: list[tuple[str | None, ast.expr]] = [*zip(positions[1:], node.args, strict=False), *((item.arg, item.value) for item in node.keywords)]
                 for name, value in pairs:
                     if name in optional and not isinstance(value, (ast.Constant, ast.Starred)) and not found.get(name, ("", False))[1]:

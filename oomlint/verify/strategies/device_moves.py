@@ -10,6 +10,8 @@ import ast
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from oomlint.verify.ast_location import FILLING, callee
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -22,7 +24,6 @@ _SCALING: Final = frozenset({"scale", "unscale_"})  # of an object that is calle
 _PLAIN: Final = frozenset(
     "item tolist size dim numel len int float str bool print format append_text isinstance shape dtype device ndim data_ptr range type is_cuda".split()
 )  # give numbers, not tensors
-_FILLING: Final = frozenset({"append", "extend", "update", "add", "insert", "appendleft", "setdefault"})
 _OUT: Final = frozenset({"print", "save", "info", "debug", "write", "log", "warning"})  # take anything, from anywhere
 
 
@@ -34,7 +35,7 @@ def precision(before: str, after: str) -> str:
 
 def copied(before: str, after: str) -> str:
     """A way of copying of which a mend leaves none; empty where there is none, or another one."""
-    old, new = ([_callee(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and _callee(node) in _COPYING] for text in (before, after))
+    old, new = ([callee(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and callee(node) in _COPYING] for text in (before, after))
     return old[0] if old and not new else ""
 
 
@@ -50,14 +51,10 @@ def mixed(before: str, after: str) -> str:
     return next((f"line {row}, `{text if len(text) <= 60 else text[:57] + '...'}`" for text, row in new.items() if text not in old), "")  # noqa: PLR2004 -- characters
 
 
-def _callee(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
-
-
 def _precise(tree: ast.AST) -> Iterable[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            name = _callee(node)
+            name = callee(node)
             scaler = isinstance(node.func, ast.Attribute) and "scaler" in ast.unparse(node.func.value).lower()
             if name in _PRECISION or (scaler and name in _SCALING):
                 yield name
@@ -66,7 +63,7 @@ def _precise(tree: ast.AST) -> Iterable[str]:
 def _moved(tree: ast.AST) -> Iterable[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            name = _callee(node)
+            name = callee(node)
             if isinstance(node.func, ast.Attribute) and name in _MOVES:
                 yield f".{name}({', '.join(ast.unparse(item) for item in node.args)})"
             yield from ("non_blocking" for item in node.keywords if item.arg == "non_blocking")
@@ -140,9 +137,9 @@ class _Places:
 
     def _turn(self, target: ast.expr, value: ast.expr) -> None:
         """The names of a loop."""
-        if isinstance(value, ast.Call) and _callee(value) == "enumerate" and value.args and isinstance(target, ast.Tuple):
+        if isinstance(value, ast.Call) and callee(value) == "enumerate" and value.args and isinstance(target, ast.Tuple):
             self._turn(target.elts[-1], value.args[0])
-        elif isinstance(value, ast.Call) and _callee(value) == "zip" and isinstance(target, ast.Tuple) and len(target.elts) == len(value.args):
+        elif isinstance(value, ast.Call) and callee(value) == "zip" and isinstance(target, ast.Tuple) and len(target.elts) == len(value.args):
             for item, its in zip(target.elts, value.args, strict=True):
                 self._turn(item, its)
         else:
@@ -173,11 +170,11 @@ class _Places:
         return here
 
     def _call(self, node: ast.Call) -> frozenset[str]:
-        name = _callee(node)
+        name = callee(node)
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
         given = [*node.args, *(item.value for item in node.keywords)]
         taken = frozenset[str]().union(*(self._place(item) for item in given))
-        if receiver is not None and name in _FILLING:
+        if receiver is not None and name in FILLING:
             self._fill(receiver, taken)
             return frozenset()
         own = self._place(receiver) if receiver is not None else frozenset[str]()

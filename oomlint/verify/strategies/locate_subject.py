@@ -13,6 +13,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, Instance, is_usual
 from oomlint.source import SourceError
+from oomlint.verify.ast_location import callee, statement_rows
 from oomlint.verify.case import Part
 
 if TYPE_CHECKING:
@@ -265,14 +266,8 @@ def _inside(session: Session, place: Place, subject: Subject) -> bool:
 def statement(session: Session, place: Place) -> list[int]:
     """Rows of the innermost statement at a place: of one with a body, those before it. Empty in a notebook, whose rows are its cells'."""
     tree = session.case.tree(Part.BEFORE, place.path) if not place.cell else None
-    found: list[int] = []
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.stmt) and node.lineno <= place.row <= (node.end_lineno or node.lineno):
-            body = getattr(node, "body", None)
-            last = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
-            if place.row <= last or last < node.lineno:
-                found = list(range(node.lineno, max(last, node.lineno) + 1))
-    return found
+    rows = statement_rows(tree, place.row) if tree is not None else None
+    return list(range(rows[0], rows[1] + 1)) if rows is not None else []
 
 
 def workers(session: Session, part: Part) -> int | None:
@@ -311,6 +306,5 @@ def _workers_at(session: Session, part: Part) -> int | None:
 
 
 def _loader_calls(tree: ast.Module | None) -> list[ast.Call]:
-    nodes = ast.walk(tree) if tree is not None else ()
-    found = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "DataLoader"]
+    found = [node for node in ast.walk(tree or ast.Module([], [])) if isinstance(node, ast.Call) and callee(node) == "DataLoader"]
     return sorted(found, key=lambda node: (node.lineno, node.col_offset))

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.verify.ast_location import scopes
+from oomlint.verify.ast_location import callee, scopes
 from oomlint.verify.case import Part
 from oomlint.verify.strategies import locate_subject
 from oomlint.verify.strategies.dataset_runs import Broken, Runs, Stopped
@@ -150,7 +150,7 @@ def _held(every: dict[str, ast.Module], places: dict[str, list[tuple[str, ast.AS
 
 
 def _makes(node: ast.expr, cls: str) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == cls
+    return isinstance(node, ast.Call) and callee(node) == cls
 
 
 def _is_held(node: ast.expr, held: dict[Key, set[str]], path: str, function: str, cls: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from oomlint.verify.ast_location import named, spot
+from oomlint.verify.ast_location import callee, named, spot
 from oomlint.verify.case import Part
 
 if TYPE_CHECKING:
@@ -67,16 +67,12 @@ def _is(node: ast.expr, held: set[str], wanted: set[str], function: str) -> bool
     if isinstance(node, ast.Attribute):
         return node.attr in wanted - {"returned"}
     if isinstance(node, ast.Call):
-        return "returned" in wanted and _called(node) == function
+        return "returned" in wanted and callee(node) == function
     return isinstance(node, ast.Name) and (node.id in held or node.id in wanted - {"returned"})
-
-
-def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
 
 
 def _results(tree: ast.AST, function: str) -> Iterator[str]:
     """Names that hold what the function gives."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and any(isinstance(item, ast.Call) and _called(item) == function for item in ast.walk(node.value)):
+        if isinstance(node, ast.Assign) and any(isinstance(item, ast.Call) and callee(item) == function for item in ast.walk(node.value)):
             yield from (item.id for target in node.targets for item in ast.walk(target) if isinstance(item, ast.Name))

@@ -7,6 +7,7 @@ import re
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
 
+from oomlint.verify.ast_location import callee
 from oomlint.verify.strategies.changed_statements import statements
 
 if TYPE_CHECKING:
@@ -74,5 +75,5 @@ def _plain(node: ast.stmt) -> bool:
         return True
     if not isinstance(node, (ast.Assign, ast.AnnAssign, ast.Expr)):
         return False
-    calls = {ast.unparse(item.func).rpartition(".")[2] for item in ast.walk(node) if isinstance(item, ast.Call)}
+    calls = {callee(item) for item in ast.walk(node) if isinstance(item, ast.Call)}
     return calls <= _PLAIN and not any(isinstance(item, (ast.BinOp, ast.AugAssign)) for item in ast.walk(node))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.loaders.loader_calls import PARAMETERS
 from oomlint.source import SourceError
+from oomlint.verify.ast_location import callee
 from oomlint.verify.case import Part
 from oomlint.verify.strategies import call_names
 from oomlint.verify.strategies.changed_statements import changed
@@ -23,13 +24,11 @@ WORKERS: Final = frozenset({"num_workers", "persistent_workers", "prefetch_facto
 
 def of_expression(session: Session, source: str) -> str:
     """A statement that the mend changes and that is no part of the expression that is run; empty where there is none."""
-    names = {part.rpartition(".")[2] for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) for part in [ast.unparse(node.func)]} - {
-        "__loader__"
-    }
+    names = {callee(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)} - {"__loader__"}
     for part, item in _changed(session):
         if part is Part.BEFORE:
             continue
-        called = {ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(item.node) if isinstance(node, ast.Call)}
+        called = {callee(node) for node in ast.walk(item.node) if isinstance(node, ast.Call)}
         if not called & names and item.function.rpartition(".")[2] not in names and getattr(item.node, "name", "") not in names:
             return f"{item.words}, which the mend changes, was not run: only the expression was"
     return ""

@@ -7,7 +7,6 @@ shell would start it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import re
@@ -17,24 +16,20 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from oomlint.verify import process_tree
 from oomlint.verify.child import FOLDER
 from oomlint.verify.child.driving import program_tracer
 from oomlint.verify.child.driving.program_tracer import Wanted
 from oomlint.verify.child.loading import run_script
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from oomlint.verify.child.measuring import written_files
 
 PYTHON: Final = re.compile(r"python(\d(\.\d+)?)?")
 SHELL: Final = re.compile(r"[|&;<>$`*?(){}~\n]")  # what a shell would do something with
 RUNNERS: Final = (("uv", "run"), ("poetry", "run"), ("pdm", "run"), ("pipenv", "run"), ("rye", "run"))  # the environment is chosen already
 ALONE: Final = frozenset({"-u", "-B", "-b", "-s", "-E"})  # options of Python that change nothing here
 WITH_VALUE: Final = frozenset({"-W", "-X"})
-LARGEST: Final = 256 * 2**20  # bytes of a written file that is hashed; of a larger one its size is taken
-IGNORED: Final = frozenset({"__pycache__", ".git", ".cache", ".pytest_cache", ".ipynb_checkpoints"})
 SITE: Final = "sitecustomize.py"
 
 
@@ -54,7 +49,7 @@ def run(command: str, watch: dict[str, Any]) -> dict[str, Any]:
     ``streams`` (what was seen at each loader), ``files`` (digest by name, of what was written), ``bytes_read`` (by all processes) and ``in_process``.
     """
     root = os.getcwd()
-    before = dict(_marks(root))
+    before = written_files.files([root])
     notes = tempfile.mkdtemp(prefix="oomlint-watch-")
     wanted = Wanted(folder=notes, root=os.path.realpath(root), **watch)
     _prepare(wanted)
@@ -73,7 +68,7 @@ def run(command: str, watch: dict[str, Any]) -> dict[str, Any]:
         shutil.rmtree(notes, ignore_errors=True)
     return {
         "status": status, "seconds": seconds, "bytes_read": size, "in_process": bool(parsed.path or parsed.module), **seen,
-        "files": dict(_written(root, before)),
+        "files": written_files.written(before, [root], ""),
     }  # fmt: skip
 
 
@@ -174,68 +169,3 @@ def _in_process(parsed: Parsed, wanted: Wanted) -> int:
         except Exception:  # noqa: BLE001 - as the interpreter does
             traceback.print_exc()
     return status
-
-
-# -- files ---------------------------------------------------------------------------------------------------------------
-
-
-def _marks(root: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
-    """Files below a folder: name, and what changes when they are written."""
-    waiting = [""]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            entries = list(os.scandir(os.path.join(root, folder)))
-        except OSError:
-            continue
-        for entry in entries:
-            name = os.path.join(folder, entry.name)
-            if entry.name in IGNORED or entry.is_symlink():
-                continue
-            if entry.is_dir():
-                waiting.append(name)
-            else:
-                about = entry.stat()
-                yield name, (about.st_ino, about.st_size, about.st_ctime_ns)
-
-
-def _written(root: str, before: dict[str, tuple[int, int, int]]) -> Iterator[tuple[str, str]]:
-    """Names and digests of files that are new or have changed; of one that is gone an empty digest."""
-    after = dict(_marks(root))
-    for name in sorted(before.keys() | after.keys()):
-        if name not in after:
-            yield name, ""
-        elif before.get(name) != after[name]:
-            yield name, _content(os.path.join(root, name))
-
-
-def _content(path: str) -> str:
-    """A digest of a file. Of HDF5 what is in it counts: the file itself holds times."""
-    try:
-        if os.path.getsize(path) > LARGEST:
-            return f"{os.path.getsize(path)} bytes"
-        with open(path, "rb") as file:
-            data = file.read()
-        if data.startswith(b"\x89HDF\r\n\x1a\n") and "h5py" in sys.modules:
-            return _hdf5(path)
-        return hashlib.sha256(data).hexdigest()[:16]
-    except Exception as error:  # noqa: BLE001 - whatever a half-written file leads to
-        return f"cannot be read: {type(error).__name__}"
-
-
-def _hdf5(path: str) -> str:
-    """All names, attributes and values."""
-    from oomlint.verify.child.measuring.digests import digest  # noqa: PLC0415 - only here
-
-    h5py: Any = sys.modules["h5py"]
-    found: list[Any] = []
-
-    def visit(name: str, item: Any) -> None:
-        found.append((name, type(item).__name__, sorted((key, digest(value)) for key, value in item.attrs.items())))
-        if isinstance(item, h5py.Dataset):
-            found.append((str(item.dtype), item.shape, digest(item[()])))
-
-    with h5py.File(path, "r") as file:
-        visit("", file)
-        file.visititems(visit)
-    return digest(found)

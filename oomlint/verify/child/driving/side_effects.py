@@ -42,6 +42,7 @@ STANDINS: Final = (stub_objects.Thing, stub_objects.Unsettled)
 PLAIN: Final = (bool, int, float, str, bytes, type(None), list, dict, tuple, set, frozenset, deque, torch.Tensor)
 OPAQUE: Final = (torch.nn.Module, data.Dataset, data.DataLoader, data.Sampler)  # compared elsewhere, or nothing that a loop is to leave behind
 SAVED: Final = (".pt", ".pth", ".ckpt", ".bin", ".tar")
+LOADED: Final = 2**24  # bytes of a file of torch's whose values are compared
 UNREAD: Final = (".pkl", ".pickle", ".joblib")  # whether a tensor has a graph is in their bytes
 _GRAPH: Final = re.compile(r", (?:grad_fn=<\w+>|requires_grad=True)")
 _NUMBER: Final = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
@@ -125,7 +126,7 @@ class Left:
             name = written_files.named(path, self._tops[-1]).removeprefix(f"{PROJECT}/")
             try:
                 part = self._saved(path) or _text(path) or (written_files.content(path), [])
-                start = self._files.get(path, (0, 0))[1]
+                start = self._files.get(path, (0, 0, 0))[1]
                 added = _text(path, start) if 0 < start < os.path.getsize(path) else None
             except Exception:  # noqa: BLE001 -- a reader of a file that was not finished may raise anything
                 part, added = ("cannot be read", []), None
@@ -137,7 +138,7 @@ class Left:
         """Of a file of torch's or numpy's its values; of one that cannot be compared that it is there."""
         if path.endswith(UNREAD):
             return "is there", []
-        if path.endswith(SAVED) and os.path.getsize(path) <= written_files.LARGEST:
+        if path.endswith(SAVED) and os.path.getsize(path) <= LOADED:
             return self._part(torch.load(path, map_location="cpu", weights_only=False))  # what this very program has saved
         if path.endswith(written_files.ARRAYS):
             import numpy as np  # noqa: PLC0415 -- only where there is such a file

@@ -13,12 +13,12 @@ from oomlint.verify.child.measuring.digests import digest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LARGEST: Final = 2**24  # bytes of a file whose content is compared
+LARGEST: Final = 2**28  # bytes of a file whose content is compared; of a larger one its size is taken
 ARRAYS: Final = (".npy", ".npz")
 HDF5: Final = b"\x89HDF\r\n\x1a\n"
-PASSED: Final = frozenset({".git", "__pycache__"})
+PASSED: Final = frozenset({"__pycache__", ".git", ".cache", ".pytest_cache", ".ipynb_checkpoints"})
 
-State = tuple[int, int]  # time of the last change in nanoseconds, size in bytes
+State = tuple[int, int, int]  # what changes when a file is written: its number, its size in bytes, and the time of its last change in nanoseconds
 
 
 def files(tops: Sequence[str]) -> dict[str, State]:
@@ -31,7 +31,7 @@ def files(tops: Sequence[str]) -> dict[str, State]:
                 path = os.path.join(where, name)
                 with contextlib.suppress(OSError):
                     state = os.stat(path)
-                    found[path] = (state.st_mtime_ns, state.st_size)
+                    found[path] = (state.st_ino, state.st_size, state.st_ctime_ns)
     return found
 
 
@@ -47,23 +47,29 @@ def named(path: str, folder: str) -> str:
 
 
 def written(before: dict[str, State], tops: Sequence[str], folder: str) -> dict[str, str]:
-    """Digests of the files that are new or changed, by their names relative to the project or the data."""
-    return dict(sorted((named(path, folder), content(path)) for path in changed(before, tops)))
+    """Digests of the files that are new or changed, by their names relative to the project or the data; empty ones for those that are gone."""
+    gone = [path for path in before if not os.path.lexists(path)]
+    return dict(sorted([*((named(path, folder), "") for path in gone), *((named(path, folder), content(path)) for path in changed(before, tops))]))
 
 
 def content(path: str) -> str:
     """A digest of what is in a file; of a container the values, whose bytes may lie in any order."""
-    with open(path, "rb") as stream:
-        start = stream.read(len(HDF5))
-    if start == HDF5:
-        return _hdf5(path)
-    if path.endswith(ARRAYS):
-        import numpy as np  # noqa: PLC0415
+    try:
+        size = os.path.getsize(path)
+        if size > LARGEST:
+            return f"{size} bytes"
+        with open(path, "rb") as stream:
+            data = stream.read()
+        if data.startswith(HDF5):
+            return _hdf5(path)
+        if path.endswith(ARRAYS):
+            import numpy as np  # noqa: PLC0415
 
-        loaded = np.load(path, allow_pickle=False)
-        return digest(dict(loaded) if hasattr(loaded, "keys") else loaded)
-    with open(path, "rb") as stream:
-        return hashlib.sha256(stream.read(LARGEST)).hexdigest()
+            loaded = np.load(path, allow_pickle=False)
+            return digest(dict(loaded) if hasattr(loaded, "keys") else loaded)
+        return hashlib.sha256(data).hexdigest()
+    except Exception as error:  # noqa: BLE001 -- whatever a file leads to that was not finished
+        return f"cannot be read: {type(error).__name__}"
 
 
 def _hdf5(path: str) -> str:
@@ -77,10 +83,7 @@ def _hdf5(path: str) -> str:
             (name, type(item).__name__, sorted((key, digest(value)) for key, value in item.attrs.items()), item[()] if isinstance(item, h5py.Dataset) else None)
         )
 
-    try:
-        with h5py.File(path, "r") as file:
-            visit("/", file)
-            file.visititems(visit)
-    except OSError:
-        return "HDF5, cannot be read"
+    with h5py.File(path, "r") as file:
+        visit("/", file)
+        file.visititems(visit)
     return digest(found)
