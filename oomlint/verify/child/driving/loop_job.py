@@ -65,7 +65,7 @@ def find(
     found = loop_search.search(program, state, seconds, trials)
     state, report = found.state or found.failing or {}, found.report
     if not state:
-        return {"found": False, "reason": found.reason, "trials": found.trials}
+        return {"found": False, "reason": found.reason}
     assumed = [*loaded.assumed, *report["branches"], *_words(state, report)]
     if found.state is not None:
         uneven = {**state, "uneven": True}
@@ -81,10 +81,7 @@ def find(
         "assumed": list(dict.fromkeys(assumed)),
         "stubbed": list(loaded.stubbed),
         "skipped": [*loaded.skipped, *report["failures"], *report["left_out"]],
-        "signature": report["signature"],
-        "shown": report["text"],
         "reached": report["marks"] > 0,
-        "trials": found.trials,
     }
 
 
@@ -131,7 +128,6 @@ def measure(
         "ok": outcome.error is None and guide.taken > 0,
         "steps": guide.taken,
         "reached": guide.marks > 0,
-        "finished": guide.finished > 0,
         "sharing": stub_optimizer.shared(outcome.book, len(outcome.modules)),
         "exception": None if outcome.error is None else f"{words(outcome.error)}{_place(outcome)}",
         **meter.columns(),
@@ -144,7 +140,6 @@ def measure(
         "uses": side_effects.uses(program.tree),
         "failures": [*guide.failures.values()],
         "left_out": [*guide.left_out],
-        "shown": outcome.piece.text,
         "missing": _missing(program, state, outcome),
         "run": ran,
         "program": not outcome.piece.name,

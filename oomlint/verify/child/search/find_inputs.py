@@ -165,7 +165,6 @@ def _answer(target: Target, state: State, result: State, fidelity: str) -> State
         "skipped": list(target.loaded.skipped),
         "length": result.get("length", 0),
         "reached": bool(target.rows) and result["reached"],
-        "collates": result["stage"] > WORKS,
         "needs": result.get("needs", []),
     }
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.driving.piece_runner import run
-from oomlint.verify.child.measuring import digests
 from oomlint.verify.child.measuring.line_coverage import Rows
 from oomlint.verify.child.search.hill_climb import forked
 from oomlint.verify.child.search.loop_mutations import Failed, moves
@@ -47,7 +46,6 @@ class Found:
     state: State | None
     report: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
-    trials: int = 0
     failing: State | None = None  # with which the loop runs into the graph that an earlier step has freed: no other input mends that
 
 
@@ -84,7 +82,6 @@ def _report(program: Program, state: State, steps: int, epochs: int, rows: Rows,
     finally:
         sys.settrace(None)
     guide, book = outcome.guide, outcome.book
-    specs = {**state["specs"], **book.learned}
     report: dict[str, Any] = {
         "steps": guide.taken,
         "finished": guide.finished,
@@ -98,8 +95,6 @@ def _report(program: Program, state: State, steps: int, epochs: int, rows: Rows,
         "slow": guide.slow,
         "left_out": [*guide.left_out],
         "branches": [*guide.branches],
-        "signature": digests.digest([outcome.piece.kind, outcome.piece.name, sorted(specs)]),
-        "text": outcome.piece.text,
         "capped": outcome.counts.capped,
         "run": rows.run(program.path, guide.passed),
         "error": None,
@@ -242,9 +237,9 @@ def search(program: Program, state: State, seconds: float, most: int) -> Found:
             return None
         candidate, report = done
         if good(report):
-            return Found(candidate, report, trials=trials.count)
+            return Found(candidate, report)
         if AGAIN in (report.get("error") or {}).get("message", "") and not candidate["skips"] and not candidate["loader"]:
-            return Found(None, report, _reason(report), trials.count, candidate)
+            return Found(None, report, _reason(report), candidate)
         score = _score(report)
         if best is None or score < best[0]:
             best = score, candidate, report
@@ -274,7 +269,7 @@ def search(program: Program, state: State, seconds: float, most: int) -> Found:
                 break
     if found:
         return found
-    return Found(None, best[2] if best else {}, _reason(best[2]) if best else "no trial was made", trials.count)
+    return Found(None, best[2] if best else {}, _reason(best[2]) if best else "no trial was made")
 
 
 def _leaves_out(other: State, state: State) -> bool:

@@ -43,7 +43,6 @@ class Piece:
     watched: list[str] = field(default_factory=list)  # names whose values at the end are results
     keys: dict[str, tuple[int, str]] = field(default_factory=dict)  # of statements that may be left out: row and text
     loads: list[str] = field(default_factory=list)  # global names that the function asks for
-    text: str = ""  # the head of the loop
     missing: list[str] = field(default_factory=list)  # keys to be left out that no statement has: a fix has changed it
     compiled: Any = None
     makers: dict[str, list[str]] = field(default_factory=dict)  # by name ("model", "self.model"): keys of the statements beside the loop that bind it
@@ -126,7 +125,6 @@ class Cutter:
         piece.missing = sorted(self.skips - self.matched)
         piece.makers = self.makers
         piece.loads = sorted(loaded(function)) if function else []
-        piece.text = head(self.loop) if self.loop else f"def {piece.name}"
         located(piece.code)
         return piece
 
