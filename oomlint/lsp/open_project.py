@@ -13,7 +13,7 @@ from oomlint.causes import Causes, causes_of
 from oomlint.checking import Checker, Job, ordered
 from oomlint.config import Sort, load_settings
 from oomlint.discovery import discover, tops_of, unreached
-from oomlint.engine import Options, run
+from oomlint.engine import Options, patience, run
 from oomlint.once import said_once
 from oomlint.rechecking import Rechecker
 
@@ -47,7 +47,8 @@ class OpenProject:
         if beside(path) is not None:
             return ()
         self._refresh(contents)
-        found = said_once(self._lint.of(path, contents))
+        with patience():
+            found = said_once(self._lint.of(path, contents))
         self._note(contents)
         return ordered(found)
 
@@ -60,9 +61,10 @@ class OpenProject:
     def caused(self, path: str, contents: Contents, causes: Causes) -> tuple[Finding, ...]:
         """What a file causes in others, at the places in it."""
         self._refresh(contents)
-        found = [item for other in sorted(causes.beside) for item in self._lint.of(other, contents)]
-        # Where one of several loaders of a dataset is in the file itself, the others are no news.
-        alike = [*(self._lint.of(path, contents) if beside(path) is None else ()), *causes.of(found)]
+        with patience():
+            found = [item for other in sorted(causes.beside) for item in self._lint.of(other, contents)]
+            # Where one of several loaders of a dataset is in the file itself, the others are no news.
+            alike = [*(self._lint.of(path, contents) if beside(path) is None else ()), *causes.of(found)]
         self._note(contents)
         return ordered(causes.at_cause(item) for item in said_once(alike, causes.beside) if item.place.path in causes.beside)
 

@@ -40,6 +40,8 @@ _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is 
 _MAX_PROJECT_FILES = 20_000
 _MAX_CALLER_FILES = 24
 _FEW_QUESTIONS = 16  # for words, that are answered by looking through the files
+_MOST_CHANGED = 32  # files that are looked through beside an index of words, which knows what stood in them before
+_MOST_SEARCHES = 4_000  # that are remembered for the project with other contents
 _Shared = TypeVar("_Shared")
 
 
@@ -149,9 +151,12 @@ class Project:
         self.command: tuple[str, ...] | None = None  # the words behind the script, where it is asked what one certain command does
         self._called: dict[str, frozenset[bytes]] = {}
         self._words: WordIndex | None = None
+        self._changed: frozenset[str] = frozenset()  # files that have other contents than when the index was made
         self._asked = 0
         self._mentioned: dict[tuple[bytes, ...], list[str]] = {}
         self._searched: dict[Search, dict[str, str]] = {}
+        # What searches have found with other contents, and the files that have changed since: what is found in a file rests on that file alone.
+        self._searched_before: dict[Search, tuple[dict[str, str], frozenset[str]]] = {}
         self.readings = Readings()
         self._locator = Locator(self)
         self.memo: Memory[object, object] = Memory(self.readings)  # what the rooms above learn once for a run
@@ -166,15 +171,23 @@ class Project:
     def over(self, overlay: Mapping[str, bytes]) -> Project:
         """The same project with other contents in place of files. What is known of the files that stay as they are need not be learnt again."""
         other = Project(self.root, self.settings, overlay, self._folders, self.top)
-        changed = {path for path in (*self.overlay, *overlay) if self.overlay.get(path) != overlay.get(path)}
+        changed = frozenset(path for path in (*self.overlay, *overlay) if self.overlay.get(path) != overlay.get(path))
         if self._files is not None and {path for path in changed if beside(path) is None} <= self.listed:
             other._files, other._launch_files = self._files, self._launch_files
             other._locator.exists.update(self._locator.exists)
+            other._stems = self._stems
+            other._asked = self._asked
+            if self._words is not None and len(self._changed | changed) <= _MOST_CHANGED:
+                other._words, other._changed = self._words, self._changed | changed
+            if len(self._searched_before) <= _MOST_SEARCHES:
+                other._searched_before = {what: (found, since | changed) for what, (found, since) in self._searched_before.items()}
+            other._searched_before |= {what: (found, changed) for what, found in self._searched.items()}
         other._parsed = self._parsed
         kept = ((path, known) for path, known in self._modules.items() if path not in changed)
         other._modules.update({path: replace(known, project=other) if isinstance(known, Module) else known for path, known in kept})
         other._bytes.update({path: data for path, data in self._bytes.items() if path not in changed})
         other._called.update({path: names for path, names in self._called.items() if path not in changed})
+        other._indexes.update({path: index for path, index in self._indexes.items() if path not in changed})
         return other
 
     # -- files ---------------------------------------------------------------------------------------------------
@@ -280,11 +293,18 @@ class Project:
         """The files of the project that hold all of the texts, in order: each is searched at first, and all are put into an index once that pays."""
         files = self.files()
         self._asked += 1
-        if self._asked <= _FEW_QUESTIONS:
-            return [path for path in files if all(text in self.text(path) for text in texts)]
         if self._words is None:
+            if self._asked <= _FEW_QUESTIONS:
+                return self._among(files, texts)
             self._words = WordIndex(map(self.text, files))
-        return [files[number] for number in self._words.holding(texts)]
+        found = [files[number] for number in self._words.holding(texts)]
+        if self._changed:
+            found = sorted([*(path for path in found if path not in self._changed), *self._among(self._changed & self.listed, texts)])
+        return found
+
+    def _among(self, files: Iterable[str], texts: Sequence[bytes]) -> list[str]:
+        """Those of the files that hold all of the texts."""
+        return [path for path in files if all(text in self.text(path) for text in texts)]
 
     def callers(self, name: str, near: str, owner: str = "") -> Iterator[Module]:
         """Modules that call something of that name, the nearest to ``near`` first.
@@ -383,8 +403,9 @@ class Project:
         what = search_by(function, words, self._searched_below)
         known = self._searched.get(what)
         if known is None:
+            before, changed = self._searched_before.get(what, ({}, self.listed))
             files = self.holding([holding.encode()]) if holding else self.files()
-            told = ((path, function(path, self.text(path), *what.words)) for path in files)
+            told = ((path, function(path, self.text(path), *what.words) if path in changed else before.get(path, "")) for path in files)
             known = self._searched[what] = {path: found for path, found in told if found}
         self.readings.search(near, what, known)
         return known
