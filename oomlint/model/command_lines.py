@@ -34,10 +34,15 @@ _TOKEN: Final = re.compile(
 _QUOTED: Final = re.compile(r"\\(.)|'([^'\n]*)'|\"((?:\\.|[^\"\\\n])*)\"", re.DOTALL)
 _WHOLE_QUOTE: Final = re.compile(r"(?:--?[\w-]+=)?(['\"])(.*)\1", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
-_DEFAULT: Final = re.compile(r"\$\{\w+:?-(\d+)\}")
+_DEFAULT: Final = re.compile(r"\$\{(\w+):?-(\d+)\}")
+_LONGEST_WAY: Final = 4  # from a variable to the one that it is set to
+# What `sbatch` reads of a script, and the variable that it sets to it.
+_BATCH_CPUS: Final = re.compile(r"^#SBATCH[ \t]+(?:--cpus-per-task[= ]|-c[ \t]*)[ \t]*(\d{1,9})[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+_CPUS_OF_TASK: Final = "SLURM_CPUS_PER_TASK"
 _ASSIGNED: Final = re.compile(
     r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|declare[ \t]+|local[ \t]+|ENV[ \t]+|ARG[ \t]+)?(\w+)[ \t]*[?:]{0,2}=[ \t]*([^\s;#]*)", re.MULTILINE
 )
+_STAGE: Final = re.compile(r"(?:--\S+[ \t]+)*(\S+)(?:[ \t]+AS[ \t]+(\S+))?", re.IGNORECASE)
 _INSTRUCTION: Final = re.compile(r"^[ \t]*(FROM|CMD|ENTRYPOINT|RUN)[ \t]+((?:[^\n]*\\[ \t]*\r?\n)*[^\n]*)", re.MULTILINE | re.IGNORECASE)
 _STRING: Final = re.compile(r'"((?:\\.|[^"\\\n])*)"')
 _COMMENT: Final = r"//[^\n]*|/\*.*?(?:\*/|\Z)"
@@ -94,6 +99,42 @@ class Text:
             found[match[1]] = None if match[1] in found else Word(match[2].strip("\"'"), match.start(2), match.end(2))
         return found
 
+    @cached_property
+    def batch_processors(self) -> Word | None:
+        """The processors of a task that a script asks SLURM for; ``None`` where it does not say so just once."""
+        found = [Word(match[1], match.start(1), match.end(1)) for match in _BATCH_CPUS.finditer(self.content)] if not self.cell else []
+        return found[0] if len(found) == 1 else None
+
+
+@dataclass(frozen=True, eq=False)
+class Service:
+    """A service of a compose file."""
+
+    text: Text
+    node: Any = field(repr=False)  # of YAML
+
+    def place_of(self, node: Any) -> Place:
+        """The place of a node; of a mapping, that of its first entry."""
+        first, last = node.value[0] if entries(node) else (node, node)
+        return self.text.place(first.start_mark.index, last.end_mark.index)
+
+    @property
+    def image(self) -> tuple[str, str] | None:
+        """The Dockerfile that says what it starts, and the stage; ``None`` where it says so itself, or has no such file."""
+        build = member(self.node, "build")
+        if build is None or any(member(self.node, key) is not None for key in ("command", "entrypoint", "extends")):
+            return None
+        parts = [getattr(member(build, key), "value", "") for key in ("context", "dockerfile", "target")] if entries(build) else [build.value, "", ""]
+        if not all(isinstance(part, str) for part in parts):
+            return None
+        context, name, target = parts
+        return os.path.normpath(os.path.join(os.path.dirname(self.text.path), context, name or "Dockerfile")), target
+
+    @property
+    def sets_variables(self) -> bool:
+        """Whether it sets variables for its program."""
+        return any(member(self.node, key) is not None for key in ("environment", "env_file"))
+
 
 @dataclass(frozen=True, eq=False)
 class Command:
@@ -101,7 +142,7 @@ class Command:
 
     text: Text
     parts: tuple[Word, ...]
-    service: Any = None  # the node of the compose file's service that it belongs to
+    service: Service | None = None  # that it belongs to
     outer: tuple[Word, ...] = ()  # the words in front of it, where it stands in quotes
 
     @cached_property
@@ -120,28 +161,38 @@ class Command:
 
     def number_at(self, number: int) -> Number | None:
         """The whole number that a word is, or that the file sets its variable to."""
-        return self._number(self.parts[number]) if number < len(self.parts) else None
+        return self.number(self.parts[number]) if number < len(self.parts) else None
 
     def number_in(self, number: int) -> Number | None:
         """The whole number behind the ``=`` of a word."""
-        word = self.parts[number]
+        return self.number(self.given_in(self.parts[number]))
+
+    def given_in(self, word: Word) -> Word:
+        """What stands behind the ``=`` of a word."""
         given = word.text.partition("=")[2]
         start = self.text.content.rfind(given, word.start, word.end)
-        return self._number(Word(given, start, start + len(given)) if start >= 0 else word._replace(text=given))
+        return Word(given, start, start + len(given)) if start >= 0 else word._replace(text=given)
 
-    def _number(self, word: Word) -> Number | None:
-        if _WHOLE_NUMBER.fullmatch(word.text):
-            return Number(int(word.text), self.text.place(word.start, word.end))
-        default = _DEFAULT.fullmatch(word.text)
-        if default is not None:
-            return Number(int(default[1]), self.text.place(word.start, word.end))
-        named = _VARIABLE.fullmatch(word.text)
-        given = self.text.assigned.get(named[1] or named[2] or named[3]) if named is not None else None
-        if given is None:
-            return None
-        default = _DEFAULT.fullmatch(given.text)
-        value = default[1] if default is not None else given.text
-        return Number(int(value), self.text.place(given.start, given.end)) if _WHOLE_NUMBER.fullmatch(value) else None
+    def number(self, word: Word) -> Number | None:
+        """The whole number that a word is, or that the file sets its variable to. ``None`` where that is not known."""
+        here = word
+        for _ in range(_LONGEST_WAY):
+            if _WHOLE_NUMBER.fullmatch(here.text):
+                return Number(int(here.text), self.text.place(here.start, here.end))
+            named, default = _VARIABLE.fullmatch(here.text), _DEFAULT.fullmatch(here.text)
+            name = default[1] if default is not None else named[1] or named[2] or named[3] if named is not None else ""
+            if name in self.text.assigned:
+                given = self.text.assigned[name]
+                if given is None:
+                    return None
+                if given.start != here.start:  # else it is set to its own value, or to a default
+                    here = given
+                    continue
+            elif name == _CPUS_OF_TASK and self.text.batch_processors is not None:
+                # What the job asks for is for more than this: the number is where it is used.
+                return Number(int(self.text.batch_processors.text), self.text.place(word.start, word.end))
+            return Number(int(default[2]), self.text.place(here.start, here.end)) if default is not None else None
+        return None
 
 
 def commands_of(path: str, content: str) -> list[Command]:
@@ -194,7 +245,7 @@ def number_edit(project: Project, place: Place, number: str) -> Edit | None:
 # -- the shell's words ---------------------------------------------------------------------------------------------------
 
 
-def _scanned(text: Text, start: int, end: int, service: Any = None, *, folded: bool = False) -> Iterator[Command]:
+def _scanned(text: Text, start: int, end: int, service: Service | None = None, *, folded: bool = False) -> Iterator[Command]:
     """The commands between two characters. Quotes do not go on in the next row, so that one that is left open spoils no more. ``folded`` rows are one."""
     words: list[Word] = []
     for match in _TOKEN.finditer(text.content, start, end):
@@ -225,42 +276,97 @@ def _plain(written: str) -> str:
 
 def _of_dockerfile(text: Text) -> list[Command]:
     """``CMD``, ``ENTRYPOINT`` and ``RUN``; the words of a ``CMD`` follow those of the entry point of its stage."""
-    found: list[Command] = []
-    entry: tuple[Word, ...] = ()
+    return [command for stage in _stages(text) for command in (*stage.commands, *stage.whole)]
+
+
+@dataclass(slots=True)
+class _Stage:
+    """A stage of a Dockerfile."""
+
+    name: str = ""
+    base: str = ""
+    commands: list[Command] = field(default_factory=list)  # as each instruction has them
+    entry: list[Command] = field(default_factory=list)
+    default: list[Command] = field(default_factory=list)  # what `CMD` says
+    shell: bool = False  # whether the entry point is a text for a shell, which takes no more words
+
+    @property
+    def whole(self) -> list[Command]:
+        """The entry point with the words of ``CMD``."""
+        if self.shell or not self.entry or not self.default:
+            return []
+        return [Command(self.entry[0].text, (*self.entry[0].parts, *self.default[-1].parts))]
+
+    @property
+    def starts(self) -> list[Command]:
+        """The commands that a container of this stage starts; nothing where the stage says none."""
+        return self.whole or self.entry or self.default
+
+
+def _stages(text: Text) -> list[_Stage]:
+    found = [_Stage()]
     for match in _INSTRUCTION.finditer(text.content):
         name, start, end = match[1].upper(), match.start(2), match.end(2)
         if name == "FROM":
-            entry = ()
+            said = _STAGE.match(match[2])
+            found.append(_Stage(said[2] or "", said[1]) if said is not None else _Stage())
             continue
-        if match[2].lstrip().startswith("["):
+        stage = found[-1]
+        listed = match[2].lstrip().startswith("[")
+        if listed:
             words = tuple(Word(one[1], one.start(1), one.end(1)) for one in _STRING.finditer(text.content, start, end))
-            found += [Command(text, words)] if words else []
-            found += [command for word in words if " " in word.text for command in _scanned(text, word.start, word.end)]
+            inner = [command for word in words if " " in word.text for command in _scanned(text, word.start, word.end)]
+            own = [*([Command(text, words)] if words else []), *inner]
         else:
             own = list(_scanned(text, start, end))
-            found += own
-            words = own[-1].parts if own else ()
+        stage.commands += own
         if name == "ENTRYPOINT":
-            entry = words
-        elif name == "CMD" and entry and words:
-            found.append(Command(text, (*entry, *words)))
+            stage.entry, stage.shell = own, not listed
+        elif name == "CMD":
+            stage.default = own
     return found
+
+
+def started_by_image(path: str, content: str, target: str = "") -> list[Command]:
+    """The commands of a Dockerfile that a container of its last stage, or of the one that is named, starts with."""
+    stages = _stages(Text(path, content))
+    stage = next((one for one in stages if one.name.lower() == target.lower()), None) if target else stages[-1]
+    for _ in stages:
+        if stage is None or stage.starts:
+            break
+        stage = next((one for one in stages if one.name and one.name.lower() == stage.base.lower()), None)
+    return [one for one in stage.starts if _names_program(one.words)] if stage is not None else []
 
 
 # -- files of YAML and JSON --------------------------------------------------------------------------------------------------
 
 
-def _of_compose(text: Text) -> Iterator[Command]:
-    """``command`` and ``entrypoint`` of each service."""
+def services_of(path: str, content: str) -> list[Service]:
+    """The services of a compose file; none where it is broken."""
+    if len(content) > _MOST_OF_YAML:
+        return []
+    try:
+        return _services(Text(path, content))
+    except Exception:  # noqa: BLE001 - a broken file is simply not known
+        return []
+
+
+def _services(text: Text) -> list[Service]:
     import yaml  # noqa: PLC0415 - most runs meet no such file
 
-    root = yaml.compose(text.content, Loader=yaml.SafeLoader)
-    for _, service in entries(member(root, "services")):
-        parts = [word for key in ("entrypoint", "command") for word in _listed(text, member(service, key))]
+    return [Service(text, node) for _, node in entries(member(yaml.compose(text.content, Loader=yaml.SafeLoader), "services"))]
+
+
+def _of_compose(text: Text) -> Iterator[Command]:
+    """``command`` and ``entrypoint`` of each service."""
+    import yaml  # noqa: PLC0415
+
+    for service in _services(text):
+        parts = [word for key in ("entrypoint", "command") for word in _listed(text, member(service.node, key))]
         if parts:
             yield Command(text, tuple(parts), service)
         for key in ("entrypoint", "command"):
-            node = member(service, key)
+            node = member(service.node, key)
             for scalar in node.value if isinstance(node, yaml.SequenceNode) else [node]:
                 if isinstance(scalar, yaml.ScalarNode) and (" " in scalar.value or "\n" in scalar.value):
                     start, end = _inner(text, scalar)

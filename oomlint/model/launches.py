@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import libcst as cst
 
-from oomlint.model.command_lines import command_in, commands_of, is_named
+from oomlint.beside_code import Beside, beside
+from oomlint.model.command_lines import command_in, commands_of, is_named, services_of, started_by_image
 from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import Alternative, Const, Step, Unknown, picked
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from oomlint.finding import Place
-    from oomlint.model.command_lines import Command
+    from oomlint.model.command_lines import Command, Service
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
 
@@ -41,6 +43,7 @@ class Launches:
         self.evaluator = evaluator
         self._lines: Memory[str, list[Command]] = Memory(project.readings)
         self._starting: Memory[str, list[Command]] = Memory(project.readings)
+        self._built: Memory[str, list[tuple[Place, Service]]] = Memory(project.readings)  # what services start whose image says it
 
     def values(self, flags: list[str], script: Module, key: object, step: Step, defaults: list[Alternative]) -> list[Alternative]:
         """What an option of this script is by default, and what command lines of the project give it."""
@@ -152,6 +155,32 @@ class Launches:
             named = next((word for word in command.words if is_named([word], script.path)), "")
             if not named or self._means(named, script, command.place):
                 yield command, _ranks(command, script.path)
+                for service in self._services_of(command):
+                    yield replace(command, service=service), _ranks(command, script.path)
+
+    def _services_of(self, command: Command) -> list[Service]:
+        """The services of compose files that start a command of a Dockerfile: they are built from it, and say nothing else."""
+        if beside(command.text.path) is not Beside.DOCKER:
+            return []
+        known = self._built.get("")
+        if known is None:
+            known = self._built[""] = list(self._images())
+        # What a service sets, the variables of the image are not.
+        return [one for place, one in known if place == command.place and not (one.sets_variables and any("$" in word for word in command.words))]
+
+    def _images(self) -> Iterator[tuple[Place, Service]]:
+        """What each service starts whose image says it."""
+        files = self.project.launch_files()
+        for path in files:
+            if beside(path) is not Beside.COMPOSE:
+                continue
+            for service in services_of(path, self._content(path)):
+                image = service.image
+                if image is not None and image[0] in files:
+                    yield from ((one.place, service) for one in started_by_image(image[0], self._content(image[0]), image[1]))
+
+    def _content(self, path: str) -> str:
+        return self.project.raw(path).decode("utf-8-sig", "replace")
 
     def _means(self, word: str, script: Module, place: Place) -> bool:
         """Whether a path in a command line is that of the script, which may not be the only one of its name."""
@@ -187,7 +216,7 @@ class Launches:
         if known is None:
             known = []
             for path in self.project.launch_files():
-                known.extend(commands_of(path, self.project.raw(path).decode("utf-8-sig", "replace")))
+                known.extend(commands_of(path, self._content(path)))
             for path in notebooks:
                 module = self.project.find(path)
                 if module is not None:

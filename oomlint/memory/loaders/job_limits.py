@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
     from oomlint.memory.loaders.in_flight import Inflight
     from oomlint.memory.loaders.loader_calls import Loader, Use
-    from oomlint.model.command_lines import Command, Word
+    from oomlint.model.command_lines import Command, Service, Word
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
 
@@ -26,7 +26,6 @@ DEFAULT_SHARED: Final = 64 * 1024 * 1024  # bytes of `/dev/shm`, where a contain
 _ENGINES: Final = frozenset({"docker", "podman", "nvidia-docker"})
 _SHARED_FOLDER: Final = "/dev/shm"  # noqa: S108 - what is mounted there
 _SEVERAL_TASKS: Final = re.compile(r"^#SBATCH[ \t]+(?:--exclusive|(?:--ntasks(?:-per-\w+)?[= ]|-n[ \t]*)[ \t]*(?!1\b))", re.MULTILINE)
-_BATCH_CPUS: Final = re.compile(r"^#SBATCH[ \t]+(?:--cpus-per-task[= ]|-c[ \t]*)[ \t]*(\d{1,9})[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def inflight_of(start: Start, project: Project) -> Inflight | None:
 def shared_memory(command: Command) -> Limit | None:
     """The shared memory of the container that a command runs in; ``None`` where there is none, where it has the host's, or where nobody knows."""
     if command.service is not None:
-        return _of_service(command)
+        return _of_service(command.service, command)
     run = _engine_words(command)
     if run is None:
         return None
@@ -104,43 +103,49 @@ def shared_memory(command: Command) -> Limit | None:
     return given or Limit(DEFAULT_SHARED, command.text.place(run[0].start, run[-1].end), default=True)
 
 
-def _of_service(command: Command) -> Limit | None:
-    service = command.service
-    if any(member(service, key) is not None for key in ("ipc", "extends")):
+def _of_service(service: Service, command: Command) -> Limit | None:
+    if any(member(service.node, key) is not None for key in ("ipc", "extends")):
         return None
-    mounts = [*_texts(member(service, "volumes")), *_texts(member(service, "tmpfs"))]
+    mounts = [*_texts(member(service.node, "volumes")), *_texts(member(service.node, "tmpfs"))]
     if any(_SHARED_FOLDER in text for text in mounts):
         return None
-    node = member(service, "shm_size")
+    node = member(service.node, "shm_size")
     if node is None:
-        return Limit(DEFAULT_SHARED, command.place, default=True)
+        own = command.text.path == service.text.path  # else the image says what is started
+        return Limit(DEFAULT_SHARED, command.place if own else service.place_of(member(service.node, "build")), default=True)
     size = _size(str(node.value))
-    return Limit(size, _place_of(command, node)) if size is not None else None
+    return Limit(size, service.place_of(node)) if size is not None else None
 
 
 def processors(command: Command) -> Limit | None:
     """The processors that a container or a task of a job may use; ``None`` where nobody says."""
-    if command.service is not None:
-        limits = member(member(member(command.service, "deploy"), "resources"), "limits")
-        for node in (member(command.service, "cpus"), member(limits, "cpus")):
+    service = command.service
+    if service is not None:
+        limits = member(member(member(service.node, "deploy"), "resources"), "limits")
+        for node in (member(service.node, "cpus"), member(limits, "cpus")):
             if node is not None:
                 count = _count(str(node.value))
-                return Limit(count, _place_of(command, node)) if count else None
+                return Limit(count, service.place_of(node)) if count else None
         return None
     run = _engine_words(command)
     flags = frozenset({"--cpus"}) if run is not None else frozenset({"--cpus-per-task", "-c"})
     words = run if run is not None else _words_of_srun(command)
     for number, word in enumerate(words):
-        flag, equals, text = word.text.partition("=")
+        flag, equals, _ = word.text.partition("=")
         if flag in flags:
-            said = word if equals else words[number + 1] if number + 1 < len(words) else None
-            count = _count(text if equals else said.text if said is not None else "")
+            said = command.given_in(word) if equals else words[number + 1] if number + 1 < len(words) else None
+            count = _count(said.text) or _counted(command, said) if said is not None else 0
             return Limit(count, command.text.place(said.start, said.end)) if said is not None and count else None
-    content = command.text.content
-    found = [] if run is not None or command.text.cell else list(_BATCH_CPUS.finditer(content))
-    if not words and _SEVERAL_TASKS.search(content):
+    asked = command.text.batch_processors if run is None else None
+    if not words and _SEVERAL_TASKS.search(command.text.content):
         return None  # what is not started by `srun` has the processors of all tasks
-    return Limit(int(found[0][1]), command.text.place(found[0].start(1), found[0].end(1))) if len(found) == 1 and int(found[0][1]) else None
+    return Limit(int(asked.text), command.text.place(asked.start, asked.end)) if asked is not None and int(asked.text) else None
+
+
+def _counted(command: Command, word: Word) -> int:
+    """The number that a variable stands for; 0 where that is not known."""
+    number = command.number(word)
+    return max(0, number.value) if number is not None else 0
 
 
 def _engine_words(command: Command) -> tuple[Word, ...] | None:
@@ -159,10 +164,6 @@ def _words_of_srun(command: Command) -> tuple[Word, ...]:
     begin = next((n for n, word in enumerate(words) if os.path.basename(word.text) == "srun"), len(words))
     end = next((n for n, word in enumerate(words) if os.path.basename(word.text).startswith(("python", "torchrun", "accelerate", "bash"))), len(words))
     return words[begin:end]
-
-
-def _place_of(command: Command, node: Any) -> Place:
-    return command.text.place(node.start_mark.index, node.end_mark.index)
 
 
 def _texts(node: Any) -> list[str]:
