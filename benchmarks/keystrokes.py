@@ -4,7 +4,7 @@ usage: python benchmarks/keystrokes.py [FILE ...] [--edits N]
 
 Opens each FILE (fixtures/incidents/voxel_colab/train.py where none is named) in a server of its own, and edits it as often as asked, each time after the answer
 to the edit before. An edit adds a row at the top, and renames a loader at the end whose arguments do not fit, so that there is always something new to say.
-Prints the time from the change to the answer, with the pause in which the server waits for more to be typed, and the processor time that the server takes for it.
+Prints the time from the change to the answer, with the pause in which the server waits for more to be typed, and the processor time that it takes for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import psutil
+import psutil  # type: ignore[import-untyped,unused-ignore]
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
@@ -49,7 +49,7 @@ async def measure(uri: str, text: str, edits: int) -> Figures:
             news.set()
 
     await client.start_io(sys.executable, "-m", "oomlint", "server")
-    server = psutil.Process(client._server.pid)  # noqa: SLF001 - what the client knows of it, it shows nowhere
+    server = psutil.Process(client._server.pid)  # type: ignore[union-attr] # noqa: SLF001 - the client shows it nowhere
     await client.initialize_async(types.InitializeParams(types.ClientCapabilities(), root_uri=uri.rpartition("/")[0]))
     client.initialized(types.InitializedParams())
 
@@ -82,6 +82,7 @@ async def measure(uri: str, text: str, edits: int) -> Figures:
         processor.append(used() - before)
     await client.shutdown_async(None)
     client.exit(None)
+    await client.stop()  # type: ignore[no-untyped-call]
     return Figures(first, times, processor)
 
 

@@ -209,12 +209,12 @@ def _lint(checker: Checker, items: Sequence[Looked], options: Options) -> list[L
         importlib.import_module("oomlint.model.project")  # before any fork, so that it is paid for once
         for code in checker.job.codes:
             registry.load(code)
-    with patience():
+    with _patience():
         return each(checker, Checker.lint, items, sum(item.size for item in items if item.parse) / _LINT_BYTES, options.processes)
 
 
 @contextmanager
-def patience() -> Iterator[None]:
+def _patience() -> Iterator[None]:
     """While files are checked, the garbage collector runs seldom: trees are many objects and no garbage. ``Projects`` bounds what they take."""
     known = gc.get_threshold()
     gc.set_threshold(*_PATIENT)

@@ -135,6 +135,14 @@ def test_links_to_a_file_silence_it_once(folder: Path, run: Callable[..., Done])
         (("--add-ignore", "--fix"), "--add-ignore goes without --fix, --diff and --write-baseline: one after the other"),
         (("--add-ignore", "-"), "--add-ignore needs files: standard input is none"),
         (("--add-ignore=two\nlines",), "--add-ignore: the reason has to stand on a line"),
+        (
+            ("--add-ignore", "known since 2024", "."),
+            '--add-ignore: there is no file "known since 2024"; a reason stands behind `=`: --add-ignore="known since 2024"',
+        ),
+        (("--add-ignore=src/",), "--add-ignore=src/: that is a path, and no reason; write `--add-ignore src/`"),
+        (("--add-ignore=train.py", "."), "--add-ignore=train.py: that is a path, and no reason; write `--add-ignore train.py`"),
+        (("--add-ignore", "missing.py"), "--add-ignore: missing.py: No such file or directory"),
+        (("--add-ignore=known", "missing"), "--add-ignore: missing: No such file or directory"),
     ],
 )
 def test_wrong_options(run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], cause: str) -> None:

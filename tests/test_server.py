@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 LIMIT: Final = 60  # seconds for one answer
 LOADER: Final = "from torch.utils.data import DataLoader\n"
 BAD: Final = LOADER + "loader = DataLoader(x, num_workers=0, persistent_workers=True)\n"
+RUN: Final = LOADER + "\nloader = DataLoader([1, 2], num_workers=0, persistent_workers=True)\nfor item in loader:\n    print(item)\n"
 GOOD: Final = LOADER + "loader = DataLoader(x, num_workers=0)\n"
 
 
 class Client:
     """An editor: it opens and changes documents, and waits for what is sent about them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.options = options
         self.folder = folder
         self.client = LanguageClient("test", "1")
         self.sent: dict[str, list[types.Diagnostic]] = {}
@@ -52,7 +54,7 @@ class Client:
             raise AssertionError(params.message)
 
     async def begin(self) -> types.InitializeResult:
-        await self.client.start_io(sys.executable, "-m", "oomlint", "server")
+        await self.client.start_io(sys.executable, "-m", "oomlint", "server", *self.options)
         parameters = types.InitializeParams(types.ClientCapabilities(), root_uri=self.folder.as_uri())
         result = await asyncio.wait_for(self.client.initialize_async(parameters), LIMIT)
         self.client.initialized(types.InitializedParams())
@@ -64,7 +66,7 @@ class Client:
         await asyncio.wait_for(self.client.stop(), LIMIT)  # type: ignore[no-untyped-call]
 
     def uri(self, name: str) -> str:
-        return (self.folder / name).as_uri()
+        return name if name.startswith("untitled:") else (self.folder / name).as_uri()
 
     def open(self, name: str, text: str | None = None) -> None:
         text = (self.folder / name).read_text() if text is None else text
@@ -97,6 +99,19 @@ class Client:
         found = await asyncio.wait_for(self.client.text_document_code_action_async(parameters), LIMIT)
         return [each for each in found or () if isinstance(each, types.CodeAction)]
 
+    async def lenses(self, name: str) -> list[types.CodeLens]:
+        parameters = types.CodeLensParams(types.TextDocumentIdentifier(self.uri(name)))
+        found = await asyncio.wait_for(self.client.text_document_code_lens_async(parameters), LIMIT)
+        return list(found or ())
+
+    async def run(self, lens: types.CodeLens) -> None:
+        assert lens.command is not None
+        parameters = types.ExecuteCommandParams(lens.command.command, list(lens.command.arguments or ()))
+        await asyncio.wait_for(self.client.workspace_execute_command_async(parameters), LIMIT)
+
+    async def says(self, text: str) -> None:
+        await self.until(lambda: any(message.startswith(text) for message in self.messages))
+
     async def hover(self, name: str, line: int, character: int) -> str:
         parameters = types.HoverParams(types.TextDocumentIdentifier(self.uri(name)), types.Position(line, character))
         found = await asyncio.wait_for(self.client.text_document_hover_async(parameters), LIMIT)
@@ -106,11 +121,11 @@ class Client:
         return found.contents.value
 
 
-def session(folder: Path, talk: Callable[[Client], Awaitable[None]]) -> Client:
+def session(folder: Path, talk: Callable[[Client], Awaitable[None]], *options: str) -> Client:
     """Talk to a server that looks at a folder."""
 
     async def whole() -> Client:
-        client = Client(folder)
+        client = Client(folder, *options)
         await client.begin()
         await talk(client)
         await client.end()
@@ -292,3 +307,96 @@ def test_rows_in_what_is_edited_are_gone() -> None:
     findings = [Finding("OOM1", "n", str(row), Severity.ERROR, Confidence.HIGH, Place("a.py", 0, row, 1, row, 2)) for row in (1, 2, 3)]
     found = list(moved(findings, "a.py", "a\nb\nc\n", "a\nx\ny\nc\n"))
     assert [(item.message, item.place.row) for item in found] == [("1", 1), ("3", 4)]
+
+
+def test_a_fix_is_verified_where_that_is_allowed(folder: Path) -> None:
+    pytest.importorskip("torch", reason="the extra verify is not installed")
+    (folder / "train.py").write_text(RUN)
+
+    async def talk(client: Client) -> None:
+        client.open("train.py")
+        await client.shows("train.py", ("OOM101", 2))
+        (lens,) = await client.lenses("train.py")
+        assert (lens.range.start.line, lens.command and lens.command.title) == (2, "OOM101: verify this fix")
+
+        await client.run(lens)
+        (running,) = await client.lenses("train.py")
+        assert running.command is not None
+        assert running.command.title == "OOM101: verifying this fix... (cancel)"
+        await client.run(lens)
+        await client.says("oomlint: a fix is being verified already: wait for it, or cancel it")
+        await client.says("oomlint: OOM101 in train.py, line 3: confirmed: ")
+        (done,) = await client.lenses("train.py")
+        assert done.command is not None
+        assert done.command.title.startswith("OOM101: confirmed: ")
+        assert done.command.title.endswith(" (verify again)")
+
+        client.change("train.py", "#\n" + RUN)
+        await client.shows("train.py", ("OOM101", 3))
+        (edited,) = await client.lenses("train.py")
+        assert edited.command is not None
+        assert edited.command.title == "OOM101: verify this fix", "a verdict holds for what was verified"
+        await client.run(edited)
+        await client.says("oomlint: train.py is not saved: what is verified is the file")
+        await client.run(lens)
+        await client.says("oomlint: OOM101 is no longer there")
+
+    session(folder, talk, "--allow-run")
+    assert (folder / "train.py").read_text() == RUN
+
+
+def test_a_run_that_takes_long_is_cancelled(folder: Path) -> None:
+    pytest.importorskip("torch", reason="the extra verify is not installed")
+    (folder / "train.py").write_text("import time\n\ntime.sleep(600)\n" + RUN)
+
+    async def talk(client: Client) -> None:
+        client.open("train.py")
+        await client.shows("train.py", ("OOM101", 5))
+        (lens,) = await client.lenses("train.py")
+        await client.run(lens)
+        (running,) = await client.lenses("train.py")
+        await client.run(running)
+        await client.says("oomlint: OOM101 in train.py, line 6: cancelled")
+        (again,) = await client.lenses("train.py")
+        assert again.command is not None
+        assert again.command.title == "OOM101: verify this fix"
+        await client.run(again)  # and the end of the session ends it, too
+
+    session(folder, talk, "--allow-run")
+
+
+def test_nothing_is_run_unless_that_is_allowed(folder: Path) -> None:
+    async def whole() -> None:
+        client = Client(folder)
+        result = await client.begin()
+        assert result.capabilities.code_lens_provider is None
+        assert not (result.capabilities.execute_command_provider and result.capabilities.execute_command_provider.commands)
+        await client.end()
+
+    asyncio.run(whole())
+
+
+def test_a_buffer_without_a_file_is_a_program_of_its_own(folder: Path) -> None:
+    (folder / "settings.py").write_text("WORKERS = 0\n")
+    (folder / "train.py").write_text("from torch.utils.data import DataLoader\n\n\ndef make(workers):\n    return DataLoader([], num_workers=workers)\n")
+
+    async def talk(client: Client) -> None:
+        client.open("train.py")
+        await client.shows("train.py")
+        client.open("untitled:Untitled-1", BAD)
+        (said,) = await client.shows("untitled:Untitled-1", ("OOM101", 1))
+        fixes = await client.actions("untitled:Untitled-1", said.range, "quickfix")
+        assert fixes[0].edit is not None
+        assert fixes[0].edit.changes is not None
+        assert applied(BAD, list(fixes[0].edit.changes["untitled:Untitled-1"])) == GOOD
+        client.change("untitled:Untitled-1", GOOD + "import settings\n\nmore = DataLoader(x, num_workers=settings.WORKERS, persistent_workers=True)\n")
+        await client.shows("untitled:Untitled-1")
+        client.open("untitled:Untitled-2", "from train import make\n\nmake(0)\n" + BAD)
+        await client.shows("untitled:Untitled-2", ("OOM101", 4))
+        client.client.text_document_did_open(types.DidOpenTextDocumentParams(types.TextDocumentItem("untitled:Untitled-3", "plaintext", 1, BAD)))
+        client.change("untitled:Untitled-2", BAD)
+        await client.shows("untitled:Untitled-2", ("OOM101", 1))
+        assert "untitled:Untitled-3" not in client.sent, "what is no Python is not checked"
+        assert client.codes("train.py") == [], "and what is typed elsewhere is no part of a project"
+
+    session(folder, talk)

@@ -17,6 +17,7 @@ from oomlint.cli.options import STANDARD, with_environment
 from oomlint.cli.reporting import Result, refuse_statistics
 from oomlint.cli.showing import show_files, show_settings
 from oomlint.config import ConfigError, load_settings, settings_file
+from oomlint.discovery import SUFFIXES
 from oomlint.engine import Options, run
 from oomlint.finding import Safety
 from oomlint.output import summary
@@ -68,8 +69,8 @@ def _refuse_together(arguments: Arguments, form: Format, *, fix: bool, overlay: 
         raise ConfigError("--trust goes with --verify: nothing else runs code")
     if arguments.add_ignore is not None and (fix or arguments.diff or arguments.write_baseline):
         raise ConfigError("--add-ignore goes without --fix, --diff and --write-baseline: one after the other")
-    if arguments.add_ignore and not arguments.add_ignore.isprintable():
-        raise ConfigError("--add-ignore: the reason has to stand on a line")
+    if arguments.add_ignore is not None:
+        _refuse_mixed_up(arguments.add_ignore, arguments.paths)
     if arguments.write_baseline and arguments.diff:
         raise ConfigError("--write-baseline writes a file, and --diff writes nothing")
     if overlay and arguments.verify:
@@ -77,6 +78,24 @@ def _refuse_together(arguments: Arguments, form: Format, *, fix: bool, overlay: 
     for option, given in (("--add-ignore", arguments.add_ignore is not None), ("--write-baseline", arguments.write_baseline)):
         if overlay and given:
             raise ConfigError(f"{option} needs files: standard input is none")
+
+
+def _refuse_mixed_up(reason: str, paths: Sequence[str]) -> None:
+    """Raise ConfigError where what ``--add-ignore`` is given as a reason looks like a path, or the other way round: comments would stand in the wrong files."""
+    if not reason.isprintable():
+        raise ConfigError("--add-ignore: the reason has to stand on a line")
+    if _is_like_path(reason) or (not paths and os.path.lexists(reason)):
+        raise ConfigError(f"--add-ignore={reason}: that is a path, and no reason; write `--add-ignore {reason}`")
+    for path in paths:
+        if path == STANDARD or os.path.lexists(path):
+            continue
+        if reason or not path or _is_like_path(path):
+            raise ConfigError(f"--add-ignore: {path or 'the empty path'}: No such file or directory")
+        raise ConfigError(f'--add-ignore: there is no file "{path}"; a reason stands behind `=`: --add-ignore="{path}"')
+
+
+def _is_like_path(text: str) -> bool:
+    return " " not in text.strip() and (text.endswith((*SUFFIXES, "/", os.sep)) or text in {".", ".."})
 
 
 @dataclass(slots=True, init=False)

@@ -6,21 +6,25 @@ import gc
 from dataclasses import dataclass
 
 from oomlint.cli.check import say
+from oomlint.cli.options import flag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
     """Serve an editor over standard input and output: the Language Server Protocol. Needs the extra `lsp`."""
 
+    allow_run: bool = flag(
+        "Offer to verify the fix of a finding, which runs code of the project in a sandbox. Without it, nothing is executed.", "What is offered"
+    )
+
 
 def perform(arguments: Arguments) -> int:
     """Serve until the editor ends it."""
-    del arguments
     try:
         from oomlint.lsp.server import make  # noqa: PLC0415 - brings an extra's libraries
     except ModuleNotFoundError as error:
         say(f"error: {error.name} is missing: pip install 'oomlint[lsp]'")
         return 2
     gc.set_threshold(50_000, 20, 50)  # as in a check: trees are no garbage
-    make().start_io()
+    make(allow_run=arguments.allow_run).start_io()
     return 0

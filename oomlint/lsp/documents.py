@@ -8,6 +8,7 @@ import os
 import tokenize
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from pygls import uris
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
     from oomlint.source import Source
 
+_BUFFERS: Final = os.path.abspath(os.path.join(os.sep, "no file"))  # where buffers are that stand for no file: each in a folder of its own, that is not there
 _PYTHON: Final = {"kernelspec": {"language": "python", "name": "python3", "display_name": "Python"}, "language_info": {"name": "python"}}
 
 
@@ -39,6 +41,11 @@ class Document:
         return self.cells[place.cell - 1] if 0 < place.cell <= len(self.cells) else self.uri
 
     @property
+    def is_file(self) -> bool:
+        """Whether it stands for a file, be it one that is still to be written."""
+        return not self.path.startswith(_BUFFERS + os.sep)
+
+    @property
     def addresses(self) -> tuple[str, ...]:
         """What findings are sent for: the document, or each of its cells."""
         return self.cells or (self.uri,)
@@ -53,14 +60,15 @@ class Document:
 
 
 def documents(workspace: Workspace) -> Iterator[Document]:
-    """All that is open and belongs to a file."""
+    """All that is open and belongs to a file, and the buffers of Python that belong to none yet."""
     cells: set[str] = set()
     for notebook in workspace.notebook_documents.values():
         cells.update(cell.document for cell in notebook.cells)
-        if path := _path(notebook.uri):
+        if path := _path(notebook.uri) or _buffer(notebook.uri, ".ipynb"):
             yield Document(notebook.uri, path, _notebook(notebook, workspace), tuple(cell.document for cell in notebook.cells))
     for document in workspace.text_documents.values():
-        if document.uri not in cells and (path := _path(document.uri)):
+        path = _path(document.uri) or (_buffer(document.uri, ".py") if document.language_id == "python" else None)
+        if document.uri not in cells and path:
             yield Document(document.uri, path, _encoded(document.source))
 
 
@@ -72,6 +80,11 @@ def uri_of(path: str) -> str:
 def _path(uri: str) -> str | None:
     path = uris.to_fs_path(uri) if uri.startswith("file:") else None
     return os.path.abspath(path) if path else None
+
+
+def _buffer(uri: str, suffix: str) -> str | None:
+    """The path under which a buffer is known that stands for no file. What stands in another place than the disk is none."""
+    return os.path.join(_BUFFERS, quote(uri, safe=""), f"untitled{suffix}") if uri.startswith("untitled:") else None
 
 
 def _encoded(text: str) -> bytes:

@@ -13,7 +13,7 @@ from oomlint.causes import Causes, causes_of
 from oomlint.checking import Checker, Job, ordered
 from oomlint.config import Sort, load_settings
 from oomlint.discovery import discover, tops_of, unreached
-from oomlint.engine import Options, patience, run
+from oomlint.engine import Options, run
 from oomlint.once import said_once
 from oomlint.rechecking import Rechecker
 
@@ -47,8 +47,7 @@ class OpenProject:
         if beside(path) is not None:
             return ()
         self._refresh(contents)
-        with patience():
-            found = said_once(self._lint.of(path, contents))
+        found = said_once(self._lint.of(path, contents))
         self._note(contents)
         return ordered(found)
 
@@ -61,10 +60,9 @@ class OpenProject:
     def caused(self, path: str, contents: Contents, causes: Causes) -> tuple[Finding, ...]:
         """What a file causes in others, at the places in it."""
         self._refresh(contents)
-        with patience():
-            found = [item for other in sorted(causes.beside) for item in self._lint.of(other, contents)]
-            # Where one of several loaders of a dataset is in the file itself, the others are no news.
-            alike = [*(self._lint.of(path, contents) if beside(path) is None else ()), *causes.of(found)]
+        found = [item for other in sorted(causes.beside) for item in self._lint.of(other, contents)]
+        # Where one of several loaders of a dataset is in the file itself, the others are no news.
+        alike = [*(self._lint.of(path, contents) if beside(path) is None else ()), *causes.of(found)]
         self._note(contents)
         return ordered(causes.at_cause(item) for item in said_once(alike, causes.beside) if item.place.path in causes.beside)
 
@@ -102,6 +100,14 @@ def project_for(path: str, known: list[OpenProject], codes: tuple[str, ...]) -> 
         project = OpenProject(settings, root, path)
         known.append(project)
     return project
+
+
+def project_of_buffer(path: str, folder: str | None, codes: tuple[str, ...]) -> OpenProject:
+    """The project of a buffer that stands for no file: it is a program of its own, with the settings of the folder that is worked in. Raises ConfigError."""
+    from pathlib import Path  # noqa: PLC0415 - what load_settings takes
+
+    settings, _ = load_settings(None, isolated=folder is None, start=Path(folder or os.curdir), known=codes)
+    return OpenProject(settings, os.path.dirname(path), path)
 
 
 def _folder_of(path: str) -> Path:

@@ -18,7 +18,8 @@ from oomlint.config import ConfigError
 from oomlint.lsp import translation
 from oomlint.lsp.documents import documents
 from oomlint.lsp.moved import moved
-from oomlint.lsp.open_project import project_for
+from oomlint.lsp.open_project import project_for, project_of_buffer
+from oomlint.lsp.verifying import CANCEL, VERIFY, Subject, Verifier
 from oomlint.output.view import View
 from oomlint.source import Kind
 
@@ -57,7 +58,8 @@ class _Seen:
 class Server(LanguageServer):
     """A language server with one check at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, allow_run: bool) -> None:
+        """With ``allow_run`` the fix of a finding can be verified, which runs code of the project."""
         notebooks = types.NotebookDocumentFilterWithCells([types.NotebookCellLanguage("python")], "jupyter-notebook")
         super().__init__(
             "oomlint",
@@ -71,6 +73,8 @@ class Server(LanguageServer):
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._thread = ThreadPoolExecutor(1, "check")  # one check at a time
         self._told: set[str] = set()
+        self.verifier = Verifier(self._refresh_lenses, self._tell) if allow_run else None
+        self._refresh: asyncio.Future[None] | None = None
         plugins.use(plugins.Sources(installed=True))  # and nothing of a project, which is opened to be looked at
         self._codes = tuple(code for code, _ in registry.catalogue())
 
@@ -113,6 +117,7 @@ class Server(LanguageServer):
                 uris.update(seen.sent)
             if task := self._tasks.pop(path, None):  # which may be in the middle of its first check
                 task.cancel()
+            self._of.pop(path, None)
         for uri in uris:
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
@@ -146,11 +151,12 @@ class Server(LanguageServer):
         if document is None:
             return
         if path not in self._of:
-            self._of[path] = await self._asked(project_for, path, self._open_projects, self._codes)
+            asked = (project_for, path, self._open_projects) if document.is_file else (project_of_buffer, path, self.workspace.root_path)
+            self._of[path] = await self._asked(*asked, self._codes)
         project = self._of[path]
         if project is None:
             return
-        contents = {each.path: each.data for each in current.values()}
+        contents = self._contents(document)
         found = await self._asked(project.findings, path, contents)
         known = self.seen.setdefault(path, _Seen(document))
         known.broken = any(item.code is None for item in found)
@@ -163,11 +169,15 @@ class Server(LanguageServer):
             known.own = found
         self._send(path)
 
+    def _contents(self, document: Document) -> dict[str, bytes]:
+        """What is open in the project of a document. A buffer without a file is a program of its own."""
+        return {each.path: each.data for each in self.open_documents().values() if each.path == document.path or (each.is_file and document.is_file)}
+
     async def _causes(self, path: str) -> None:
         known, project = self.seen.get(path), self._of.get(path)
         if known is None or project is None or known.broken:
             return
-        contents = {each.path: each.data for each in self.open_documents().values()}
+        contents = self._contents(known.document)
         if contents.get(path) != known.document.data:
             return
         if known.causes is None:
@@ -195,6 +205,7 @@ class Server(LanguageServer):
             if seen.sent.get(uri) != diagnostics:
                 self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
         seen.sent = {uri: wanted[uri] for uri in wanted if uri in seen.document.addresses}
+        self._refresh_lenses()
 
     def at(self, uri: str, span: types.Range) -> list[Finding]:
         """The findings at a span, where the document is as it was checked."""
@@ -206,6 +217,49 @@ class Server(LanguageServer):
         here = (item for item in (*seen.own, *seen.caused) if seen.document.uri_of(item.place) == uri)
         return [item for item in here if translation.overlaps(translator.range(item.place), span)]
 
+    # -- verdicts ------------------------------------------------------------------------------------------------
+
+    def lenses(self, uri: str, verifier: Verifier) -> list[types.CodeLens]:
+        """What stands above the findings of a file whose fixes can be verified."""
+        translator = self.translator()
+        found = []
+        for subject in self._subjects(uri):
+            title, command = verifier.title(subject)
+            arguments = [uri, subject.code, subject.place.row, subject.place.column] if command == VERIFY else None
+            found.append(types.CodeLens(translator.range(subject.place), types.Command(title, command, arguments=arguments)))
+        return found
+
+    def verify(self, uri: str, code: str, row: int, column: int, verifier: Verifier) -> None:
+        """Verify the fix of the finding at a place."""
+        document = self.document_at(uri)
+        project = self._of.get(document.path) if document else None
+        subject = next((one for one in self._subjects(uri) if (one.code, one.place.row, one.place.column) == (code, row, column)), None)
+        if project is None or subject is None:
+            self._tell(f"{code} is no longer there")
+        else:
+            verifier.start(subject, project.root)
+
+    def _subjects(self, uri: str) -> list[Subject]:
+        document = self.document_at(uri)
+        seen = self.seen.get(document.path) if document else None
+        if document is None or seen is None or seen.document.data != document.data or document.cells or not document.is_file:
+            return []
+        own = (item for item in seen.own if item.place.path == document.path and item.fix is not None and item.fix.edits)
+        return list(dict.fromkeys(Subject(item.code, item.place, document.data) for item in own if item.code is not None))
+
+    def _refresh_lenses(self) -> None:
+        """Have the editor ask for lenses again."""
+        workspace = self.client_capabilities.workspace
+        if self.verifier is not None and workspace and workspace.code_lens and workspace.code_lens.refresh_support:
+            self._refresh = asyncio.ensure_future(self._refreshed())
+
+    async def _refreshed(self) -> None:
+        with suppress(Exception):  # a client that refuses asks by itself
+            await self.workspace_code_lens_refresh_async(None)
+
+    def _tell(self, text: str) -> None:
+        self.window_show_message(types.ShowMessageParams(types.MessageType.Info, f"oomlint: {text}"))
+
     async def fix_all(self, uri: str) -> types.CodeAction | None:
         """The action that applies all safe fixes to a file. In a notebook each is applied by itself."""
         document = self.document_at(uri)
@@ -213,7 +267,7 @@ class Server(LanguageServer):
         if document is None or project is None or document.cells:
             return None
         source = document.source
-        contents = {each.path: each.data for each in self.open_documents().values()}
+        contents = self._contents(document)
         after = await self._asked(project.mended, document.path, contents)
         if after is None or source is None or source.kind is not Kind.PYTHON:
             return None
@@ -221,9 +275,11 @@ class Server(LanguageServer):
         return types.CodeAction("oomlint: apply all safe fixes", translation.FIX_ALL, edit=edit)
 
 
-def make() -> Server:
-    """The server with all that it answers."""
-    server = Server()
+def make(*, allow_run: bool) -> Server:
+    """The server with all that it answers; with ``allow_run``, it runs code of the project where the user asks for it."""
+    server = Server(allow_run=allow_run)
+    if server.verifier is not None:
+        _offer_verdicts(server, server.verifier)
 
     for opened, changed, saved, closed in _EVENTS:
         server.feature(opened)(lambda params: server.check_soon(_uri_of(params), 0))
@@ -282,6 +338,24 @@ def make() -> Server:
         return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text)) if text else None
 
     return server
+
+
+def _offer_verdicts(server: Server, verifier: Verifier) -> None:
+    @server.feature(types.TEXT_DOCUMENT_CODE_LENS)
+    def lenses(params: types.CodeLensParams) -> list[types.CodeLens]:
+        return server.lenses(params.text_document.uri, verifier)
+
+    @server.command(VERIFY)
+    def verify(uri: str, code: str, row: int, column: int) -> None:
+        server.verify(uri, code, row, column, verifier)
+
+    @server.command(CANCEL)
+    def cancel() -> None:
+        verifier.cancel()
+
+    @server.feature(types.SHUTDOWN)
+    async def ended(params: None) -> None:  # noqa: ARG001
+        await verifier.end()
 
 
 def _uri_of(params: Any) -> str:
