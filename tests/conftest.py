@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -19,6 +20,11 @@ from oomlint.verify.sandbox_runner import SandboxRunner
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+QUICK: Final = frozenset(
+    "agents baseline beside causes config discovery engine fixing formats hooks ignoring layers long_files messages mistakes options plugins project "
+    "registry rules scout source suppress syntax weight".split()
+)
+EVERY: Final = 12  # of the tests of fixtures, one in so many is quick
 RUNNER: Final = Path(__file__).parent / "run_programs.py"
 READER: Final = Path(__file__).parent / "run_datasets.py"
 LIMIT: Final = 60  # seconds for one program
@@ -84,9 +90,32 @@ def read() -> Iterator[Read]:
         yield reads
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="only what takes little time: the engines, and some of the fixtures of each rule")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    stem = collection_path.stem
+    return True if config.getoption("quick") and stem.startswith("test_") and stem.removeprefix("test_") not in QUICK else None
+
+
+def keep_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out most tests of fixtures: of each function one in so many stays, be it what it will."""
+    counts: Counter[str] = Counter()
+    kept, left = [], []
+    for item in items:
+        function = getattr(item, "originalname", item.name)
+        (kept if item.path.stem != "test_rules" or counts[function] % EVERY == 0 else left).append(item)
+        counts[function] += 1
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Which tests stay with one process where there are several: those of a file that share what is costly to set up, and those of a rule's fixtures."""
+    if config.getoption("quick"):
+        keep_quick(config, items)
     if not config.pluginmanager.hasplugin("xdist"):
         return
     for item in items:
