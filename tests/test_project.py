@@ -11,6 +11,7 @@ import pytest
 
 from oomlint.config import Settings, load_settings
 from oomlint.engine import Options, run
+from oomlint.model.calls import _derives
 from oomlint.model.project import Project
 from oomlint.model.words import WordIndex
 from oomlint.syntax.tree import Tree
@@ -331,3 +332,30 @@ def test_a_file_in_the_search_path_goes_before_a_folder_of_its_name(tmp_path: Pa
 def test_an_index_of_words_finds_what_a_search_finds(text: bytes) -> None:
     files = [b"train_loader = load(x)\n", b"def load(y): return caf\xc3\xa9.reset()", b"", b"picture = '" + b"A" * 80 + b"'", b"x\nload\nloader"]
     assert WordIndex(files).holding([text]) == [number for number, file in enumerate(files) if text in file]
+
+
+def test_what_was_looked_for_is_looked_for_again_in_what_has_changed(tmp_path: Path) -> None:
+    """In a project that has answered many questions, as one that an editor has open, and whose files are then edited."""
+    names = [f"part_{number}" for number in range(30)]
+    write(tmp_path, {f"{name}.py": f"import torch\n\n\ndef {name}(x):\n    return x\n" for name in names})
+    first, second = (str(tmp_path / f"{name}.py") for name in names[:2])
+    states: list[dict[str, bytes]] = [
+        {},
+        {first: b"from part_1 import part_1\n\n\nclass Deep(part_2):\n    y = part_1(3)\n"},
+        {first: b"from part_1 import part_1\n\n\nclass Deep(part_3):\n    y = part_1(3)\n", second: b"part_2 = 1\n"},
+        {second: b"from part_0 import part_0\npart_0(part_29)\n"},
+        {},
+    ]
+
+    def told(project: Project) -> list[object]:
+        wanted = [b"part_1", b"part_2(x", b"Deep", b"part_0", b"from part_"]
+        called = [[module.path for module in project.callers(name, str(tmp_path / f"{name}.py"))] for name in names[:3]]
+        derived = [project.search(_derives, (name,), first, name) for name in names[:4]]
+        return [[project.holding([word]) for word in wanted], [list(found.items()) for found in derived], called, project.may_import(second, first)]
+
+    project = Project(tmp_path, Settings())
+    for name in names:
+        project.holding([name.encode()])
+    for state in [*states, *reversed(states)]:
+        project = project.over(state)
+        assert told(project) == told(Project(tmp_path, Settings(), state))
