@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 QUICK: Final = frozenset(
-    "agents baseline beside causes config discovery engine fixing formats hooks ignoring layers long_files messages mistakes options plugins project "
+    "baseline beside causes config discovery engine fixing formats ignoring layers mistakes options plugins project "
     "registry rules scout source suppress syntax weight".split()
 )
-EVERY: Final = 12  # of the tests of fixtures, one in so many is quick
+EVERY: Final = 20  # of the tests of fixtures, one in so many is quick
 RUNNER: Final = Path(__file__).parent / "run_programs.py"
 READER: Final = Path(__file__).parent / "run_datasets.py"
 LIMIT: Final = 60  # seconds for one program
