@@ -9,7 +9,7 @@ import os
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oomlint.beside_code import Beside, beside
@@ -195,23 +195,24 @@ class Command:
         return None
 
 
-def commands_of(path: str, content: str) -> list[Command]:
+@lru_cache(maxsize=256)  # an editor asks after each edit
+def commands_of(path: str, content: str) -> tuple[Command, ...]:
     """The commands of a file that run Python."""
     if len(content) > _MOST_CHARACTERS or not (".py" in content or "-m" in content or "module" in content):
-        return []
+        return ()
     text, kind = Text(path, content), beside(path)
     if kind is Beside.DOCKER:
         found = _of_dockerfile(text)
     elif kind in {Beside.COMPOSE, Beside.EDITOR}:
         if len(content) > _MOST_OF_YAML:
-            return []
+            return ()
         try:
             found = list(_of_compose(text) if kind is Beside.COMPOSE else _of_editor(text))
         except Exception:  # noqa: BLE001 - a broken file is simply not known
-            return []
+            return ()
     else:
         found = list(_scanned(text, 0, len(content)))
-    return [one for one in found if _names_program(one.words)]
+    return tuple(one for one in found if _names_program(one.words))
 
 
 def command_in(path: str, cell: int, row: int, line: str, written: str) -> list[Command]:
