@@ -102,7 +102,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def keep_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out most tests of fixtures: of each function one in so many stays, be it what it will."""
     counts: Counter[str] = Counter()
-    kept, left = [], []
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
     for item in items:
         function = getattr(item, "originalname", item.name)
         (kept if item.path.stem != "test_rules" or counts[function] % EVERY == 0 else left).append(item)
