@@ -14,8 +14,11 @@ from oomlint.rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import libcst as cst
+
     from oomlint.finding import Finding
     from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
 
 _ADVICE = Fix(Safety.DISPLAY, "reduce the logits in `preprocess_logits_for_metrics`, for example to their argmax")
 
@@ -94,8 +97,13 @@ class WholeEvalKeptOnDevice(Rule):
                 where, made = case.arguments
                 related.append(where.place(made, "`eval_accumulation_steps` is not given"))
             yield self.finding(module.place(case.call), message, confidence=Confidence.HIGH, related=related, fix=_ADVICE, facts=facts)
-        for call in discarded_predictions(module, project) if not holds_tests(module) else ():
+        told: dict[Scope, list[cst.Call]] = {}
+        for call, scope in discarded_predictions(module, project) if not holds_tests(module) else ():
+            told.setdefault(scope, []).append(call)
+        for call, *others in told.values():
             message = Message("`predict` returns all predictions, and nothing uses them", "they stay in memory until the last batch is through")
-            fix = Fix(Safety.SAFE, "pass `return_predictions=False`", (added_argument(module, call, "return_predictions=False"),))
+            edits = tuple(added_argument(module, one, "return_predictions=False") for one in (call, *others))
+            fix = Fix(Safety.SAFE, "pass `return_predictions=False`", edits)
             facts = [StoreFact(module.place(call), "predictions", StoreKind.WHOLE)]
-            yield self.finding(module.place(call), message, fix=fix, facts=facts)
+            related = [module.place(one, "here, too") for one in others]
+            yield self.finding(module.place(call), message, related=related, fix=fix, facts=facts)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _METRICS: Final = ("sklearn.", "scipy.stats", "scipy.spatial", "torchmetrics.", "pandas.")
 # Functions that take arrays of the host.
 _STACKS: Final = frozenset({"stack", "array", "asarray"})
-_AVERAGES: Final = frozenset({"mean", "std", "var", "median", "nanmean"})
+AVERAGES: Final = frozenset({"mean", "std", "var", "median", "nanmean"})
 _TAKES_ARRAYS: Final = frozenset("save savez savez_compressed dump array asarray to_csv savemat concatenate create_dataset".split())
 _PRODUCTS: Final = frozenset({"matmul", "mm", "bmm", "einsum", "cdist"})
 _TO_NUMBERS: Final = frozenset({"cpu", "numpy", "tolist", "item"})
@@ -138,7 +138,7 @@ def averaged(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
             continue
         derived = _spread(scope, words, 2)
         for call in scope.calls:
-            if names.last_name(call.func) in _AVERAGES and _along_first(call) and any(mentions(part, derived) for part in (call.func, *call.args)):
+            if names.last_name(call.func) in AVERAGES and _along_first(call) and any(mentions(part, derived) for part in (call.func, *call.args)):
                 return True
     return False
 

@@ -14,7 +14,7 @@ from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import is_evaluation, wants_gradients
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model.held import Graph, Mode
-from oomlint.syntax.walk import descend
+from oomlint.syntax.walk import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +111,7 @@ class Evaluations:
                 if loop is None or event.via or event.module is not module or event.node in seen or id(event.node) in used or not record.complete:
                     continue
                 trains = any(backward.known and loop in backward.loops for backward in record.backwards)
-                turned = _turned(loop.node) if trains and event.evaluating and event.trainable and event.mode is Mode.ON else None
+                turned = _turned(loop.node, event) if trains and event.evaluating and event.trainable and event.mode is Mode.ON else None
                 if turned is not None and not isinstance(loop.node, cst.FunctionDef) and not self._caller_switches_off(record):
                     seen.add(event.node)
                     confidence = Confidence.HIGH if event.known else Confidence.MEDIUM
@@ -183,9 +183,17 @@ def _goes_backward(record: Record, loop: Loop, live: list[Forward]) -> bool:
     return any(sources & backward.sources for backward in after)
 
 
-def _turned(loop: cst.For | cst.While | cst.FunctionDef) -> cst.Call | None:
-    """The call in a loop's own body that puts a module into evaluation."""
-    return next((node for node in descend(loop.body, into_scopes=False) if isinstance(node, cst.Call) and _is_eval(node)), None)
+def _turned(loop: cst.For | cst.While | cst.FunctionDef, event: Forward) -> cst.Call | None:
+    """The call in a loop's own body that puts the module of a pass into evaluation, or what holds it; not one that puts another there."""
+    func = path_of(event.node.func) if isinstance(event.node, cst.Call) else None
+    if func is None:
+        return None
+    for node in descend(loop.body, into_scopes=False):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _is_eval(node):
+            module = path_of(node.func.value)
+            if module is not None and module[0] == func[0] and func[1][: len(module[1])] == module[1]:
+                return node
+    return None
 
 
 def _puts_into_evaluation(scope: Scope) -> bool:

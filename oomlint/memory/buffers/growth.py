@@ -15,6 +15,7 @@ from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, han
 from oomlint.memory.buffers.metric_resets import never_reset, unseen_reset
 from oomlint.memory.buffers.metric_states import grows, list_metric
 from oomlint.memory.buffers.outside_readers import escapes
+from oomlint.memory.buffers.results import is_result
 from oomlint.memory.buffers.step_lists import step_lists, step_records
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
@@ -100,7 +101,10 @@ class Buffers:
                 if known is None or (growth.code, growth.severity.rank) < (known.code, known.severity.rank):
                     best[key] = growth
         groups: dict[tuple[str, Severity, cst.CSTNode], list[Growth]] = {}
+        grave = {growth.loop.node for growth in best.values() if growth.code == "OOM219" and growth.severity is Severity.WARNING}
         for growth in best.values():
+            if growth.code == "OOM219" and growth.loop.node in grave and growth.severity is Severity.NOTE:
+                continue  # told with what weighs more
             groups.setdefault((growth.code, growth.severity, growth.loop.node), []).append(growth)
         for group in groups.values():
             group.sort(key=lambda growth: module.tree.span(growth.node))
@@ -269,7 +273,8 @@ class Buffers:
             return Growth("OOM220", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"evaluation": evaluation})
         if evaluation and dense and not device and not spared:
             host = all(leaf.device is Device.HOST for leaf in dense)
-            return Growth("OOM219", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
+            asked = not maps and is_result(store, loop, self.runs.evaluator)
+            return Growth("OOM219", Severity.NOTE if asked else Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
         views = [leaf for leaf in leaves if leaf.view and leaf.sure and leaf.size is not Size.SCALAR]
         if views and not feeds_metric(store, loop, self.runs.evaluator):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)

@@ -175,7 +175,7 @@ _LOOKS_IN = re.compile(r"predict_loop((\.\w+)*\._?predictions\b|\s*$|\s*[,)]|\.e
 _MOST_POSITIONAL = 3  # model, dataloaders, datamodule; the next one is return_predictions
 
 
-def discarded_predictions(module: Module, project: Project) -> Iterator[cst.Call]:
+def discarded_predictions(module: Module, project: Project) -> Iterator[tuple[cst.Call, Scope]]:
     """Calls of ``predict`` of a Lightning trainer whose result nobody takes and nobody switched off."""
     for call, scope in module.walk.calls:
         if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "predict" or not isinstance(module.walk.parents.get(call), cst.Expr):
@@ -184,8 +184,17 @@ def discarded_predictions(module: Module, project: Project) -> Iterator[cst.Call
             continue
         if len([a for a in call.args if a.keyword is None]) > _MOST_POSITIONAL or _is_shown(module, call):
             continue
-        if _is_lightning(module, project, call.func.value, scope) and not _is_read(project, module):
-            yield call
+        if _is_lightning(module, project, call.func.value, scope) and not _is_read(project, module) and not _gives_nothing(module, project, call, scope):
+            yield call, scope
+
+
+def _gives_nothing(module: Module, project: Project, call: cst.Call, scope: Scope) -> bool:
+    """Whether the module's own step of a prediction returns nothing: then there is nothing to keep."""
+    evaluator = evaluator_of(project)
+    model = next((a.value for a in call.args if a.keyword is None or a.keyword.value == "model"), None)
+    found = evaluator.values(model, evaluator.calls.plain_frame(module, scope)) if model is not None else ()
+    steps = [evaluator.method(alt.value, "predict_step") if isinstance(alt.value, Instance) else None for alt in found]
+    return bool(steps) and all(step is not None and not step.scope.yields and not any(item.value is not None for item in step.scope.returns) for step in steps)
 
 
 def _is_shown(module: Module, call: cst.Call) -> bool:

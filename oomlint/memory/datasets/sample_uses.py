@@ -33,7 +33,7 @@ def one_a_sample(dataset: Dataset, attribute: str, evaluator: Questions) -> bool
         for node in length.scope.nodes():
             if isinstance(node, cst.Call) and names.last_name(node.func) == "len" and node.args and _is_attribute(node.args[0].value, this, attribute):
                 return True
-    return any(_takes_index(way, attribute) for way in _ways(instance, evaluator))
+    return takes_index(dataset, attribute, evaluator)
 
 
 def has_arrays(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
@@ -119,7 +119,18 @@ def _takes_index(way: _Way, attribute: str) -> bool:
             part = node.slice[0].slice
             if isinstance(part, cst.Index) and _is_number(part.value, index):
                 return True
+        if isinstance(node, cst.Call) and _asks(node, way.this, attribute) and any(_is_number(arg.value, index) for arg in node.args):
+            return True
     return False
+
+
+def _asks(call: cst.Call, this: str | None, attribute: str) -> bool:
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "__getitem__" and _is_attribute(call.func.value, this, attribute)
+
+
+def takes_index(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+    """Whether the index of a sample is that of an attribute's element."""
+    return dataset.instance is not None and any(_takes_index(way, attribute) for way in _ways(dataset.instance, evaluator))
 
 
 def _uses_arrays(way: _Way, attribute: str, evaluator: Questions) -> bool:

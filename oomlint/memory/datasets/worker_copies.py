@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, Weighs
 from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_of
 from oomlint.memory.datasets.name_uses import loads_itself, names_files
-from oomlint.memory.datasets.sample_uses import has_arrays, is_numpy, one_a_sample
+from oomlint.memory.datasets.sample_uses import has_arrays, is_numpy, one_a_sample, takes_index
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.shared.content_kinds import IN_MEMORY, Content, Kind
@@ -356,6 +356,9 @@ def wholly_held(dataset: Dataset, held: list[Holding]) -> list[Holding]:
     """What a dataset that is wholly in memory reads its samples from; nothing where it reads files, too."""
     if dataset.iterable or dataset.opens_files:
         return []
+    evaluator = datasets_of(dataset.module.project).evaluator
+    if any(h.read and h.content.kind is Kind.UNKNOWN and takes_index(dataset, h.name, evaluator) for h in dataset.holdings):
+        return []  # what gives the samples is not known: a dataset of a library that decodes them
     whole = [h for h in held if h.read and h.content.kind in IN_MEMORY]
     return [] if dataset.unknown and all(h.content.kind is Kind.FRAME for h in whole) else whole  # a table of file names is not the data
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.finding import Finding, Place
+    from oomlint.model.calls import Site
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
     from oomlint.syntax.walk import Scope
@@ -87,9 +88,38 @@ class RanksOf:
         sites = self.evaluator.calls.sites(module, scope)[:_MOST_SITES] if scope.is_function and depth < _DEEPEST else []
         found = self.of_file(module)
         if found is not None:
-            return None if sites and all(self.on_one(site.module, site.scope, site.call) for site in sites) else found
+            return None if sites and all(self._is_apart(site, module, scope) for site in sites) else found
         ways = (self._at(site.module, site.scope, site.call, depth + 1) for site in sites if site.scope is not scope)
         return next((one for one in ways if one is not None), None)
+
+    def _is_apart(self, site: Site, module: Module, scope: Scope) -> bool:
+        """Whether a call of a function in a file of ranks is not on each of them: on one alone, or in another script that never joins them."""
+        if self.on_one(site.module, site.scope, site.call):
+            return True
+        joining = self._joining(module)
+        if joining is None or scope in joining or (site.module is module and site.scope.is_function):
+            return False
+        if site.module is not module and self.of_file(site.module) is not None:
+            return False
+        named = {one.parent.name if one.name == "__init__" and one.parent is not None else one.name for one in joining}
+        return not any(names.last_name(call.func) in named for call, _ in site.module.walk.calls)
+
+    def _joining(self, module: Module) -> frozenset[Scope] | None:
+        """Functions of a file that make the process one of several, and those that call them; nothing where the file itself does, or its launcher."""
+        if any(one[0] != 1 for one in self.evaluator.options.launches.processes(module)) or self._spawned(module) is not None:
+            return None
+        found: set[Scope] = set()
+        for node, _ in self._makes(module):
+            function = next((here for here in module.walk.ancestors(node) if isinstance(here, cst.FunctionDef)), None)
+            if function is None:
+                return None
+            found.add(module.walk.scope_of[function])
+        while True:
+            named = {one.parent.name if one.name == "__init__" and one.parent is not None else one.name for one in found}
+            more = {scope for call, scope in module.walk.calls if scope.is_function and names.last_name(call.func) in named} - found
+            if not more:
+                return frozenset(found)
+            found |= more
 
     # -- files -------------------------------------------------------------------------------------------------------------
 

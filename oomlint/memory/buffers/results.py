@@ -1,0 +1,141 @@
+"""Whether all that a loop collects is what its function is called for: embeddings, predictions. Whoever asks for them holds them anyway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import libcst as cst
+
+from oomlint.memory.buffers.buffer_readers import AVERAGES
+from oomlint.model import names
+from oomlint.model.values import ClassRef, FunctionRef
+from oomlint.syntax.walk import descend, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from oomlint.model.evaluate import Evaluator
+    from oomlint.model.events import Loop, Store
+    from oomlint.model.project import Module
+    from oomlint.model.values import Frame
+    from oomlint.syntax.walk import Scope
+
+# Calls whose result is all of what they are given.
+_JOINS: Final = frozenset(
+    "cat concat concatenate stack vstack hstack array asarray tensor as_tensor from_numpy ascontiguousarray list tuple dict DataFrame normalize".split(),
+)
+# Methods whose result is all of their object.
+_KEEPS: Final = frozenset(
+    "numpy cpu detach clone copy squeeze flatten reshape view float half to astype contiguous transpose permute tolist items values".split(),
+)
+_REDUCES: Final = AVERAGES | {"cov", "corrcoef", "sum", "max", "min"}
+_WRITES: Final = frozenset("save savez savez_compressed dump to_csv savemat create_dataset".split())
+_LOOKS: Final = frozenset("shape len size ndim dtype print".split())
+_STEPS: Final = 3  # assignments that are followed
+_MOST_SITES: Final = 4
+
+
+def is_result(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
+    """Whether a function gives back all that its loop collects, and somebody needs all of it at once, or nobody knows who calls."""
+    scope = loop.scope
+    root = store.path[0]
+    name = root[1] if isinstance(root, tuple) else root
+    if not isinstance(scope.node, cst.FunctionDef) or not isinstance(name, str) or name == "self":
+        return False
+    frame = evaluator.calls.plain_frame(loop.module, scope)
+    words = _followed(scope, {name}, frame, evaluator)
+    given = [item.value for item in scope.returns if item.value is not None and _whole(item.value, words, frame, evaluator)]
+    if not given:
+        return False
+    sites = evaluator.calls.sites(loop.module, scope, most=_MOST_SITES)
+    places = _places(given[-1], words, frame, evaluator)
+    return not sites or not all(_is_parted(site.call, site.module, site.scope, evaluator, places) for site in sites)
+
+
+def _places(node: cst.BaseExpression, words: set[str], frame: Frame, evaluator: Evaluator) -> set[int]:
+    """Where in a tuple that is given back it stands; nothing where it is no tuple."""
+    elements = node.elements if isinstance(node, cst.Tuple) else ()
+    return {n for n, element in enumerate(elements) if _whole(element.value, words, frame, evaluator)}
+
+
+def _followed(scope: Scope, words: set[str], frame: Frame, evaluator: Evaluator) -> set[str]:
+    for _ in range(_STEPS):
+        fresh = {
+            target
+            for target, effects in scope.effects.items()
+            for effect in effects
+            if effect.kind == "assign" and effect.value is not None and not effect.index and _whole(effect.value, words, frame, evaluator)
+        }
+        if fresh <= words:
+            break
+        words = words | fresh
+    return words
+
+
+def _whole(node: cst.BaseExpression, words: set[str], frame: Frame, evaluator: Evaluator) -> bool:
+    """Whether all of what has one of several names is in a value, in whatever form."""
+    if isinstance(node, cst.Name):
+        return node.value in words
+    if isinstance(node, cst.Tuple | cst.List | cst.Dict):
+        return any(_whole(element.value, words, frame, evaluator) for element in node.elements)
+    if isinstance(node, cst.Subscript):
+        return _whole(node.value, words, frame, evaluator)
+    if isinstance(node, cst.ListComp | cst.DictComp | cst.GeneratorExp):
+        return _whole(node.for_in.iter, words, frame, evaluator) and not any(
+            isinstance(part, cst.Call) and names.last_name(part.func) in _REDUCES for part in descend(node)
+        )
+    if not isinstance(node, cst.Call):
+        return False
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value in _KEEPS and _whole(node.func.value, words, frame, evaluator):
+        return True
+    given = any(_whole(arg.value, words, frame, evaluator) for arg in node.args)
+    return given and (names.last_name(node.func) in _JOINS or any(isinstance(alt.value, ClassRef) for alt in evaluator.values(node.func, frame)[:1]))
+
+
+def _is_parted(node: cst.CSTNode, module: Module, scope: Scope, evaluator: Evaluator, places: Collection[int] = (), depth: int = 0) -> bool:
+    """Whether only means of a value are taken along all samples, or it is written to a file: either can be done batch by batch."""
+    parents = module.walk.parents
+    above = parents.get(node)
+    while isinstance(above, cst.Attribute) and isinstance(call := parents.get(above), cst.Call) and call.func is above and above.attr.value in _KEEPS:
+        node, above = call, parents.get(call)
+    if isinstance(above, cst.Assign):
+        target = above.targets[0].target
+        targets = [element.value for n, element in enumerate(target.elements) if n in places] if isinstance(target, cst.Tuple) and places else [target]
+        found = [path_of(one) for one in targets]
+        return all(path is not None and not path[1] and _reads_parted(path[0], above, module, scope, evaluator, depth) for path in found)
+    if isinstance(above, cst.Attribute):
+        return above.attr.value in _LOOKS or (above.attr.value in _REDUCES and isinstance(parents.get(above), cst.Call))
+    call = parents.get(above) if isinstance(above, cst.Arg) else None
+    if not isinstance(call, cst.Call):
+        return False
+    if names.last_name(call.func) in _REDUCES | _WRITES | _LOOKS:
+        return True
+    if names.last_name(call.func) in _JOINS:
+        return _is_parted(call, module, scope, evaluator, (), depth)
+    if depth >= _STEPS:
+        return False
+    functions = [alt.value for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))[:1] if isinstance(alt.value, FunctionRef)]
+    given = [(one, param) for one in functions if (param := _parameter(one, call, above)) is not None]
+    return bool(given) and all(_reads_parted(param, None, one.module, one.scope, evaluator, depth + 1) for one, param in given)
+
+
+def _parameter(function: FunctionRef, call: cst.Call, arg: cst.CSTNode | None) -> str | None:
+    if isinstance(arg, cst.Arg) and arg.keyword is not None:
+        return arg.keyword.value
+    named = [param.name.value for param in names.parameters(function.scope)]
+    bound = 1 if named[:1] in (["self"], ["cls"]) else 0
+    place = next(n for n, one in enumerate(call.args) if one is arg) + bound
+    return named[place] if place < len(named) else None
+
+
+def _reads_parted(name: str, made: cst.CSTNode | None, module: Module, scope: Scope, evaluator: Evaluator, depth: int) -> bool:
+    """The same of all reads of a name in its function."""
+    used = [node for node in scope.nodes(inner=True) if isinstance(node, cst.Name) and node.value == name]
+    reads = [node for node in used if not isinstance(module.walk.parents.get(node), cst.AssignTarget | cst.Param | cst.Attribute) or _is_object(node, module)]
+    reads = [node for node in reads if made is None or all(here is not made for here in module.walk.ancestors(node))]
+    return bool(reads) and all(_is_parted(node, module, scope, evaluator, (), depth) for node in reads)
+
+
+def _is_object(node: cst.Name, module: Module) -> bool:
+    above = module.walk.parents.get(node)
+    return isinstance(above, cst.Attribute) and above.value is node
