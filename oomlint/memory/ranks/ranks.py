@@ -110,16 +110,19 @@ class RanksOf:
             return None
         found: set[Scope] = set()
         for node, _ in self._makes(module):
+            if isinstance(node, cst.Call) and names.last_name(node.func) == "DistributedSampler":
+                continue  # goes through its part of the data where there are several; others make it so
             function = next((here for here in module.walk.ancestors(node) if isinstance(here, cst.FunctionDef)), None)
             if function is None:
                 return None
             found.add(module.walk.scope_of[function])
-        while True:
+        while found:
             named = {one.parent.name if one.name == "__init__" and one.parent is not None else one.name for one in found}
             more = {scope for call, scope in module.walk.calls if scope.is_function and names.last_name(call.func) in named} - found
             if not more:
                 return frozenset(found)
             found |= more
+        return None
 
     # -- files -------------------------------------------------------------------------------------------------------------
 
