@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.memory.arrays.kept_names import KeptNames
 from oomlint.memory.arrays.kept_state import DEEPEST, Does, Going, Search
 from oomlint.memory.datasets.serving import Entered
+from oomlint.memory.shared.step_contexts import parameter_of
 from oomlint.model import names
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Const, External, FunctionRef, Instance
@@ -192,7 +193,7 @@ class KeptCalls(KeptNames):
 
     def _into(self, search: Search, module: Module, function: FunctionRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow an argument into a function of the project; what holds for its result, or ``None`` where that does not hold the value."""
-        name = _parameter(function, call, arg)
+        name = parameter_of(function, call, arg)
         if arg.star == "**":
             return None  # which parameter takes it nobody knows
         if name is None or going.depth >= DEEPEST:
@@ -226,7 +227,7 @@ class KeptCalls(KeptNames):
     def _made(self, search: Search, cls: ClassRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow an argument into a class: a dataset keeps it, any other object is followed itself."""
         found = self.evaluator.method(_instance(cls), "__init__")
-        name = _parameter(found, call, arg) if found is not None else None
+        name = parameter_of(found, call, arg) if found is not None else None
         if found is None or name is None or going.part:
             return None if self.constructions.is_dataset(cls) else going
         key = ("made", found.scope, name)
@@ -240,17 +241,3 @@ class KeptCalls(KeptNames):
 
 def _instance(cls: ClassRef) -> Instance:
     return Instance(cls, None)
-
-
-def _parameter(function: FunctionRef, call: cst.Call, arg: cst.Arg) -> str | None:
-    """The parameter that takes an argument."""
-    params = names.parameters(function.scope)
-    if arg.keyword is not None:
-        return arg.keyword.value if any(p.name.value == arg.keyword.value for p in params) else None
-    if arg.star:
-        return None
-    place = list(call.args).index(arg)
-    plain = [p.name.value for p in params]
-    if names.is_method(function.scope) and (function.this is not None or function.scope.name == "__init__"):
-        plain = plain[1:]
-    return plain[place] if place < len(plain) else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.buffers.buffer_readers import AVERAGES
+from oomlint.memory.shared.step_contexts import parameter_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, FunctionRef
 from oomlint.syntax.walk import descend, path_of
@@ -106,7 +107,7 @@ def _is_parted(node: cst.CSTNode, module: Module, scope: Scope, evaluator: Evalu
     if isinstance(above, cst.Attribute):
         return above.attr.value in _LOOKS or (above.attr.value in _REDUCES and isinstance(parents.get(above), cst.Call))
     call = parents.get(above) if isinstance(above, cst.Arg) else None
-    if not isinstance(call, cst.Call):
+    if not isinstance(call, cst.Call) or not isinstance(above, cst.Arg):
         return False
     if names.last_name(call.func) in _REDUCES | _WRITES | _LOOKS:
         return True
@@ -115,17 +116,8 @@ def _is_parted(node: cst.CSTNode, module: Module, scope: Scope, evaluator: Evalu
     if depth >= _STEPS:
         return False
     functions = [alt.value for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))[:1] if isinstance(alt.value, FunctionRef)]
-    given = [(one, param) for one in functions if (param := _parameter(one, call, above)) is not None]
+    given = [(one, param) for one in functions if (param := parameter_of(one, call, above)) is not None]
     return bool(given) and all(_reads_parted(param, None, one.module, one.scope, evaluator, depth + 1) for one, param in given)
-
-
-def _parameter(function: FunctionRef, call: cst.Call, arg: cst.CSTNode | None) -> str | None:
-    if isinstance(arg, cst.Arg) and arg.keyword is not None:
-        return arg.keyword.value
-    named = [param.name.value for param in names.parameters(function.scope)]
-    bound = 1 if named[:1] in (["self"], ["cls"]) else 0
-    place = next(n for n, one in enumerate(call.args) if one is arg) + bound
-    return named[place] if place < len(named) else None
 
 
 def _reads_parted(name: str, made: cst.CSTNode | None, module: Module, scope: Scope, evaluator: Evaluator, depth: int) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import libcst as cst
 
+from oomlint.memory.shared.step_contexts import parameter_of
 from oomlint.model import names
 from oomlint.model.values import External, FunctionRef
 from oomlint.syntax.walk import descend
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
 
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.model.questions import Questions
-    from oomlint.model.values import Instance
+    from oomlint.model.values import Instance, Value
 
 _OF_ARRAYS: Final = frozenset({"shape", "dtype", "astype", "ndim", "transpose", "reshape", "squeeze", "swapaxes", "T"})  # and of no list, tuple or dict
 _TAKE_ARRAYS: Final = ("numpy.", "torch.from_numpy", "torch.as_tensor", "torch.tensor")
+_ITERATE: Final = frozenset("len list tuple set dict sorted enumerate zip sum max min iter next map filter any all array asarray tensor sample choice".split())
 _DEEPEST: Final = 3
 
 
@@ -131,6 +133,62 @@ def _asks(call: cst.Call, this: str | None, attribute: str) -> bool:
 def takes_index(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
     """Whether the index of a sample is that of an attribute's element."""
     return dataset.instance is not None and any(_takes_index(way, attribute) for way in _ways(dataset.instance, evaluator))
+
+
+def is_looked_into(dataset: Dataset, attribute: str, evaluator: Questions) -> bool:
+    """Whether code that reads a sample may take an element out of an attribute: a number of the settings is only passed on."""
+    instance = dataset.instance
+    if instance is None:
+        return True
+    for way in _ways(instance, evaluator):
+        nodes = [node for node in way.function.scope.nodes() if isinstance(node, cst.Attribute) and _is_attribute(node, way.this, attribute)]
+        if any(_takes_out(node, way.function, instance, evaluator, 0) for node in nodes):
+            return True
+    return False
+
+
+def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, evaluator: Questions, depth: int) -> bool:
+    """Whether an expression is more than compared, reckoned with or handed to a library, here or in what it is given to."""
+    walk = function.module.walk
+    above = walk.parents.get(node)
+    if isinstance(above, cst.ComparisonTarget):
+        return isinstance(above.operator, cst.In | cst.NotIn)
+    if isinstance(
+        above,
+        cst.BinaryOperation
+        | cst.Comparison
+        | cst.BooleanOperation
+        | cst.UnaryOperation
+        | cst.If
+        | cst.IfExp
+        | cst.FormattedStringExpression
+        | cst.Element
+        | cst.DictElement
+        | cst.Return,
+    ):
+        return False
+    call = walk.parents.get(above) if isinstance(above, cst.Arg) else None
+    if not isinstance(call, cst.Call) or not isinstance(above, cst.Arg) or depth > _DEEPEST:
+        return True
+    called = _called(call, function, instance, evaluator)
+    if not called or not all(isinstance(one, FunctionRef) for one in called):
+        return not all(isinstance(one, External) for one in called) or names.last_name(call.func) in _ITERATE
+    for one in called:
+        param = parameter_of(one, call, above) if isinstance(one, FunctionRef) else None
+        if param is None or not isinstance(one, FunctionRef):
+            return True
+        reads = (read for read in one.scope.nodes() if isinstance(read, cst.Name) and read.value == param)
+        if any(_takes_out(read, one, instance, evaluator, depth + 1) for read in reads if not isinstance(one.module.walk.parents.get(read), cst.Param)):
+            return True
+    return False
+
+
+def _called(call: cst.Call, function: FunctionRef, instance: Instance, evaluator: Questions) -> list[Value]:
+    func = call.func
+    if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name) and func.value.value == names.self_name(function.scope):
+        method = evaluator.method(instance, func.attr.value)
+        return [method] if method is not None else []
+    return [alt.value for alt in evaluator.values(func, evaluator.calls.plain_frame(function.module, function.scope))[:1]]
 
 
 def _uses_arrays(way: _Way, attribute: str, evaluator: Questions) -> bool:

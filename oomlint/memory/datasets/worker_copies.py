@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from oomlint.finding import ByteSize, Confidence, Consequence, Message, Multiplier, Place, Resource, Severity, Weighs
 from oomlint.memory.datasets.dataset_classes import Dataset, Holding, datasets_of
 from oomlint.memory.datasets.name_uses import loads_itself, names_files
-from oomlint.memory.datasets.sample_uses import has_arrays, is_numpy, one_a_sample, takes_index
+from oomlint.memory.datasets.sample_uses import has_arrays, is_looked_into, is_numpy, one_a_sample, takes_index
 from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.shared.content_kinds import IN_MEMORY, Content, Kind
@@ -253,6 +255,7 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
     copied = [
         h for h in copied if not _may_hold_arrays(h.content) or not has_arrays(owner_of(dataset, h), h.name, datasets_of(loader.module.project).evaluator)
     ]
+    copied = [h for h in copied if not _is_option(h, owner_of(dataset, h), loader)]
     light = [h for h in copied if is_light(h, owner_of(dataset, h), loader)] + [h for h in held if h.read and h.content.kind is Kind.PATHS]
     heavy = [h for h in copied if h not in light]
     if heavy:
@@ -274,6 +277,13 @@ def _objects(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alt
 def owner_of(dataset: Dataset, holding: Holding) -> Dataset:
     """The dataset that has the attribute: the loader's own, or one that it wraps."""
     return next((found for one in dataset.inner if holding in one.every() for found in [owner_of(one, holding)]), dataset)
+
+
+def _is_option(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
+    """Whether it is an entry of what was read that no sample takes an element of: a number of the settings."""
+    part = holding.effect.value if holding.effect is not None else None
+    evaluator = datasets_of(loader.module.project).evaluator
+    return isinstance(part, cst.Subscript) and not is_looked_into(dataset, holding.name, evaluator)
 
 
 def _may_hold_arrays(content: Content) -> bool:

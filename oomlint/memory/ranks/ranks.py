@@ -14,12 +14,12 @@ from oomlint.memory.shared.step_contexts import library_name, project_function
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory, finder
-from oomlint.model.values import Const, ExternalCall, Unknown, Written
+from oomlint.model.values import ClassRef, Const, ExternalCall, FunctionRef, Unknown, Written
 from oomlint.syntax.walk import descend
 from oomlint.weighing import in_each
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from oomlint.finding import Finding, Place
     from oomlint.model.calls import Site
@@ -101,8 +101,7 @@ class RanksOf:
             return False
         if site.module is not module and self.of_file(site.module) is not None:
             return False
-        named = {one.parent.name if one.name == "__init__" and one.parent is not None else one.name for one in joining}
-        return not any(names.last_name(call.func) in named for call, _ in site.module.walk.calls)
+        return not self._calling(joining, site.module)
 
     def _joining(self, module: Module) -> frozenset[Scope] | None:
         """Functions of a file that make the process one of several, and those that call them; nothing where the file itself does, or its launcher."""
@@ -117,12 +116,23 @@ class RanksOf:
                 return None
             found.add(module.walk.scope_of[function])
         while found:
-            named = {one.parent.name if one.name == "__init__" and one.parent is not None else one.name for one in found}
-            more = {scope for call, scope in module.walk.calls if scope.is_function and names.last_name(call.func) in named} - found
+            more = {scope for scope in self._calling(found, module) if scope.is_function} - found
             if not more:
                 return frozenset(found)
             found |= more
         return None
+
+    def _calling(self, functions: Collection[Scope], module: Module) -> set[Scope]:
+        """Where a file calls some functions of the project, or makes what has them as ``__init__``."""
+        named = {one.parent.name if one.name == "__init__" and one.parent is not None else one.name for one in functions}
+        found = set()
+        for call, scope in module.walk.calls:
+            if names.last_name(call.func) in named:
+                values = [alt.value for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))]
+                made = [one.scope.child("__init__") if isinstance(one, ClassRef) else one.scope for one in values if isinstance(one, ClassRef | FunctionRef)]
+                if any(one in functions for one in made) or (not made and isinstance(call.func, cst.Name)):
+                    found.add(scope)
+        return found
 
     # -- files -------------------------------------------------------------------------------------------------------------
 
