@@ -32,7 +32,8 @@ class WholeEvalKeptOnDevice(Rule):
     sequence to sequence without `predict_with_generate`, segmentation), with neither `preprocess_logits_for_metrics` nor
     `eval_accumulation_steps` nor `batch_eval_metrics`.
 
-    Checks as well for `trainer.predict(...)` of a Lightning trainer whose result is not used.
+    Checks as well for `trainer.predict(...)` of a Lightning trainer whose result is not used, once for each function. A `predict_step` that returns
+    nothing leaves nothing to keep.
 
     Models that predict one class for a sample say nothing, nor do models and arguments that are not known.
 

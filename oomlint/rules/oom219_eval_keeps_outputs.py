@@ -32,6 +32,9 @@ class EvalKeepsOutputs(Rule):
     proven small, what is flushed every few batches, or the scores that only a metric of scikit-learn or SciPy reads. The class of each pixel is
     an array for each sample.
 
+    It is a note where a function gives back all that it collects and its callers need it at once, or nobody knows them: embeddings, predictions.
+    Maps stay a warning, and so does what all callers only average or write to a file.
+
     ## Why is this bad
 
     What is kept grows with the evaluation set, and the batch size does not bound it: one mask of 1024 x 1024 in float32 is 4 MiB, so 10,000 of

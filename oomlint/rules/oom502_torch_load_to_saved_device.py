@@ -41,7 +41,8 @@ class TorchLoadToSavedDevice(Rule):
     Checks for `torch.load` without `map_location` whose result is a checkpoint: it goes to `load_state_dict`, or an entry such as
     `state_dict` or `model` is taken out of it. It is a warning where the script runs in several processes with CUDA: it makes a
     `DistributedDataParallel` or a process group, or has a `local_rank`. There Lightning's `load_from_checkpoint` counts, too, also beside
-    a `Trainer` that is given a `strategy` or nodes. A second try, where loading with `map_location` has failed, says nothing.
+    a `Trainer` that is given a `strategy` or nodes. A second try, where loading with `map_location` has failed, says nothing. What
+    only another script calls, which never makes the group, is run by one process.
 
     ## Why is this bad
 
