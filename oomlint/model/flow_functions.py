@@ -79,11 +79,15 @@ class FlowFunctions(FlowLibraries):
             self.act = outer
             self.stack.pop()
 
-    def output_of(self, method: FunctionRef, given: dict[str, Held], mode: Mode) -> Held | None:
-        """What `forward` of a class returns in a mode; learnt once for each shape of arguments, apart from what is going on."""
+    def output_of(self, method: FunctionRef, given: dict[str, Held], mode: Mode, call: cst.Call | None = None) -> Held | None:
+        """What `forward` of a class returns in a mode; learnt once for each shape of arguments, apart from what is going on.
+
+        A call that turns something on or off, such as `model(x, features=True)`, is learnt by itself.
+        """
         shape = tuple(sorted((name, held.kind.value, int(held.carries), held.dims) for name, held in given.items()))
         cls = method.this.cls if method.this is not None else None
-        key = (method.scope, cls, mode, shape)
+        bound = Bound(tuple(call.args), self.act.frame, call) if call is not None and any(map(_is_switch, call.args)) else None
+        key = (method.scope, cls, mode, shape, call if bound is not None else None, self.act.frame if bound is not None else None)
         if key in self.known.outputs:
             return self.known.outputs[key]
         self.known.outputs.assume(key, None)  # a module that calls itself
@@ -91,7 +95,7 @@ class FlowFunctions(FlowLibraries):
             return None
         inner = type(self)(self.evaluator, self.gradients, self.loader_of, self.known)
         inner.recording = False
-        frame = Frame(method.module, method.scope, None, method.this)
+        frame = Frame(method.module, method.scope, (bound,) if bound is not None else None, method.this)
         inner.act = Activation(0, frame, (), ())
         own = names.self_name(method.scope)
         inner.act.params = {name: held.having(home=NOWHERE, tags=frozenset(), sources=frozenset()) for name, held in given.items()}
@@ -172,3 +176,7 @@ def bound_arguments(scope: Scope, node: cst.Call, args: list[Held]) -> dict[str,
         known = {p.name.value for p in names.parameters(scope)}
         params[own.star_kwarg.name.value] = pack((key, held) for key, held in named if key not in known)
     return params
+
+
+def _is_switch(arg: cst.Arg) -> bool:
+    return isinstance(arg.value, cst.Name) and arg.value.value in {"True", "False"}

@@ -90,7 +90,7 @@ class FlowModules(FlowLayers):
                     tags=tags_of(given),
                 )
             if method is not None:
-                inner = self.output_of(method, bound_arguments(method.scope, node, given), mode)
+                inner = self.output_of(method, bound_arguments(method.scope, node, given), mode, node)
                 if method.scope in self.known.asking:
                     self.used(node, state, "gradients")
             if not own:

@@ -123,7 +123,11 @@ def _is_parted(node: cst.CSTNode, module: Module, scope: Scope, evaluator: Evalu
 def _reads_parted(name: str, made: cst.CSTNode | None, module: Module, scope: Scope, evaluator: Evaluator, depth: int) -> bool:
     """The same of all reads of a name in its function."""
     used = [node for node in scope.nodes(inner=True) if isinstance(node, cst.Name) and node.value == name]
-    reads = [node for node in used if not isinstance(module.walk.parents.get(node), cst.AssignTarget | cst.Param | cst.Attribute) or _is_object(node, module)]
+    reads = [
+        node
+        for node in used
+        if not isinstance(module.walk.parents.get(node), cst.AssignTarget | cst.Param | cst.Del | cst.Attribute) or _is_object(node, module)
+    ]
     reads = [node for node in reads if made is None or all(here is not made for here in module.walk.ancestors(node))]
     return bool(reads) and all(_is_parted(node, module, scope, evaluator, (), depth) for node in reads)
 

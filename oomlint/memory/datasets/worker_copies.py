@@ -338,7 +338,7 @@ def _starts(methods: StartMethods) -> str:
 def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: Alternative, methods: StartMethods, settings: Settings) -> Case | None:
     count = _many(workers)
     whole = wholly_held(dataset, held) if not 0 <= count < settings.workers_over_memory else []
-    if not whole:
+    if not whole or _is_served_unseen(dataset):
         return None
     shared = _SHARED if methods.pickles else _SHARED_BY_FORK
     if dataset.does_work and all(h.content.kind in shared for h in whole):
@@ -362,13 +362,16 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
     return _case("OOM114", loader, dataset, holding, workers, methods, message, Severity.WARNING, weighs)
 
 
+def _is_served_unseen(dataset: Dataset) -> bool:
+    """Whether samples come from something that nobody knows as well: a dataset of a library, which may decode them."""
+    evaluator = datasets_of(dataset.module.project).evaluator
+    return any(h.read and h.content.kind is Kind.UNKNOWN and takes_index(dataset, h.name, evaluator) for h in dataset.holdings)
+
+
 def wholly_held(dataset: Dataset, held: list[Holding]) -> list[Holding]:
     """What a dataset that is wholly in memory reads its samples from; nothing where it reads files, too."""
     if dataset.iterable or dataset.opens_files:
         return []
-    evaluator = datasets_of(dataset.module.project).evaluator
-    if any(h.read and h.content.kind is Kind.UNKNOWN and takes_index(dataset, h.name, evaluator) for h in dataset.holdings):
-        return []  # what gives the samples is not known: a dataset of a library that decodes them
     whole = [h for h in held if h.read and h.content.kind in IN_MEMORY]
     return [] if dataset.unknown and all(h.content.kind is Kind.FRAME for h in whole) else whole  # a table of file names is not the data
 
