@@ -33,7 +33,7 @@ class WholeEvalKeptOnDevice(Rule):
     `eval_accumulation_steps` nor `batch_eval_metrics`.
 
     Checks as well for `trainer.predict(...)` of a Lightning trainer whose result is not used, once for each function. A `predict_step` that returns
-    nothing leaves nothing to keep.
+    nothing leaves nothing to keep, and for a writer with `write_on_epoch_end` the trainer keeps the predictions anyway.
 
     Models that predict one class for a sample say nothing, nor do models and arguments that are not known.
 

@@ -70,7 +70,7 @@ def joins(module: Module, project: Project) -> Iterator[Join]:
             continue
         scope = module.walk.scope_at(node)
         near = [load for load in loads if load.scope is scope] or loads  # a helper of theirs may give back what others read
-        groups.setdefault((scope, frozenset(load.node for load in near)), []).append((node, near))
+        groups.setdefault((scope, frozenset(_round_of(module, load) for load in near)), []).append((node, near))
     for (node, loads), *others in groups.values():
         spots = [module.place(load.node, "read here") for load in loads[:1]]
         beside = [module.place(other, "so does this") for other, _ in others]
@@ -83,6 +83,18 @@ def joins(module: Module, project: Project) -> Iterator[Join]:
     rows = [row for row in _rows(module, project) if row.node not in found]
     yield from rows
     yield from _gathered(module, project, {module.walk.scope_at(node) for node in (*found, *(row.node for row in rows))})
+
+
+def _round_of(module: Module, load: Load) -> cst.CSTNode:
+    """The loop whose rounds read it, else the read itself: what one loop reads for several lists is told once."""
+    if load.module is not module:
+        return load.node
+    for here in module.walk.ancestors(load.node):
+        if isinstance(here, cst.For | cst.While):
+            return here
+        if isinstance(here, cst.FunctionDef):
+            break
+    return load.node
 
 
 def _rows(module: Module, project: Project) -> Iterator[Join]:

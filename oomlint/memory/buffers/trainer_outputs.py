@@ -172,6 +172,7 @@ def _option(evaluator: Evaluator, made: ExternalCall, name: str) -> str | None:
 
 _LIGHTNING = "pytorch_lightning.Trainer"
 _LOOKS_IN = re.compile(r"predict_loop((\.\w+)*\._?predictions\b|\s*$|\s*[,)]|\.epoch_loop)", re.MULTILINE)
+_WRITES_ALL = re.compile(r"^\s+def write_on_epoch_end\(", re.MULTILINE)  # of a writer with the interval "epoch", for which the trainer keeps them anyway
 _MOST_POSITIONAL = 3  # model, dataloaders, datamodule; the next one is return_predictions
 
 
@@ -210,8 +211,9 @@ def _is_shown(module: Module, call: cst.Call) -> bool:
 
 
 def _is_read(project: Project, module: Module) -> bool:
-    """Whether code of the project looks into the trainer's loop, where the predictions lie as well."""
-    return any(_LOOKS_IN.search(other.source.text) for other in (module, *project.mentioning([b"predict_loop"], module.path)))
+    """Whether code of the project looks into the trainer's loop, where the predictions lie as well, or a writer is given all of them at the end."""
+    others = (*project.mentioning([b"predict_loop"], module.path), *project.mentioning([b"write_on_epoch_end"], module.path))
+    return any(_LOOKS_IN.search(other.source.text) or _WRITES_ALL.search(other.source.text) for other in (module, *others))
 
 
 def _is_lightning(module: Module, project: Project, node: cst.BaseExpression, scope: Scope) -> bool:
