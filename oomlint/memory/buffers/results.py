@@ -41,7 +41,7 @@ def is_result(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     scope = loop.scope
     root = store.path[0]
     name = root[1] if isinstance(root, tuple) else root
-    if not isinstance(scope.node, cst.FunctionDef) or not isinstance(name, str) or name == "self":
+    if not isinstance(scope.node, cst.FunctionDef) or not isinstance(name, str) or name == names.self_name(scope):
         return False
     frame = evaluator.calls.plain_frame(loop.module, scope)
     words = _followed(scope, {name}, frame, evaluator)
@@ -82,15 +82,20 @@ def _whole(node: cst.BaseExpression, words: set[str], frame: Frame, evaluator: E
     if isinstance(node, cst.Subscript):
         return _whole(node.value, words, frame, evaluator)
     if isinstance(node, cst.ListComp | cst.DictComp | cst.GeneratorExp):
-        return _whole(node.for_in.iter, words, frame, evaluator) and not any(
-            isinstance(part, cst.Call) and names.last_name(part.func) in _REDUCES for part in descend(node)
-        )
+        calls = [part for part in descend(node) if isinstance(part, cst.Call)]
+        return _whole(node.for_in.iter, words, frame, evaluator) and not any(_called(call, frame, evaluator) in _REDUCES for call in calls)
     if not isinstance(node, cst.Call):
         return False
     if isinstance(node.func, cst.Attribute) and node.func.attr.value in _KEEPS and _whole(node.func.value, words, frame, evaluator):
         return True
     given = any(_whole(arg.value, words, frame, evaluator) for arg in node.args)
-    return given and (names.last_name(node.func) in _JOINS or any(isinstance(alt.value, ClassRef) for alt in evaluator.values(node.func, frame)[:1]))
+    return given and (_called(node, frame, evaluator) in _JOINS or any(isinstance(alt.value, ClassRef) for alt in evaluator.values(node.func, frame)[:1]))
+
+
+def _called(call: cst.Call, frame: Frame, evaluator: Evaluator) -> str:
+    """The last name of a function of a library; empty where it is one of the project, whatever it is called."""
+    own = any(isinstance(alt.value, FunctionRef | ClassRef) for alt in evaluator.values(call.func, frame)[:1])
+    return "" if own else names.last_name(call.func)
 
 
 def _is_parted(node: cst.CSTNode, module: Module, scope: Scope, evaluator: Evaluator, places: Collection[int] = (), depth: int = 0) -> bool:
@@ -109,13 +114,15 @@ def _is_parted(node: cst.CSTNode, module: Module, scope: Scope, evaluator: Evalu
     call = parents.get(above) if isinstance(above, cst.Arg) else None
     if not isinstance(call, cst.Call) or not isinstance(above, cst.Arg):
         return False
-    if names.last_name(call.func) in _REDUCES | _WRITES | _LOOKS:
+    frame = evaluator.calls.plain_frame(module, scope)
+    name = _called(call, frame, evaluator)
+    if name in _REDUCES | _WRITES | _LOOKS:
         return True
-    if names.last_name(call.func) in _JOINS:
+    if name in _JOINS:
         return _is_parted(call, module, scope, evaluator, (), depth)
     if depth >= _STEPS:
         return False
-    functions = [alt.value for alt in evaluator.values(call.func, evaluator.calls.plain_frame(module, scope))[:1] if isinstance(alt.value, FunctionRef)]
+    functions = [alt.value for alt in evaluator.values(call.func, frame)[:1] if isinstance(alt.value, FunctionRef)]
     given = [(one, param) for one in functions if (param := parameter_of(one, call, above)) is not None]
     return bool(given) and all(_reads_parted(param, None, one.module, one.scope, evaluator, depth + 1) for one, param in given)
 
