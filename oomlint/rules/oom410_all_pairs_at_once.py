@@ -95,7 +95,8 @@ class AllPairsAtOnce(Rule):
         """Yield the operations that make a number for every pair of samples."""
         for one in all_pairs(module, project):
             rows = "N x N" if len(one.gathered) == 1 and not one.read else "N x M"
-            square = f"the result takes {rows} x 4 bytes in `float32`, which grows with the square of the data"
+            each = " x D" if one.spread else ""
+            square = f"the result takes {rows}{each} x 4 bytes in `float32`, which grows with the square of the data"
             message = Message(f"{one.name} computes a value for every pair of samples at once", square)
             facts = tuple(allocation_fact(module, call) for call in one.gathered)
             yield self.finding(module.place(one.node), message, confidence=Confidence.MEDIUM, related=one.related, fix=_ADVICE, facts=facts)

@@ -12,6 +12,8 @@ import libcst as cst
 from oomlint.amounts import readable
 from oomlint.finding import Confidence, Message
 from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.datasets.sample_uses import one_a_sample
 from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation, counts_samples
@@ -19,7 +21,7 @@ from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.construction import constructions_of, speaks_of_data
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
-from oomlint.model.values import ClassRef, External
+from oomlint.model.values import ClassRef, External, Instance
 from oomlint.scout.telling import BUILDERS, LARGE_NUMBER, MAKERS
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
         sizes = [size, *(one for frame in frames if (one := allocation(made, call, evaluator, frame)) is not None)]
         size = max(sizes, key=lambda one: one.least)
         large = _is_large(project, size)
-        each = not large and _each_sample(module, scope, call, size)
+        each = not large and _each_sample(module, scope, call, size, keeper)
         owner: str | None = keeper.words if large or each else None
         own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
         related = () if (own.path, own.row) == (there.path, there.row) else (there,)
@@ -150,15 +152,23 @@ def _speaks_large(module: Module) -> bool:
     return bool(known)
 
 
-def _each_sample(module: Module, method: Scope, call: cst.Call, size: Bytes) -> bool:
+def _each_sample(module: Module, method: Scope, call: cst.Call, size: Bytes, keeper: Keeper) -> bool:
     """Whether the first dimension counts samples, and each is more than a few numbers."""
-    if len(size.dimensions) < 2 or not (counts_samples(size.dimensions[0]) or _of_shape(module, method, call)):  # noqa: PLR2004 - samples, and what each has
+    if len(size.dimensions) < 2:  # noqa: PLR2004 - samples, and what each has
+        return False
+    if not (counts_samples(size.dimensions[0]) or _of_shape(module, method, call) or _has_each(module.project, keeper)):
         return False
     rest = size.dimensions[1:]
     known = prod(number for number in rest if isinstance(number, int))
     if all(isinstance(number, int) for number in rest):
         return known >= _FEW and (size.exact is None or size.exact >= module.project.settings.small_bytes)
     return not any(isinstance(number, str) and _CLASSES.search(number) for number in rest)
+
+
+def _has_each(project: Project, keeper: Keeper) -> bool:
+    """Whether the array has an element for each sample of the dataset that keeps it."""
+    dataset = datasets_of(project).of_value(Instance(keeper.owner, None)) if keeper.owner is not None and keeper.attribute else None
+    return dataset is not None and one_a_sample(dataset, keeper.attribute, evaluator_of(project))
 
 
 def _of_shape(module: Module, method: Scope, call: cst.Call) -> bool:

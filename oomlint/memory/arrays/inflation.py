@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import External, ExternalCall
 from oomlint.syntax.edits import Text, replace
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +66,7 @@ def passed(module: Module, project: Project, does: Does) -> Iterator[tuple[cst.B
     """What is done with loads, where it is done in this module; each place once."""
     seen: set[cst.CSTNode] = set()
     arrays = arrays_of(project)
-    for load in (*arrays.h5(module), *arrays.files(module)):
+    for load in (*arrays.h5(module), *arrays.files(module), *arrays.handed_on(module)):
         for keeper in load.keepers:
             if does is Does.COPIES and any(done.does is Does.JOINS for done in keeper.passed):
                 continue  # the copy that counts is the one that makes an array of the list
@@ -256,6 +258,11 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
     """Copies of whole arrays."""
     seen: set[cst.CSTNode] = set()
     seen.update(_joined(module, project))
+    scaled = {node for node, _, _ in passed(module, project, Does.SCALES)}
+    for node, load, kept in passed(module, project, Does.COMPUTES):
+        if not kept.many and kept_of(project).gathering(module, node) is None and scaled.isdisjoint(descend(node)):
+            seen.add(node)
+            yield dataclasses.replace(_recomputed(module, node, kept, (load.module.place(load.node, "read here"),)), severity=Severity.WARNING)
     for node, load, kept in passed(module, project, Does.COPIES):
         if load.node is node or load.many or kept_of(project).gathering(module, node) is not None:
             continue  # what a loop copies round after round is told by another rule
@@ -280,7 +287,7 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
             if what is not None and what.kind is Kind.ARRAY and may_be_large(project, what):
                 yield _copied(project, module, call, keeper, ())
         yield from _casts(module, project, scope)
-        yield from _standardised(module, project, scope)
+        yield from (one for one in _standardised(module, project, scope) if one.node not in seen)
 
 
 def _joined(module: Module, project: Project) -> set[cst.CSTNode]:
@@ -377,9 +384,13 @@ def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[In
         keeper = keeper_of(module, project, node)
         what = operand(project, module, scope, left.left) if keeper is not None else None
         if keeper is not None and what is not None and may_be_large(project, what):
-            three = f"for {keeper.words}, three arrays are in memory at once"
-            message = Message("Subtraction and division each create a copy of all data", three, "use `-=` and `/=`, which change the array in place")
-            yield Inflation(node, message, facts=_facts(module, node, keeper))
+            yield _recomputed(module, node, keeper, ())
+
+
+def _recomputed(module: Module, node: cst.BaseExpression, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
+    three = f"for {keeper.words}, three arrays are in memory at once"
+    message = Message("Each operation creates a copy of all data", three, "use `-=` and `/=`, which change the array in place")
+    return Inflation(node, message, spots, facts=_facts(module, node, keeper))
 
 
 def _permuted(module: Module, node: cst.Subscript, keeper: Keeper, read: Place) -> Inflation:

@@ -46,6 +46,7 @@ _PERMUTATIONS: Final = frozenset({"numpy.random.permutation", "torch.randperm"})
 # Methods that read what xarray, rasterio, GDAL, decord, pyedflib or nibabel have only opened.
 READING: Final = frozenset("load compute to_numpy read ReadAsArray get_batch asnumpy readSignal get_fdata get_data".split())
 
+_ARITHMETIC: Final = cst.Add | cst.Subtract | cst.Multiply | cst.Divide | cst.Power
 _ARRAYS: Final = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.ARRAYS, Kind.TENSORS})
 _SINGLE: Final = frozenset({Kind.SCALAR, Kind.TEXT})
 
@@ -243,6 +244,7 @@ class Kept(KeptCalls):
                     self._met(search, module, parent, node, going)
                     if isinstance(parent.operator, cst.Divide) and node is parent.left and byte_range(parent.right) and not going.retyped:
                         going = going.doing(Does.SCALES, module, parent)
+                    going = _computed(module, parent, node, going)
                 case cst.Comparison() | cst.FormattedStringExpression() | cst.Assert() | cst.Del() | cst.Index() | cst.Slice() | cst.While():
                     return
                 case cst.IfExp():
@@ -322,14 +324,15 @@ class Kept(KeptCalls):
                     if any(isinstance(alt.value, FunctionRef) and alt.value.scope.node is node for alt in called):
                         self.climb(search, module, call, replace(deeper, many=going.many or self.repeats(module, call), since=call))
 
-    def picked(self, search: Search, module: Module, node: cst.Subscript, going: Going) -> None:
+    def picked(self, search: Search, module: Module, node: cst.Subscript | cst.Call, going: Going) -> None:
         """Parts of the value are taken again and again, as long as the training runs: then so long it is there."""
         if search.inside is not None or going.part or going.inside or (going.many and going.gathered is None):
             return  # what each round reads again is not all of it
         if going.into is not None:
             search.picks.setdefault(going.into, []).append((module, node, going))
         if who := self.serving.reader(module, node, going.since, going.entered, self._gives_back):
-            self._lives(search, module, node.value, going, f"which {who} indexes")
+            taken = node.value if isinstance(node, cst.Subscript) else node.args[0].value
+            self._lives(search, module, taken, going, f"which {who} indexes")
 
     def _gives_back(self, module: Module, node: cst.BaseExpression) -> bool:
         """Whether a function gives back the value of an expression in it, or what it has collected of such values; each is asked once."""
@@ -456,6 +459,16 @@ def _has_bounds(rows: cst.BaseSlice) -> bool:
     """Whether a slice goes from one number that is computed to another."""
     bounds = (rows.lower, rows.upper) if isinstance(rows, cst.Slice) else ()
     return bool(bounds) and not any(bound is None or isinstance(bound, cst.BaseNumber | cst.UnaryOperation) for bound in bounds)
+
+
+def _computed(module: Module, node: cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> Going:
+    """The value after an operation whose result goes into the next one, while the array that has a name is still there."""
+    if not isinstance(operand, cst.Name | cst.Attribute) or going.part or going.some or going.cut or going.listed or going.inside or going.hazy:
+        return going
+    outer = node
+    while isinstance(outer.operator, _ARITHMETIC) and isinstance(above := module.walk.parents.get(outer), cst.BinaryOperation):
+        outer = above
+    return going.doing(Does.COMPUTES, module, outer) if outer is not node and isinstance(outer.operator, _ARITHMETIC) else going
 
 
 def byte_range(node: cst.BaseExpression) -> bool:

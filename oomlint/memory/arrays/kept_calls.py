@@ -38,6 +38,7 @@ _ARRAYS: Final = frozenset({"as_tensor", "from_numpy", "ascontiguousarray", "Ten
 _OBJECTS: Final = frozenset({"builtins.object", "numpy.object_", "numpy.object"})
 _SCALARS: Final = frozenset({"int", "float", "bool", "str"})  # of a part they are the part
 _PICKS: Final = frozenset({"take", "take_along_axis", "choice", "index_select", "gather", "masked_select", "narrow"})  # rows, as an index picks them
+_DRAWS: Final = frozenset({"random.choice", "random.choices", "random.sample"})  # elements of a list, as an index picks them
 _LOOKS_UP: Final = frozenset({"get", "pop", "index", "lookup", "load_state_dict", "count", "join", "startswith", "isin"})
 INTO: Final = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put", "push", "setdefault"})
 # What writes all of a value to one file.
@@ -143,6 +144,8 @@ class KeptCalls(KeptNames):
                     search.found.append(going.kept_by(module, call, words))
                 return None
             if isinstance(value, External):
+                if value.name in _DRAWS and call.args and call.args[0] is arg:
+                    self.picked(search, module, call, going)
                 if last in JOINS or last in _ARRAYS or value.name == "dask.compute":
                     going = going.doing(Does.READS, module, call)
                 if value.name.startswith("torch.") and not going.part and self.moves(module, call):

@@ -288,7 +288,7 @@ class KeptNames(Keeping):
         if key in search.seen:
             return
         search.seen.add(key)
-        if not self._used_for_data(module, scope):
+        if search.meets is None and not self._used_for_data(module, scope):  # what all pairs are made of was gathered from a loader
             return
         for site in self.evaluator.calls.sites(module, scope, most=_MOST_SITES):
             if not self.constructions.per_item(site.module, site.scope) and not self._of_another_program(search, site):

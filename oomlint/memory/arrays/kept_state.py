@@ -37,6 +37,7 @@ class Does(Enum):
     SCALES = "bytes become floating-point numbers"
     LISTS = "numbers become Python objects"
     COPIES = "it is copied"
+    COMPUTES = "operation after operation makes another array of it"
     MOVES = "it goes to an accelerator"
     READS = "what was only opened is read"
 
@@ -161,7 +162,7 @@ class Search:
     late: bool = False  # an object that takes it once it is built keeps it, too
     returns: set[int | None] = field(default_factory=set)  # where it gives back the value
     meets: list[Met] | None = None  # the operations that take all of it, where they are asked for
-    picks: dict[tuple[Scope, str], list[tuple[Module, cst.Subscript, Going]]] = field(default_factory=dict)  # parts of a parameter
+    picks: dict[tuple[Scope, str], list[tuple[Module, cst.Subscript | cst.Call, Going]]] = field(default_factory=dict)  # parts of a parameter
 
 
 class Keeping(ABC):
@@ -181,8 +182,8 @@ class Keeping(ABC):
         """Follow what is still to be followed."""
 
     @abstractmethod
-    def picked(self, search: Search, module: Module, node: cst.Subscript, going: Going) -> None:
-        """A part of the value is taken."""
+    def picked(self, search: Search, module: Module, node: cst.Subscript | cst.Call, going: Going) -> None:
+        """A part of the value is taken: by an index, or drawn by a call."""
 
     @staticmethod
     def climb(search: Search, module: Module, node: cst.CSTNode, going: Going) -> None:

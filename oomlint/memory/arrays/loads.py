@@ -85,6 +85,7 @@ class Arrays:
         self.reads = read_calls_of(project)
         self.constructions = constructions_of(project)
         self._memo: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
+        self._handed: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
         self._h5: Memory[Module, tuple[Load, ...]] = Memory(project.readings)
         self._sliced: Memory[Scope, frozenset[str]] = Memory(project.readings)
 
@@ -175,7 +176,14 @@ class Arrays:
             known = self._memo[module] = tuple(self._files_of(module))
         return known
 
-    def _files_of(self, module: Module) -> Iterator[Load]:
+    def handed_on(self, module: Module) -> tuple[Load, ...]:
+        """Reads of one file each in functions whose callers are told of what is read: what such a function does with it stands here."""
+        known = self._handed.get(module)
+        if known is None:
+            known = self._handed[module] = tuple(load for load in self._files_of(module, handed=True) if not any(k.many for k in load.keepers))
+        return known
+
+    def _files_of(self, module: Module, *, handed: bool = False) -> Iterator[Load]:
         if holds_tests(module):
             return
         for scope in module.walk.scopes:
@@ -183,7 +191,7 @@ class Arrays:
                 continue
             for read in self.reads.in_scope(module, scope):
                 known = read.kind is Reads.SAMPLE
-                if self._handed_on(read) or (not known and (of_small_file(read) or small_name(read.name))) or self._stays_open(module, read):
+                if self._handed_on(read) is not handed or (not known and (of_small_file(read) or small_name(read.name))) or self._stays_open(module, read):
                     continue
                 keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place) if self._is_read(read, k)), read.kind)
                 keepers = tuple(k for k in keepers if self._counts(read, k))

@@ -50,7 +50,7 @@ class Serving:
         self._steps: Memory[Scope, bool] = Memory(project.readings)
         self._loops: Memory[Loop, bool] = Memory(project.readings)
 
-    def reader(self, module: Module, use: cst.Subscript, since: cst.CSTNode | None, entered: Entered | None, leaves: Leaves) -> str:
+    def reader(self, module: Module, use: cst.BaseExpression, since: cst.CSTNode | None, entered: Entered | None, leaves: Leaves) -> str:
         """Who takes a part of a value at ``use``, again and again, for as long as a training runs: in words, empty where nobody does.
 
         ``since`` is where the value got its name: a loop around that starts over with another value. ``entered`` is the call that handed it to the
