@@ -70,16 +70,18 @@ _WORDS = re.compile(
     r"num_workers|[Ll]oader|persistent_workers|prefetch_factor|TrainingArguments|SFTConfig|GRPOConfig|DPOConfig|worker|itertools|\bcycle\b",
 )
 _TORCH_WORD = re.compile(r"torch|lightning|transformers|accelerate|monai|timm|fairseq|\bdgl\b|(?:\A|[\r\n])\s*from \.")
-# What a text has to say before it can open a file that a rule knows, or read one.
-_FILE_WORD = re.compile(
-    r"h5py|h5pickle|zarr|netCDF4|\btables\b|lmdb|mmap|rasterio|xarray|\bPIL\b|tarfile|\b(load|imread|loadmat|fromfile|loadtxt|genfromtxt|load_npz|read_\w+|load_\w+|unpickle\w*|File|Dataset)\s*\(",
-)
 # Calls that bring a file into memory, or keep it open.
 _READS = frozenset(
     "imread mimread loadmat fromfile loadtxt genfromtxt load_npz load_file read_parquet read_hdf read_feather read_pickle memmap open_memmap open_file "
     "VideoCapture VideoReader ZipFile connect read_image read_video decode_image ReadImage dcmread load_mesh read_point_cloud read_triangle_mesh "
     "default_loader pil_loader open_dataset open_dataarray open_mfdataset open_zarr ReadAsArray EdfReader getdata volread read_h5ad "
-    "read_csv read_table read_excel rdsamp rdrecord read_edf read_direct".split(),
+    "read_csv read_table read_excel rdsamp rdrecord read_edf read_direct load_dataset load_from_disk concatenate_datasets".split(),
+)
+# What a text has to say before it can open a file that a rule knows, or read one.
+_FILE_WORD = re.compile(
+    r"h5py|h5pickle|zarr|netCDF4|\btables\b|lmdb|mmap|rasterio|xarray|\bPIL\b|tarfile|\b(load|read_\w+|load_\w+|unpickle\w*|File|Dataset|"
+    + "|".join(sorted(_READS))
+    + r")\s*\(",
 )
 _DRAWS = re.compile(r"matplotlib|pylab")
 _FIGURES = frozenset({"figure", "subplots", "subplot_mosaic"})
