@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -23,7 +24,7 @@ from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.memory.shared.operand_kinds import made_by_numpy, operand
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
-from oomlint.model.values import External, ExternalCall
+from oomlint.model.values import External, ExternalCall, Instance
 from oomlint.syntax.edits import Text, replace
 from oomlint.syntax.walk import descend
 
@@ -287,6 +288,7 @@ def copies(module: Module, project: Project) -> Iterator[Inflation]:
             if what is not None and what.kind is Kind.ARRAY and may_be_large(project, what):
                 yield _copied(project, module, call, keeper, ())
         yield from _casts(module, project, scope)
+        yield from _duplicated(module, project, scope)
         yield from (one for one in _standardised(module, project, scope) if one.node not in seen)
 
 
@@ -370,6 +372,23 @@ def _casts(module: Module, project: Project, scope: Scope) -> Iterator[Inflation
                 fix,
                 _facts(module, call, keeper),
             )
+
+
+def _duplicated(module: Module, project: Project, scope: Scope) -> Iterator[Inflation]:
+    """``copy.deepcopy(dataset)`` of one that holds all of its data."""
+    evaluator, arrays = evaluator_of(project), arrays_of(project)
+    for call in scope.calls:
+        if names.last_name(call.func) != "deepcopy" or not call.args:
+            continue
+        for alt in evaluator.values(call.args[0].value, evaluator.calls.plain_frame(module, scope))[:3]:
+            cls = alt.value.cls if isinstance(alt.value, Instance) else None
+            loads = (*arrays.h5(cls.module), *arrays.files(cls.module)) if cls is not None else ()
+            owned = (
+                (load, keeper) for load in loads for keeper in load.keepers if keeper.owner is not None and cls is not None and keeper.owner.scope is cls.scope
+            )
+            for load, keeper in islice(owned, 1):
+                message = Message("`deepcopy` copies all data of the dataset", f"{keeper.words} is in memory twice", "use `copy.copy`, which shares the data")
+                yield Inflation(call, message, (load.module.place(load.node, "read here"),), None, _facts(module, call, keeper), Severity.WARNING)
 
 
 def _standardised(module: Module, project: Project, scope: Scope) -> Iterator[Inflation]:

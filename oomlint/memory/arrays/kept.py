@@ -463,7 +463,7 @@ def _has_bounds(rows: cst.BaseSlice) -> bool:
 
 def _computed(module: Module, node: cst.BinaryOperation, operand: cst.CSTNode, going: Going) -> Going:
     """The value after an operation whose result goes into the next one, while the array that has a name is still there."""
-    if not isinstance(operand, cst.Name | cst.Attribute) or going.part or going.some or going.cut or going.listed or going.inside or going.hazy:
+    if not isinstance(operand, cst.Name | cst.Attribute) or not going.whole:
         return going
     outer = node
     while isinstance(outer.operator, _ARITHMETIC) and isinstance(above := module.walk.parents.get(outer), cst.BinaryOperation):

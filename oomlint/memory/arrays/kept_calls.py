@@ -16,6 +16,7 @@ from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Const, External, FunctionRef, Instance
 
 if TYPE_CHECKING:
+    from oomlint.memory.arrays.kept_state import Passed
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
@@ -74,7 +75,7 @@ class KeptCalls(KeptNames):
 
     def __init__(self, project: Project) -> None:
         super().__init__(project)
-        self._passes: Memory[tuple[Scope, str], frozenset[int | None]] = Memory(project.readings)
+        self._passes: Memory[tuple[Scope, str], tuple[frozenset[int | None], tuple[Passed, ...]]] = Memory(project.readings)
 
     def follow_argument(self, search: Search, module: Module, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:
         """Follow the value into what is called; what holds for the result of the call, or ``None`` where the value ends there."""
@@ -210,21 +211,23 @@ class KeptCalls(KeptNames):
         else:  # what the function takes of it may come back here, too
             for place, part, known in search.picks.get(into, ()):
                 self.picked(search, place, part, replace(known, entered=Entered(module, call, going.since, going.entered), into=None))
-        places = self._passed(function, name)
+        places, made = self._passed(function, name)
         if not places:
             return None
+        if going.whole:
+            going = replace(going, passed=tuple(dict.fromkeys((*going.passed, *made))))
         return replace(going, index=next(iter(places)) if len(places) == 1 else None)
 
-    def _passed(self, function: FunctionRef, name: str) -> frozenset[int | None]:
-        """Where a function returns what it is given as ``name``, or what it makes of that."""
+    def _passed(self, function: FunctionRef, name: str) -> tuple[frozenset[int | None], tuple[Passed, ...]]:
+        """Where a function returns what it is given as ``name``, or what it makes of that; and what it computes of all of it on the way."""
         key = (function.scope, name)
         known = self._passes.get(key)
         if known is None:
-            self._passes.assume(key, frozenset({None}))  # a function that calls itself
+            self._passes.assume(key, (frozenset({None}), ()))  # a function that calls itself
             search = Search(inside=function.scope, parts=True)
             self.follow_name(search, function.module, function.scope, name, None, Going())
             self.run(search)
-            known = self._passes[key] = frozenset({None}) if function.scope.yields else frozenset(search.returns)
+            known = self._passes[key] = (frozenset({None}) if function.scope.yields else frozenset(search.returns), tuple(search.made))
         return known
 
     def _made(self, search: Search, cls: ClassRef, call: cst.Call, arg: cst.Arg, going: Going) -> Going | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Going, Keeping, Search, names_of
+from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, STEPS, Going, Keeping, Search, names_of
 from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Bound, ClassRef, External
@@ -276,6 +276,8 @@ class KeptNames(Keeping):
             kept = not going.part and (search.parts or not (going.collected or going.rebuilt)) and not (search.sure and going.hazy)
             if scope is search.inside and kept:
                 search.returns.add(going.index)
+                if not (going.collected or going.rebuilt):
+                    search.made.update((one, None) for one in going.passed if one.does in COMPUTED)
             return
         if not isinstance(scope.node, cst.FunctionDef) or going.part or going.depth >= DEEPEST or self.constructions.per_item(module, scope):
             return

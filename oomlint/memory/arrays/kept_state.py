@@ -42,6 +42,9 @@ class Does(Enum):
     READS = "what was only opened is read"
 
 
+COMPUTED: Final = frozenset({Does.SCALES, Does.COMPUTES})
+
+
 @dataclass(frozen=True, slots=True)
 class Passed:
     """One thing that is done with the data on its way."""
@@ -97,6 +100,11 @@ class Going:
     put: tuple[Module, cst.CSTNode] | None = None  # the statement that does, the first time
     keys: tuple[tuple[str, str], ...] = ()  # the keys of the dictionaries that hold it, the outermost last: how each begins and ends
     retyped: bool = False  # it was written into an array that was there: its numbers have the type of that array
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of the data, in one array, as far as anybody knows."""
+        return not (self.part or self.some or self.cut or self.listed or self.inside or self.hazy)
 
     def doing(self, does: Does, module: Module, node: cst.BaseExpression) -> Going:
         """The same after something was done with it."""
@@ -161,6 +169,7 @@ class Search:
     sure: bool = False  # what a function that nobody knows makes of it does not count
     late: bool = False  # an object that takes it once it is built keeps it, too
     returns: set[int | None] = field(default_factory=set)  # where it gives back the value
+    made: dict[Passed, None] = field(default_factory=dict)  # what it has computed of all of it by then
     meets: list[Met] | None = None  # the operations that take all of it, where they are asked for
     picks: dict[tuple[Scope, str], list[tuple[Module, cst.Subscript | cst.Call, Going]]] = field(default_factory=dict)  # parts of a parameter
 
