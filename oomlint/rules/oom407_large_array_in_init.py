@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Consequence, Severity, Weighs
 from oomlint.measurement import CommandSign, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.arrays.allocations import allocations
+from oomlint.memory.arrays.filled import filled_arrays
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -98,5 +99,9 @@ class LargeArrayInInit(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the large arrays that are made while a dataset, a module or a data module is built."""
-        for one in allocations(module, project):
+        found = list(allocations(module, project))
+        filled = {one.node for one in filled_arrays(module, project)} if any(one.by_use for one in found) else set()
+        for one in found:
+            if one.by_use and one.node in filled:
+                continue  # what fills it is told
             yield self.finding(module.place(one.node), one.message, confidence=one.confidence, related=one.related, facts=one.facts)

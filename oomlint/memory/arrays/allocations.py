@@ -50,6 +50,7 @@ class Allocation:
     confidence: Confidence
     related: tuple[Place, ...]
     facts: tuple[Fact, ...]
+    by_use: bool = False  # that it has a row for each sample is known by what the dataset does with it, not by its shape
 
 
 def allocations(module: Module, project: Project) -> Iterator[Allocation]:
@@ -76,7 +77,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
     size = allocation(made, call, evaluator, plain)
     if size is None or any(a.keyword is not None and a.keyword.value == "device" and "meta" in module.code(a.value) for a in call.args):
         return None
-    large, each = _is_large(project, size), False
+    large, each, by_use = _is_large(project, size), False, False
     keeper: Keeper | None = None
     related: tuple[Place, ...] = ()
     if speaks and (large or any(isinstance(number, str) for number in size.dimensions)):
@@ -86,7 +87,8 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
         sizes = [size, *(one for frame in frames if (one := allocation(made, call, evaluator, frame)) is not None)]
         size = max(sizes, key=lambda one: one.least)
         large = _is_large(project, size)
-        each = not large and _each_sample(module, scope, call, size, keeper)
+        by_use = not (size.dimensions and (counts_samples(size.dimensions[0]) or _of_shape(module, scope, call)))
+        each = not large and (not by_use or _has_each(project, keeper)) and _each_sample(module, size)
         owner: str | None = keeper.words if large or each else None
         own, there = module.place(call), keeper.module.place(keeper.node, f"{keeper.words} keeps it")
         related = () if (own.path, own.row) == (there.path, there.row) else (there,)
@@ -101,7 +103,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
     headline = f"`{names.dotted(call.func)}` allocates {owner} before the first {'sample' if keeper is not None else 'step'}"
     message = Message(headline, f"it takes {count}, {when}{', with one row per sample' if each else ''}")
     facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
-    return Allocation(call, message, Confidence.HIGH if size.exact is not None else Confidence.MEDIUM, related, facts)
+    return Allocation(call, message, Confidence.HIGH if size.exact is not None else Confidence.MEDIUM, related, facts, by_use and each)
 
 
 def _huge(project: Project, module: Module, scope: Scope, call: cst.Call, made: str, size: Bytes) -> tuple[Bytes, str | None]:
@@ -152,11 +154,9 @@ def _speaks_large(module: Module) -> bool:
     return bool(known)
 
 
-def _each_sample(module: Module, method: Scope, call: cst.Call, size: Bytes, keeper: Keeper) -> bool:
-    """Whether the first dimension counts samples, and each is more than a few numbers."""
+def _each_sample(module: Module, size: Bytes) -> bool:
+    """Whether each row of an array is more than a few numbers."""
     if len(size.dimensions) < 2:  # noqa: PLR2004 - samples, and what each has
-        return False
-    if not (counts_samples(size.dimensions[0]) or _of_shape(module, method, call) or _has_each(module.project, keeper)):
         return False
     rest = size.dimensions[1:]
     known = prod(number for number in rest if isinstance(number, int))

@@ -70,7 +70,7 @@ def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
         for call in rooms if every else ():
             one = _judge(project, module, scope, call, every)
             if one is not None:
-                told = {known.node for known in allocations(module, project)} if told is None else told
+                told = {known.node for known in allocations(module, project) if not known.by_use} if told is None else told
                 if call not in told:
                     found.setdefault(one.loop, []).append(one)
         for first, *others in found.values():
