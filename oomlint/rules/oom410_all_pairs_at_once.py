@@ -24,10 +24,10 @@ class AllPairsAtOnce(Rule):
 
     ## What it does
 
-    Checks for products and distances of what an evaluation has gathered of all samples with what it, or another one, has gathered: `x @ y.t()`, `torch.mm`,
-    `np.dot`, `torch.cdist`, `scipy.spatial.distance.cdist`, and the functions of `sklearn.metrics.pairwise`. What was gathered is a list that a loop
-    over a loader has filled and that was then joined, an array with a row for every sample, or what was read from a file of features where the
-    matrix is then sorted.
+    Checks for products and distances of what an evaluation has gathered of all samples with what it, or another one, has gathered: `x @ y.t()`,
+    `torch.mm`, `np.dot`, `torch.cdist`, `scipy.spatial.distance.cdist`, the functions of `sklearn.metrics.pairwise`, and `x[:, None] - y[None]`,
+    whose result has as many numbers for each pair as a row has. What was gathered is a list that a loop over a loader has filled and that was
+    then joined, an array with a row for every sample, or what was read from a file of features where the matrix is then sorted.
 
     It is silent for a product within one batch, for what a loop computes block by block, for the product of all samples with weights or with a few
     centres, for rows that are drawn or end at a known number (`x[:100] @ x.t()`), and for the small matrix `x.t() @ x` of features by features.
