@@ -14,7 +14,7 @@ import libcst as cst
 
 from oomlint.memory.arrays.kept_calls import INTO, KEEPS, KeptCalls, keeps_axes
 from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of
-from oomlint.memory.datasets.serving import is_target, picks_some
+from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
 from oomlint.memory.shared.attribute_names import may_be_data
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
@@ -332,7 +332,7 @@ class Kept(KeptCalls):
             search.picks.setdefault(going.into, []).append((module, node, going))
         if who := self.serving.reader(module, node, going.since, going.entered, self._gives_back):
             taken = node.value if isinstance(node, cst.Subscript) else node.args[0].value
-            self._lives(search, module, taken, going, f"which {who} indexes")
+            self._lives(search, module, taken, going, f"which {who} indexes", evaluated=who == EVALUATION)
 
     def _gives_back(self, module: Module, node: cst.BaseExpression) -> bool:
         """Whether a function gives back the value of an expression in it, or what it has collected of such values; each is asked once."""
@@ -343,15 +343,16 @@ class Kept(KeptCalls):
         return known
 
     def _gone_through(self, search: Search, module: Module, loop: cst.For, going: Going) -> None:
-        """A training loop goes through the value."""
-        if search.inside is None and not going.part and not going.inside and self.serving.trains(module, loop):
-            self._lives(search, module, loop.iter, going, "which the training loop goes through")
+        """A loop that runs a model goes through the value."""
+        who = self.serving.loop_with_model(module, loop) if search.inside is None and not going.part and not going.inside else ""
+        if who:
+            self._lives(search, module, loop.iter, going, f"which {who} goes through", evaluated=who == EVALUATION)
 
     @staticmethod
-    def _lives(search: Search, module: Module, node: cst.BaseExpression, going: Going, why: str) -> None:
+    def _lives(search: Search, module: Module, node: cst.BaseExpression, going: Going, why: str, *, evaluated: bool) -> None:
         words = f"`{' '.join(module.code(node).split())}`, {why}"
         if not any(one.live and one.passed == going.passed for one in search.found):
-            search.found.append(going.kept_by(module, node, words, live=True))
+            search.found.append(replace(going.kept_by(module, node, words, live=True), evaluated=evaluated))
 
     @staticmethod
     def _attribute_of(walk: Walk, node: cst.Attribute, going: Going) -> Going | None:

@@ -69,9 +69,10 @@ class Keeper:
     passed: tuple[Passed, ...] = ()  # what was done with it on the way
     given: bool = False  # the dataset did not make it: it was handed over as an argument
     hazy: bool = False  # what it is by now is not known: a name may tell
-    live: bool = False  # no dataset keeps it: it is there because the code around a training loop still uses it
+    live: bool = False  # no dataset keeps it: it is there because the code around a loop that runs a model still uses it
     put: tuple[Module, cst.CSTNode] | None = None  # what puts it into the first container on the way
     saver: str = ""  # the call that writes it to a file once all of it is there; then it is `live`, too
+    evaluated: bool = False  # it is `live` for a loop that runs a model and trains nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,7 @@ class Arrays:
                 if self._handed_on(read) is not handed or (not known and (of_small_file(read) or small_name(read.name))) or self._stays_open(module, read):
                     continue
                 keepers = self._large(tuple(k for place in read.places for k in self.kept.of(module, read.node, place) if self._is_read(read, k)), read.kind)
-                keepers = tuple(k for k in keepers if self._counts(read, k))
+                keepers = tuple(k for k in keepers if not k.evaluated and self._counts(read, k))  # one file to evaluate is small most often
                 if not keepers and read.kind in _FILES_OF_SAMPLES and self.kept.repeats(module, read.node):
                     # Files that are decoded into one container are large, whatever the object is that keeps it.
                     found = (k for place in read.places for k in self.kept.objects(module, read.node, place))

@@ -12,6 +12,7 @@ import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
+from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
 from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import ClassRef, ExternalCall, FunctionRef
@@ -26,6 +27,7 @@ Leaves = Callable[["Module", cst.BaseExpression], bool]
 _BACKWARDS: Final = frozenset({"backward", "manual_backward"})
 _TRAINS: Final = re.compile(rb"backward\(|\boptim\b|Trainer\b")
 _FITS: Final = frozenset({"fit", "train"})  # of a trainer of a library
+EVALUATION: Final = "the evaluation loop"
 _MOST_SITES: Final = 6
 _DEEPEST: Final = 3  # functions between a loop and the backward of its rounds
 
@@ -67,8 +69,8 @@ class Serving:
             if here in around:
                 return ""
             if isinstance(here, cst.For | cst.While) and below is here.body:
-                if self.trains(module, here):
-                    return "the training loop"
+                if who := self.loop_with_model(module, here):
+                    return who
                 looped = True
             if isinstance(here, cst.FunctionDef):
                 return self._of_function(module, module.walk.scope_at(here.body), use, depth, entered, leaves, looped=looped)
@@ -112,6 +114,13 @@ class Serving:
             takers = [node for node in uses if not isinstance(module.walk.parents.get(node), cst.AssignTarget)]
         loops = [_loop_over(module, node) for node in takers]
         return scope.yields or leaves(module, call) or any(loop is None or self.trains(module, loop) for loop in loops)
+
+    def loop_with_model(self, module: Module, loop: Loop) -> str:
+        """What a loop is whose rounds run a model, in words; empty where they run none."""
+        if self.trains(module, loop):
+            return "the training loop"
+        runs = (event.loops for record in runs_of(self.project).of(module) for event in record.forwards)
+        return EVALUATION if any(one.node is loop for loops in runs for one in loops) else ""
 
     def trains(self, module: Module, loop: Loop) -> bool:
         """Whether the rounds of a loop go backward, themselves or in a function of the project that they call."""
