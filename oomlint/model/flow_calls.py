@@ -90,7 +90,7 @@ class FlowCalls(FlowMethods):
             if isinstance(value, FunctionRef):
                 return self.call_function(value, node, args, base.home if isinstance(func, cst.Attribute) else (), state)
             if isinstance(value, ClassRef):
-                return self.construct(value, node)
+                return self.construct(value, node, args)
             if isinstance(value, Instance):
                 held = self.object_of(value)
                 if held.kind is Kind.MODULE:

@@ -45,11 +45,11 @@ class FlowFunctions(FlowLibraries):
             frame = self.known.frames[key] = Frame(function.module, scope, (Bound(tuple(node.args), outer.frame, node),), receiver, enclosing)
         self.numbers += 1
         via = Via(outer.module, node, this, tuple(zip(node.args, args, strict=True)), scope)
-        act = Activation(self.numbers, frame, outer.loops, (*outer.via, via), this, tests=outer.tests, guards=outer.guards)
+        act = Activation(self.numbers, frame, outer.loops, (*outer.via, via), this, tests=outer.tests, guards=outer.guards, entered=outer.loops)
         self.record.made[self.numbers] = outer.loops
         act.params = dict(params)
         own = names.self_name(scope)
-        if own is not None:
+        if own is not None and own not in params:
             held = self.object_of(receiver) if receiver is not None else Held(Kind.OBJECT)
             act.params[own] = held.having(home=this)
         self.act = act
@@ -68,7 +68,7 @@ class FlowFunctions(FlowLibraries):
                 state.evaluating, state.modules = after.evaluating, after.modules
             if scope.yields:
                 each = act.yielded or UNKNOWN
-                return Held(Kind.ITERABLE, each=each, tags=each.tags)
+                return Held(Kind.ITERABLE, each=each, tags=each.tags, loader=act.source)
             found = act.returned if act.returned is not None else PLAIN
             if after is not None and act.returned is not None and not isinstance(block_of(scope.node.body)[-1], cst.Return):
                 return found
@@ -115,10 +115,16 @@ class FlowFunctions(FlowLibraries):
         self.known.outputs[key] = found
         return found
 
-    def construct(self, cls: ClassRef, node: cst.Call) -> Held:
-        """A new object of a class of the project."""
+    def construct(self, cls: ClassRef, node: cst.Call, args: list[Held]) -> Held:
+        """A new object of a class of the project; that of a dataclass or named tuple holds what it is given."""
         value = Instance(cls, (Bound(tuple(node.args), self.act.frame, node),), node, self.act.frame)
-        return self.object_of(value)
+        found = self.object_of(value)
+        fields = self.evaluator.fields(cls) if found.kind is Kind.OBJECT else None
+        if not fields or any(arg.star for arg in node.args):
+            return found
+        free = (name for name, _, _ in fields)
+        given = ((arg.keyword.value if arg.keyword is not None else next(free, ""), held) for arg, held in zip(node.args, args, strict=True))
+        return found.having(items=pack((name, held.having(home=NOWHERE)) for name, held in given if name).items)
 
     def _enclosing(self, function: FunctionRef) -> Frame | None:
         """The frame of the function that a closure stands in, where that one is running."""

@@ -105,7 +105,8 @@ class FlowLibraries(FlowValues):
             return Held(Kind.PACK, inside=args[0].each.item(1), sure=True, tags=args[0].tags)  # `dict(zip(keys, values))`
         if last in {"dict", "defaultdict"}:
             parts: list[tuple[object, Held]] = [(arg.keyword.value, held) for arg, held in zip(node.args, args, strict=True) if arg.keyword is not None]
-            return pack(parts).having(exact=False)
+            # What only keywords make is known as a whole.
+            return pack(parts) if parts and len(parts) == len(node.args) and not any(arg.star for arg in node.args) else pack(parts).having(exact=False)
         if last == "sum" and args:
             inner = args[0].any() if args[0].kind is Kind.PACK else self.element_of(args[0])
             return mixed([inner]).having(size=inner.size) if inner.kind is not Kind.UNKNOWN else UNKNOWN.having(tags=args[0].all_tags, graph=inner.graph)

@@ -10,9 +10,10 @@ from oomlint.model import names
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_modules import FlowModules
 from oomlint.model.flow_state import flag, module_of
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, meet, mixed, pack, smaller, tensor
+from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, meet, mixed, pack, smaller, tensor
 from oomlint.model.tensor_shapes import axes_of, reduced_by, viewed
 from oomlint.model.torch_tables import (
+    AXIS_ORDERS,
     CASTS,
     COMPARES,
     FROZEN_NAME,
@@ -26,7 +27,7 @@ from oomlint.model.torch_tables import (
     TO_DEVICE,
     VIEWS,
 )
-from oomlint.model.values import ExternalCall
+from oomlint.model.values import ExternalCall, Instance
 from oomlint.scout.telling import IN_PLACE
 from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
 
@@ -79,6 +80,8 @@ class FlowMethods(FlowModules):
 
     def _tensor_method(self, node: cst.Call, method: str, base: Held, args: list[Held], state: State) -> Held:
         self._note_write(node, method, base, args, state)
+        if method == "eval" and not node.args and base.kind is not Kind.ARRAY:
+            return self._made_ready(node, base, state)  # `build(name).cuda().eval()`
         if method == "backward":
             if base.home and base.graph is not Graph.YES:
                 base = self._differentiated(node, base, state)
@@ -158,6 +161,8 @@ class FlowMethods(FlowModules):
             found = proven.having(
                 home=(), view=base.view or (part and method in {"narrow", "select"}), moved=base.moved, dims=viewed(method, node, 0, base.dims)
             )
+            if method in AXIS_ORDERS and found.dims >= MAP and base.size is not Size.SCALAR:
+                found = found.having(size=Size.DENSE)  # whatever it is called
             return Held(Kind.PACK, inside=found.having(view=base.view or part), sure=True) if parts else found
         if method.endswith("_") and not method.startswith("_"):
             return mixed([proven, *args]).having(kind=proven.kind, storage=base.storage, home=base.home)
@@ -165,6 +170,12 @@ class FlowMethods(FlowModules):
             return PLAIN
         found = mixed([proven, *args])
         return found.having(kind=proven.kind, home=(), sure=proven.sure)
+
+    def _made_ready(self, node: cst.Call, base: Held, state: State) -> Held:
+        """What ``eval()`` of something unknown gives: only modules are put into evaluation, and give themselves."""
+        state.put(base.home, evaluating=True)
+        taken = not isinstance(self.act.module.walk.parents.get(node), cst.Expr)
+        return module_of(home=base.home) if taken and not isinstance(base.value, Instance) else base
 
     def _note_write(self, node: cst.Call, method: str, base: Held, args: list[Held], state: State) -> None:
         """Note a method that changes a tensor in place: ``x.copy_(y)``."""
@@ -310,8 +321,10 @@ class FlowMethods(FlowModules):
         if method in _TAKES and base.home:
             self.was_reset(node, state, base.home, bound=True)
             return UNKNOWN
-        if method in {"eval", "train"} and not node.args:
-            state.put(base.home, evaluating=method == "eval")
+        if method == "eval" and not node.args:
+            return self._made_ready(node, base, state)
+        if method == "train" and not node.args:
+            state.put(base.home, evaluating=False)
             return base
         if method == "items":
             return Held(Kind.ITERABLE, each=pack([(0, PLAIN), (1, base.having(home=(*base.home, "*") if base.home else ()))]))

@@ -15,12 +15,13 @@ from oomlint.model.flow_layers import FlowLayers
 from oomlint.model.flow_state import State, flag, instance_of, module_of
 from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, mixed, pack, tags_of, tensor
 from oomlint.model.questions import short
-from oomlint.model.torch_tables import FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS
+from oomlint.model.torch_tables import CASTS, FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS, TO_DEVICE
 from oomlint.model.values import External
 from oomlint.scout.telling import MODES
 from oomlint.syntax.walk import descend
 
 _ALIKE: Final = frozenset({"Linear", "LayerNorm", "GroupNorm"})  # layers that give as many axes as they are given
+_SAME_DATA: Final = TO_DEVICE | CASTS | {"to", "contiguous"}
 _DEEPEST_RESULT: Final = 3  # containers inside containers that `forward` returns
 _LIKE_FORWARD: Final = re.compile(r"^forward_|^extract_feat|^embed$|^get_\w*(features|embeddings?)$|^encode_(image|text|audio|video)s?$|^features$")
 
@@ -36,7 +37,18 @@ class FlowModules(FlowLayers):
         found = self._pass(node, module, state, given, by)
         if found.sources:
             self._fill_hooked(state, found)
+        if node.args and given and any(leaf.size is Size.DENSE for leaf in found.leaves()):
+            self._note_input(node.args[0].value, state)
         return found
+
+    def _note_input(self, node: cst.BaseExpression, state: State) -> None:
+        """Note that a name holds what a network is given: an array for each sample, where nothing else is known of its size."""
+        while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME_DATA:
+            node = node.func.value
+        path = self.act.path(node.value) if isinstance(node, cst.Name) else ()
+        held = state.env.get(path) if path else None
+        if held is not None and held.kind in {Kind.OPAQUE, Kind.TENSOR} and held.size is Size.UNKNOWN:
+            state.env[path] = held.having(size=Size.DENSE)
 
     def _fill_hooked(self, state: State, found: Held) -> None:
         """Put what a pass gives into the containers that hooks of this file fill: what parts of the network give is as large, and hangs on as much."""
@@ -68,7 +80,8 @@ class FlowModules(FlowLayers):
             return found.having(kind=Kind.TENSOR, size=reduced if last.endswith("Loss") else found.size, sure=True, dims=dims)
         this = instance_of(module)
         self.note_tensors(node, given)
-        if this is None and not by and LOSS_NAME.search(name) and not MODULE_NAME.search(name):
+        layer = isinstance(value, External) and value.name.startswith("torch.nn.")
+        if this is None and not by and not layer and LOSS_NAME.search(name) and not MODULE_NAME.search(name):
             return self.loss_of(given)
         mode = state.mode
         inner: Held | None = None
@@ -121,7 +134,7 @@ class FlowModules(FlowLayers):
             records,
             device,
             Storage.OWN,
-            Size.DENSE if not LOSS_NAME.search(name) else Size.SCALAR,
+            Size.DENSE if layer or not LOSS_NAME.search(name) else Size.SCALAR,
             sources=frozenset({id(node)}).union(*(held.all_sources for held in given)),
             tags=tags_of(given),
             dims=module.dims or (mixed(given).dims if last in _ALIKE else 0),

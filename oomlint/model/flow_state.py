@@ -101,10 +101,12 @@ class Activation:
     this: Path = ()
     returned: Held | None = None
     yielded: Held | None = None
+    source: object = None  # the loader whose batches it yields something for
     params: dict[str, Held] = field(default_factory=dict)
     tests: tuple[cst.CSTNode, ...] = ()  # the branches around whose tests may be false
     guards: tuple[tuple[int, cst.BaseExpression], ...] = ()  # tests around, with the number of loops around each
     decided: dict[object, frozenset[bool]] = field(default_factory=dict)
+    entered: tuple[Loop, ...] = ()  # the loops that it was called in
     rounds: dict[str, cst.BaseExpression] = field(default_factory=dict)  # literals that the targets of loops stand for in this round
 
     @property

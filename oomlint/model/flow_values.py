@@ -93,6 +93,8 @@ class FlowValues(FlowDefinitions):
         if isinstance(node, cst.Yield):
             given = self._yielded(node.value, state)
             self.act.yielded = meet(self.act.yielded, given) if given is not None else self.act.yielded
+            inner = self.act.loops[len(self.act.entered) :]
+            self.act.source = self.act.source or next((loop.loader or NAMED for loop in inner if loop.named), None)
             return UNKNOWN
         return UNKNOWN
 
@@ -207,7 +209,7 @@ class FlowValues(FlowDefinitions):
             return known
         if word in {"param_groups", "training", "lr"}:
             return PLAIN
-        if base.kind is Kind.PACK and (item := base.item(word)) is not None:
+        if base.items and (item := base.item(word)) is not None:
             return item
         if base.kind in {Kind.TENSOR, Kind.ARRAY}:
             if word in PLAIN_ATTRIBUTES:
@@ -228,10 +230,11 @@ class FlowValues(FlowDefinitions):
         if base.kind is Kind.MODULE and word == "module":
             return base
         this = instance_of(base)
-        if this is not None and path and not base.frozen:
+        if this is not None and (path or base.items) and not base.frozen:
             getter = self.evaluator.method(this, word)
             if getter is not None and names.is_property(getter.scope):
-                return self.run_function(getter, cst.Call(node), [], {}, base.home, state)
+                own = names.self_name(getter.scope) if base.items else None
+                return self.run_function(getter, cst.Call(node), [], {own: base} if own else {}, base.home, state)
         found = self.member(base, word)
         if base.kind is Kind.UNKNOWN and base.sources and found is UNKNOWN:
             found = UNKNOWN.having(graph=base.graph, sources=base.sources, tags=base.tags)
@@ -433,7 +436,9 @@ def _size_by_name(word: str, otherwise: Size) -> Size:
 
 
 def named_size(word: str, held: Held) -> Held:
-    """A value under the name that it is given: `loss` is one number, `labels` one a sample."""
+    """A value under the name that it is given: `loss` is one number, `labels` one a sample. One letter says nothing of what is known."""
+    if len(word) == 1 and held.size is Size.DENSE:
+        return held
     if held.kind is Kind.OPAQUE and held.graph is Graph.YES and INTEGRAL_NAME.search(word):
         # One of several results of a module, by its name labels, lengths or indices: those have no graph.
         return held.having(size=Size.SMALL, graph=Graph.MAYBE)

@@ -154,9 +154,14 @@ class Held:
             setattr(made, name, value)
         return made
 
+    @property
+    def holds(self) -> bool:
+        """Whether it is a container, or an object whose fields are known."""
+        return self.kind is Kind.PACK or bool(self.items and self.kind is Kind.OBJECT)
+
     def leaves(self, depth: int = 0) -> Iterator[Held]:
         """What a container holds, itself where it is none."""
-        if self.kind is not Kind.PACK:
+        if not self.holds:
             yield self
             return
         if depth >= _DEEPEST:
@@ -169,14 +174,14 @@ class Held:
     @property
     def carries(self) -> Graph:
         """Whether a graph hangs on any part of it."""
-        if self.kind is not Kind.PACK:
+        if not self.holds:
             return self.graph
         return max((leaf.graph for leaf in self.leaves()), default=Graph.NO)
 
     @property
     def all_sources(self) -> Ids:
         """Sources of all parts."""
-        if self.kind is not Kind.PACK:
+        if not self.holds:
             return self.sources
         return frozenset().union(*(leaf.sources for leaf in self.leaves()), self.sources)
 
@@ -186,7 +191,7 @@ class Held:
         return self._tags(0)
 
     def _tags(self, depth: int) -> Ids:
-        if self.kind is not Kind.PACK or depth >= _DEEPEST:
+        if not self.holds or depth >= _DEEPEST:
             return self.tags
         parts = [held for _, held in self.items]
         if self.inside is not None:
@@ -207,7 +212,7 @@ class Held:
 
     def unrecorded(self, depth: int = 0) -> Held:
         """The same without a graph: what an operation gives where none is recorded."""
-        if self.kind is Kind.PACK and depth < _DEEPEST:
+        if self.holds and depth < _DEEPEST:
             items = tuple((name, held.unrecorded(depth + 1)) for name, held in self.items)
             return self.having(items=items, inside=self.inside.unrecorded(depth + 1) if self.inside is not None else None)
         if self.graph is Graph.NO and not self.sources:

@@ -31,6 +31,7 @@ VIEWS: Final = frozenset(
     "view reshape squeeze unsqueeze permute transpose t expand flatten unflatten narrow select chunk split unbind view_as expand_as swapaxes ravel "
     "contiguous detach_as diagonal unfold movedim swapdims".split(),
 )
+AXIS_ORDERS: Final = frozenset("permute transpose swapaxes swapdims movedim".split())  # views that name axes, and prove that there are so many
 TO_DEVICE: Final = frozenset({"cuda", "xpu", "npu", "mps", "hpu"})
 CASTS: Final = frozenset({"float", "double", "half", "bfloat16", "type", "astype", "type_as"})
 # Layers whose result has as many axes as their name says, batch and channels included: `Conv2d` gives four.

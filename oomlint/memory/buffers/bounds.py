@@ -12,7 +12,7 @@ from oomlint.model import names
 from oomlint.model.counters import Spot, counts, spots_of, switched
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Const, ExternalCall, Unknown, Written
-from oomlint.syntax.walk import block_of, descend
+from oomlint.syntax.walk import UNKNOWN_KEY, block_of, constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +29,7 @@ _TURNED: Final[dict[type[cst.BaseCompOp], type[cst.BaseCompOp]]] = {
     cst.GreaterThanEqual: cst.LessThanEqual,
 }
 _FEW: Final = 256  # samples
+_RANGES: Final = frozenset({"range", "trange"})
 
 
 def bounded(store: Store, loop: Loop) -> bool:
@@ -121,6 +122,26 @@ def one_batch(loop: Loop, project: Project) -> bool:
                 if origins & _origins(loaders.argument(loader, "batch_size", frame)):
                     return True
     return False
+
+
+def parts_of_one(loop: Loop) -> bool:
+    """Whether a loop counts to the length of another axis than the first: its rounds are windows of one thing, not samples."""
+    count = loop.node.iter if isinstance(loop.node, cst.For) and loop.loader is None else None
+    while isinstance(count, cst.Call) and names.last_name(count.func) not in _RANGES and count.args:
+        count = count.args[0].value
+    if not isinstance(count, cst.Call) or names.last_name(count.func) not in _RANGES:
+        return False
+    return any(_is_later_axis(part) for arg in count.args for part in descend(arg.value))
+
+
+def _is_later_axis(node: cst.CSTNode) -> bool:
+    """Whether an expression is the length of an axis behind the first: ``x.shape[1]``, ``x.size(-1)``."""
+    index: cst.BaseExpression | None = None
+    if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape":
+        index = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
+    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "size" and len(node.args) == 1:
+        index = node.args[0].value
+    return index is not None and constant_key(index) not in {0, UNKNOWN_KEY}
 
 
 def _origins(found: Iterable[Alternative]) -> set[cst.CSTNode]:

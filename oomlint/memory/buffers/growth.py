@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Confidence, Severity
-from oomlint.memory.buffers.bounds import bounded, few_samples, one_batch, stops
+from oomlint.memory.buffers.bounds import bounded, few_samples, one_batch, parts_of_one, stops
 from oomlint.memory.buffers.buffer_readers import averaged, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
 from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, handing_call, has_new_key, is_flushed, unrenewed_epochs
 from oomlint.memory.buffers.metric_resets import never_reset, unseen_reset
@@ -252,6 +252,8 @@ class Buffers:
             leaves = [leaf for leaf in store.value.leaves() if leaf.kind is Kind.UNKNOWN and leaf.size is Size.DENSE]  # tensors, as it turns out
         if not leaves:
             return None
+        if _loaded_here(store):
+            leaves = [leaf.having(storage=Storage.OWN) if leaf.storage is Storage.LOADER else leaf for leaf in leaves]
         owned = [leaf for leaf in leaves if leaf.storage is Storage.LOADER and leaf.device is not Device.ACCELERATOR]
         if owned:
             found = self._loader_owned(store, record, node, owned)
@@ -264,7 +266,7 @@ class Buffers:
         dense = [leaf for leaf in leaves if leaf.size is Size.DENSE and (leaf.storage is not Storage.LOADER or leaf.device is Device.ACCELERATOR)]
         one_sample = loop.loader is None and any(outer.holds and not outer.epochs for outer in loop.around)
         of_batch = dense and not store.attributes and store.loops[0] is loop and one_batch(loop, self.project)
-        if one_sample or of_batch or few_samples(loop, self.runs.evaluator) or self._few_rounds(loop):
+        if one_sample or of_batch or parts_of_one(loop) or few_samples(loop, self.runs.evaluator) or self._few_rounds(loop):
             dense = []  # few, the parts of one sample at a time, or the samples of one batch
         device = any(leaf.device is Device.ACCELERATOR for leaf in dense)
         maps = any(leaf.dims >= MAP for leaf in dense)  # a metric can take these batch by batch: by a histogram of the scores, by counts
@@ -299,7 +301,7 @@ class Buffers:
             return None
         loop = loops[-1]
         like = loop.loader
-        if not isinstance(like, LoaderLike) or like.without_workers or (like.known and _pins(like)):
+        if not isinstance(like, LoaderLike):
             return None
         known = like.known and bool(like.workers) and all(isinstance(alt.value, Const) and alt.value.value not in {0, None} for alt in like.workers)
         severity = Severity.ERROR if known else Severity.WARNING
@@ -309,6 +311,12 @@ class Buffers:
 def _goes_on(store: Store, record: Record, loop: Loop) -> bool:
     """Whether a loop around runs a module on all that was kept: the parts of one sample, which another part of the network joins."""
     return any(id(store.node) in event.tags and loop not in event.loops and event.loops and event.loops[-1] in loop.around for event in record.forwards)
+
+
+def _loaded_here(store: Store) -> bool:
+    """Whether the loader gives tensors of this process: it has no workers, or copies what they made."""
+    likes = [loop.loader for loop in store.loops if isinstance(loop.loader, LoaderLike)]
+    return bool(likes) and (likes[-1].without_workers or (likes[-1].known and _pins(likes[-1])))
 
 
 def _is_self(via: Via) -> bool:
