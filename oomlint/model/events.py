@@ -32,6 +32,7 @@ class Loop:
     around: tuple[Loop, ...] = ()  # the loops that it runs in
     via: tuple[Via, ...] = ()  # the calls that led to it
     counts: bool = False  # what it goes over are numbers
+    generated: bool = False  # a function of the project yields what it goes over
     short: bool = False  # it is known to go round a few times at most
     body: object = None  # what `model/loops.py` knows of its body
     passes: frozenset[cst.CSTNode] = frozenset()  # calls of the run that run a module, or lead there

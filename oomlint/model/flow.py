@@ -190,6 +190,7 @@ class Flow(FlowBindings):
         self._freezes(node, state)
         loop = Loop(node, self.act.module, self.act.scope, name, loader, named or loader is not None, state.evaluating, self.act.loops, self.act.via)
         loop.short = self._is_short(node.iter, iterable)
+        loop.generated = iterable.moved == "yielded"
         loop.counts = iterable.kind is Kind.ITERABLE and each.kind is Kind.PLAIN
 
         def begin(here: State) -> None:

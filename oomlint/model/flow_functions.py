@@ -68,7 +68,7 @@ class FlowFunctions(FlowLibraries):
                 state.evaluating, state.modules = after.evaluating, after.modules
             if scope.yields:
                 each = act.yielded or UNKNOWN
-                return Held(Kind.ITERABLE, each=each, tags=each.tags, loader=act.source)
+                return Held(Kind.ITERABLE, each=each, tags=each.tags, loader=act.source, moved="yielded")
             found = act.returned if act.returned is not None else PLAIN
             if after is not None and act.returned is not None and not isinstance(block_of(scope.node.body)[-1], cst.Return):
                 return found

@@ -23,14 +23,15 @@ class EvalKeepsOutputs(Rule):
 
     ## What it does
 
-    Checks for an evaluation loop over a loader that stores dense outputs of each step (masks, logits, features, images) in a list or a
-    dictionary, on the host, or hands them to an object that does so. The validation and test steps of Lightning are rounds of such a loop, unless
-    a `validation_step_end` or `test_step_end` puts something else in the place of what they return. Where the list becomes one array is told with it.
+    Checks for an evaluation loop over a loader that stores dense outputs of each step (masks, logits, features, images), or what the model is
+    given, in a list or a dictionary, on the host, also as fields of objects, or hands them to an object that does so. The validation and test
+    steps of Lightning are rounds of such a loop, unless a `validation_step_end` or `test_step_end` puts something else in the place of what they
+    return. Where the list becomes one array is told with it.
 
     Scalars, labels, the class of each sample (`argmax`), ids and strings say nothing, nor do the parts of one sample at a time (a room, a
-    volume) in a list that starts again with the next, a list that one batch fills (`range(batch_size)`, with the size that a loader has), what is
-    proven small, what is flushed every few batches, or the scores that only a metric of scikit-learn or SciPy reads. The class of each pixel is
-    an array for each sample.
+    volume) in a list that starts again with the next, its windows along another axis than the first (`range(0, x.shape[1], width)`), a list that
+    one batch fills (`range(batch_size)`, with the size that a loader has), what is proven small, what is flushed every few batches, or the scores
+    that only a metric of scikit-learn or SciPy reads. The class of each pixel is an array for each sample.
 
     It is a note where a function gives back all that it collects and its callers need it at once, or nobody knows them: embeddings, predictions.
     Maps stay a warning, and so does what all callers only average or write to a file.

@@ -170,6 +170,7 @@ class _Place:
     steps: bool = False  # a step is made in a loop
     runs: bool = False  # gradients are switched off somewhere
     keeps: bool = False  # a round may keep something
+    helpers: set[str] = field(default_factory=set)  # what its rounds call
     evaluates: bool = False  # a model is made ready for an evaluation, or tensors are moved in a loop
     drives: bool = False  # it puts a model into evaluation, or goes backward
     often: bool = False  # a loop counts epochs or makes steps
@@ -203,6 +204,8 @@ class _Look:
         self.torches = {"torch"}
         self.openers = set(_OPENERS)
         self.called: set[str] = set()
+        self.movers: set[str] = set()  # functions that move tensors, or switch gradients off
+        self.helpers: set[str] = set()  # functions that are called in rounds which keep something
         self.aliases: set[str] = set()
         self.others = Others()
         self.here = _Place(ast.Module([], []))
@@ -220,7 +223,8 @@ class _Look:
         if self.makes and self.large:
             return True
         self.empties.discard("")
-        return not self.aliases.isdisjoint(self.called) or not self.empties.isdisjoint(self.stores)
+        self.movers.discard("")
+        return any(not some.isdisjoint(others) for some, others in ((self.aliases, self.called), (self.empties, self.stores), (self.movers, self.helpers)))
 
     # -- the walk ------------------------------------------------------------------------------------------------------
 
@@ -265,6 +269,8 @@ class _Look:
             raise _Found
         if is_no_root(getattr(here.node, "name", ""), method=here.above is not None and isinstance(here.above.node, ast.ClassDef)):
             return
+        if here.keeps:
+            self.helpers |= here.helpers
         if here.loader or ((here.steps or here.evaluates or (here.runs and here.keeps)) and (here.drives or not here.in_module)):
             raise _Found
 
@@ -534,6 +540,7 @@ class _Look:
             self.here.loader = True
         if node.id in MODES:
             self.here.runs = True
+            self.movers.add(getattr(self.here.node, "name", ""))
 
     def _attribute(self, node: ast.Attribute) -> None:
         if node.attr in self.loaders:
@@ -542,6 +549,8 @@ class _Look:
             self.here.runs = True
         if node.attr in READY or (self.here.loops and node.attr in MOVES):
             self.here.evaluates = True
+        if node.attr in MOVES | MODES:
+            self.movers.add(getattr(self.here.node, "name", ""))
         if node.attr in DRIVES:
             self.here.drives = True
         self._one(node.value)
@@ -561,6 +570,8 @@ class _Look:
     def _call(self, node: ast.Call) -> None:
         name = name_of(node.func)
         self.called.add(name)
+        if self.here.loops:
+            self.here.helpers.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
             raise _Found
         if (name in _FIGURES and self._says(_DRAWS)) or (name in DENSE and isinstance(node.func, ast.Attribute)):

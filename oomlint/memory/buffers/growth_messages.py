@@ -35,6 +35,11 @@ def over(loop: Loop) -> str:
     node = loop.node
     if isinstance(node, cst.FunctionDef):
         return loop.name
+    if loop.generated and isinstance(node, cst.For):  # by a function that is given a model and a loader
+        here = node.iter
+        while isinstance(here, cst.Call) and names.last_name(here.func) in {"enumerate", "tqdm"} and here.args:
+            here = here.args[0].value
+        return short(loop.module.code(here), _LONGEST)
     return short(loop.module.code(iterated(node.iter)[1] if isinstance(node, cst.For) else node.test), _LONGEST)
 
 

@@ -153,7 +153,7 @@ class Runs:
         if words.loaders and _names_one_of(words.loaders, scope):
             return True
         steps = any(names.last_name(call.func) in words.steps for call in scope.calls) and any(_may_go_through_batches(loop, words) for loop in scope.loops)
-        if not steps and not _may_run_a_model(scope) and not _runs_what_it_is_given(scope, module):
+        if not steps and not _may_run_a_model(scope) and not _runs_what_it_is_given(scope, module) and not _calls_what_moves(scope, module):
             return False
         method = scope.parent is not None and scope.parent.is_class
         drives = any(isinstance(call.func, cst.Attribute) and call.func.attr.value in DRIVES for call in scope.calls)
@@ -222,6 +222,20 @@ def _runs_what_it_is_given(scope: Scope, module: Module) -> bool:
     if not any(isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in given and node.args for node in rounds):
         return False
     return any(isinstance(call.func, cst.Attribute) and call.func.attr.value in READY and not call.args for call, _ in module.walk.calls)
+
+
+def _calls_what_moves(scope: Scope, module: Module) -> bool:
+    """Whether the rounds of a loop keep something, and call a function of the file, or of the class, that moves tensors or switches gradients off."""
+    rounds = [node for loop in scope.loops for node in descend(loop.body, into_scopes=False)]
+    if not any(map(_keeps, rounds)):
+        return False
+    for node in rounds:
+        func = node.func if isinstance(node, cst.Call) else None
+        holder = module.root if isinstance(func, cst.Name) else scope.parent if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name) else None
+        helper = holder.child(names.last_name(func)) if holder is not None and func is not None else None
+        if helper is not None and any(_word(part) in MOVES | MODES for part in descend(helper.node) if isinstance(part, cst.Attribute | cst.Name)):
+            return True
+    return False
 
 
 def _keeps(node: cst.CSTNode) -> bool:
