@@ -29,7 +29,7 @@ class EvalKeepsOutputs(Rule):
     return. Where the list becomes one array is told with it.
 
     Scalars, labels, the class of each sample (`argmax`), ids and strings say nothing, nor do the parts of one sample at a time (a room, a
-    volume) in a list that starts again with the next, its windows along another axis than the first (`range(0, x.shape[1], width)`), a list that
+    volume) in a list that starts again with the next, its windows along a third axis or a later one (`range(0, x.shape[2], width)`), a list that
     one batch fills (`range(batch_size)`, with the size that a loader has), what is proven small, what is flushed every few batches, or the scores
     that only a metric of scikit-learn or SciPy reads. The class of each pixel is an array for each sample.
 

@@ -12,7 +12,7 @@ from oomlint.model import names
 from oomlint.model.counters import Spot, counts, spots_of, switched
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Const, ExternalCall, Unknown, Written
-from oomlint.syntax.walk import UNKNOWN_KEY, block_of, constant_key, descend
+from oomlint.syntax.walk import block_of, constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -125,7 +125,7 @@ def one_batch(loop: Loop, project: Project) -> bool:
 
 
 def parts_of_one(loop: Loop) -> bool:
-    """Whether a loop counts to the length of another axis than the first: its rounds are windows of one thing, not samples."""
+    """Whether a loop counts to the length of an axis behind the second: its rounds are windows of one thing, not samples, nor parts of one long text."""
     count = loop.node.iter if isinstance(loop.node, cst.For) and loop.loader is None else None
     while isinstance(count, cst.Call) and names.last_name(count.func) not in _RANGES and count.args:
         count = count.args[0].value
@@ -135,13 +135,14 @@ def parts_of_one(loop: Loop) -> bool:
 
 
 def _is_later_axis(node: cst.CSTNode) -> bool:
-    """Whether an expression is the length of an axis behind the first: ``x.shape[1]``, ``x.size(-1)``."""
+    """Whether an expression is the length of an axis behind the second: ``x.shape[2]``, ``x.size(3)``."""
     index: cst.BaseExpression | None = None
     if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape":
         index = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
     elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "size" and len(node.args) == 1:
         index = node.args[0].value
-    return index is not None and constant_key(index) not in {0, UNKNOWN_KEY}
+    key = constant_key(index) if index is not None else None
+    return isinstance(key, int) and key > 1
 
 
 def _origins(found: Iterable[Alternative]) -> set[cst.CSTNode]:
