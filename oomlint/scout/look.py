@@ -170,6 +170,7 @@ class _Place:
     steps: bool = False  # a step is made in a loop
     runs: bool = False  # gradients are switched off somewhere
     keeps: bool = False  # a round may keep something
+    places: bool = False  # a round sets an element
     helpers: set[str] = field(default_factory=set)  # what its rounds call
     evaluates: bool = False  # a model is made ready for an evaluation, or tensors are moved in a loop
     drives: bool = False  # it puts a model into evaluation, or goes backward
@@ -269,7 +270,7 @@ class _Look:
             raise _Found
         if is_no_root(getattr(here.node, "name", ""), method=here.above is not None and isinstance(here.above.node, ast.ClassDef)):
             return
-        if here.keeps:
+        if here.keeps or here.places:
             self.helpers |= here.helpers
         if here.loader or ((here.steps or here.evaluates or (here.runs and here.keeps)) and (here.drives or not here.in_module)):
             raise _Found
@@ -453,6 +454,7 @@ class _Look:
                     self.here.bound.add(target.id)
                 self.empties.add(self._holder(target))
         elif isinstance(target, ast.Subscript):
+            self.here.places = self.here.places or bool(self.here.loops)
             small = isinstance(value, ast.Constant | ast.JoinedStr | ast.Compare) or (isinstance(value, ast.Call) and name_of(value.func) in _SMALL_CALLS)
             small = small or (isinstance(value, ast.Name) and self._is_given(value.id))
             if not small and not isinstance(target.slice, ast.Constant | ast.Slice):

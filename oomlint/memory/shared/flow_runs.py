@@ -227,7 +227,7 @@ def _runs_what_it_is_given(scope: Scope, module: Module) -> bool:
 def _calls_what_moves(scope: Scope, module: Module) -> bool:
     """Whether the rounds of a loop keep something, and call a function of the file, or of the class, that moves tensors or switches gradients off."""
     rounds = [node for loop in scope.loops for node in descend(loop.body, into_scopes=False)]
-    if not any(map(_keeps, rounds)):
+    if not any(_keeps(node) or _fills_place(node) for node in rounds):
         return False
     for node in rounds:
         func = node.func if isinstance(node, cst.Call) else None
@@ -236,6 +236,13 @@ def _calls_what_moves(scope: Scope, module: Module) -> bool:
         if helper is not None and any(_word(part) in MOVES | MODES for part in descend(helper.node) if isinstance(part, cst.Attribute | cst.Name)):
             return True
     return False
+
+
+def _fills_place(node: cst.CSTNode) -> bool:
+    """Whether a statement sets an element under a key that may differ from round to round."""
+    target = node.targets[0].target if isinstance(node, cst.Assign) else None
+    index = target.slice[0].slice if isinstance(target, cst.Subscript) else None
+    return isinstance(index, cst.Index) and not isinstance(index.value, cst.BaseNumber | cst.BaseString)
 
 
 def _keeps(node: cst.CSTNode) -> bool:
