@@ -1,180 +1,168 @@
-"""How far `oomlint budget` is off: runs two of the incidents, scaled down, and compares what was measured with the table.
+"""How far `oomlint budget` is off: runs the five incidents, scaled down, under `oomlint trace`, and compares what was measured with the table.
 
-usage: python benchmarks/budget.py [nyu_colab|voxel_colab ...]
+usage: python benchmarks/budget.py [--keep FOLDER] [nyu_colab|voxel_colab|fmri_h5|fewshot_detector|streaming_encoder ...]
 
-Measured is the proportional share of anonymous memory of the process tree, and the files in /dev/shm that it has open: a batch that waits there is mapped by
-nobody. It needs Linux, torch, h5py and 1.5 GB of disk.
+Each run is made twice: with 500 MiB of data and more, and with next to none. What the second takes is taken off from the first, and the rows for
+interpreters and empty workers from the table. Main process: all that its pages hold, those that workers share with it too. Workers: what is theirs alone.
+Shared: what has come to /dev/shm; for root that is one of its own, else nobody else should fill it meanwhile. It needs Linux, torch, h5py and 3 GB of disk.
 """
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from oomlint.verify.process_tree import memory, tree  # noqa: E402 - of this checkout
-
 MIB: Final = 1 << 20
-SHM: Final = "/dev/shm"  # noqa: S108 - where Linux has it
-CASES: Final = ((0, "fork"), (2, "fork"), (4, "fork"), (2, "spawn"))
-BETWEEN: Final = 0.01  # seconds between two looks
-
-_START: Final = """
-import argparse
-import time
-
-import numpy as np
-import torch
-from torch.utils.data import DataLoader
+SMALLEST: Final = 32 * MIB  # rows where neither figure is larger are left out
+HOLDERS: Final = ("main", "workers", "shared")
+BASE: Final = ("interpreter", "forked processes", "processes started by")  # rows that the empty run stands for
+APART: Final = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=90% shm /dev/shm && exec "$@"', "sh"] if os.geteuid() == 0 else []
 
 
-def options():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--num_workers", type=int, default=0)
-    parser.add_argument("--start_method", default="fork")
-    return parser.parse_args()
-"""
-_NYU: Final = """
-from nyu.dataset import NYUDepthV2Dataset
+class Case(NamedTuple):
+    """One way to run an incident."""
+
+    workers: int
+    method: str
+    ranks: int = 1
+
+    @property
+    def words(self) -> str:
+        """As the table has it."""
+        return f"{self.workers}, {self.method}" + (f", {self.ranks} ranks" if self.ranks > 1 else "")
+
+    @property
+    def command(self) -> str:
+        """As a user types it."""
+        start = f"torchrun --nproc_per_node {self.ranks}" if self.ranks > 1 else "python"
+        return f"{start} run.py --num_workers {self.workers} --start_method {self.method}"
 
 
-def main():
-    args = options()
-    torch.set_num_threads(1)
-    dataset = NYUDepthV2Dataset("data/nyu_depth_v2.h5")
-    context = args.start_method if args.num_workers else None
-    loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=args.num_workers, multiprocessing_context=context)
-    for epoch in range(2):
-        for number, batch in enumerate(loader):
-            if number == epoch == 0 and args.num_workers:
-                time.sleep(20)  # until all batches that may wait do
+class Incident(NamedTuple):
+    """How its data are made, whole and empty, and what the table is told."""
+
+    data: str
+    empty: str
+    told: tuple[str, ...] = ()
 
 
-if __name__ == "__main__":
-    main()
-"""
-_VOXEL: Final = """
-from random import random
-
-from data.mesh_dataset import VoxelMeshDataset
-
-
-def main():
-    args = options()
-    torch.set_num_threads(1)
-    dataset = VoxelMeshDataset("nowhere")
-    dataset.samples = [
-        {
-            "name": f"mesh_{i:04d}.off",
-            "voxels": np.ones((32, 32, 32), dtype=np.float32),
-            "vertices": [(random(), random(), random()) for _ in range(500)],
-            "faces": [(j, j + 1, j + 2) for j in range(500)],
-        }
-        for i in range(2000)
-    ]
-    context = args.start_method if args.num_workers else None
-    loader = DataLoader(
-        dataset, batch_size=8, shuffle=True, num_workers=args.num_workers, persistent_workers=args.num_workers > 0, multiprocessing_context=context
-    )
-    for _ in range(8):  # until each worker has read nearly all
-        for batch in loader:
-            pass
-
-
-if __name__ == "__main__":
-    main()
-"""
-PROGRAMS: Final[dict[str, tuple[str, list[str], list[str]]]] = {
-    "nyu_colab": (
-        _START + _NYU,
-        ["make_data.py", "data", "--num", "300", "--width", "640", "--height", "480"],
-        ["--data", "data/nyu_depth_v2.h5", "--set", "sample=802816"],
+CASES: Final = (Case(0, "fork"), Case(2, "fork"), Case(4, "fork"), Case(2, "spawn"), Case(2, "forkserver"), Case(2, "fork", 2))
+INCIDENTS: Final[dict[str, Incident]] = {
+    "nyu_colab": Incident(
+        "make_data.py data --num 360 --width 640 --height 480", "make_data.py empty --num 48", ("--data", "data/nyu_depth_v2.h5", "--set", "sample=802816")
     ),
     # The tuples of 2000 meshes take 275 MiB: what the process gained, less the grids.
-    "voxel_colab": (_START + _VOXEL, [], ["--set", "samples=275MiB", "--set", "len(samples)=2000"]),
+    "voxel_colab": Incident("", "", ("--set", "samples=275MiB", "--set", "len(samples)=2000")),
+    # A volume of 150 * 150 * 100 and a picture of 425 * 425 * 3 numbers of four bytes.
+    "fmri_h5": Incident(
+        "make_data.py data --sessions 8 --trials 28 --volume 150 150 100 --picture 425", "make_data.py empty --sessions 2", ("--set", "sample=11167500")
+    ),
+    # Two pictures of 640 * 640 * 3 numbers of four bytes; all frames that the training reads, as they are stored.
+    "fewshot_detector": Incident(
+        "make_data.py data --videos 12 --frames 55 --size 640", "make_data.py empty --size 16", ("--set", "sample=9830400", "--set", "cache={frames}")
+    ),
+    # A batch of 32 children of 12 * 4 * 768 numbers of two bytes.
+    "streaming_encoder": Incident(
+        "make_data.py data --num 7040 --size 16", "", ("--set", "steps=220", "--set", "all_children a step=2359296", "--set", "sample=768")
+    ),
 }
 
 
-def measured(command: list[str], folder: Path) -> dict[str, int]:
-    """The most that was seen: of all, of the workers' private memory, of shared memory."""
-    run = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    most = {"all": 0, "workers": 0, "shared": 0}
-    while run.poll() is None:
-        here = workers = 0
-        pids = tree(run.pid)
-        for pid in pids:
-            try:
-                held = memory(pid)
-            except ProcessLookupError:
-                continue
-            here += held.anonymous
-            workers += held.private if pid != run.pid else 0
-        shared = _shared(pids)
-        for key, value in (("all", here + shared), ("workers", workers), ("shared", shared)):
-            most[key] = max(most[key], value)
-        time.sleep(BETWEEN)
-    if run.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with status {run.returncode}")
+def measured(command: str, folder: Path, *, empty: bool) -> dict[str, int]:
+    """The most that was seen: of each holder, and of all together."""
+    report = folder / "report.json"
+    words = [sys.executable, "-m", "oomlint", "trace", "--quiet", "--interval", "0.05", "--output-format", "json", "--output-file", str(report), "--"]
+    program = command.split() + ["--empty"] * empty
+    program = [sys.executable, "-W", "ignore", *(["-m", "torch.distributed.run", *program[1:]] if program[0] == "torchrun" else program[1:])]
+    done = subprocess.run([*APART, *words, *program], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{command} ended with status {done.returncode}: {done.stderr[-2000:]}")
+    found = json.loads(report.read_text(encoding="utf-8"))
+    own = {number for number, one in enumerate(found["processes"]) if one["role"] != "worker"}
+    most = dict.fromkeys((*HOLDERS, "all"), 0)
+    for sample in found["samples"]:
+        total = sum(one["anonymous"] for one in sample["processes"])
+        main = sum(one["mapped"] for one in sample["processes"] if one["process"] in own)
+        here = {"main": main, "workers": max(0, total - main), "shared": sample["shm"] or 0, "all": total + (sample["shm"] or 0)}
+        most = {key: max(most[key], here[key]) for key in most}
     return most
 
 
-def _shared(pids: list[int]) -> int:
-    """Bytes of the files in /dev/shm that some processes have open: each once, also where its name is gone."""
-    room, found = os.stat(SHM).st_dev, {}
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            for name in os.listdir(f"/proc/{pid}/fd"):
-                with contextlib.suppress(OSError):
-                    about = os.stat(f"/proc/{pid}/fd/{name}")
-                    if about.st_dev == room:
-                        found[about.st_ino] = about.st_blocks * 512
-    return sum(found.values())
-
-
-def predicted(command: str, method: str, options: list[str], folder: Path) -> dict[str, int]:
-    """The same by the table."""
-    words = [sys.executable, "-m", "oomlint", "budget", command, "--start-method", method, "--output-format", "json", *options]
+def predicted(case: Case, options: list[str], folder: Path) -> tuple[dict[str, int], int]:
+    """The same by the table, without what the empty run stands for; and the most of that at one moment."""
+    words = [sys.executable, "-m", "oomlint", "budget", case.command, "--start-method", case.method, "--output-format", "json", *options]
     done = subprocess.run(words, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
     if done.returncode not in {0, 1}:
         raise SystemExit(done.stderr)
     (budget,) = json.loads(done.stdout)
-    return {"all": max(one["bytes"] for one in budget["totals"]), **{key: _held(budget, key) for key in ("workers", "shared")}}
+    base = [row for row in budget["rows"] if row["what"].startswith(BASE)]
+    found = {holder: max(_at(budget, holder, one["moment"], base) for one in budget["totals"]) for holder in HOLDERS}
+    peak = max((one["bytes"] - sum(_bytes(row) for row in base if _counts(row, one["moment"], budget)) for one in budget["totals"]), default=0)
+    return found, peak
 
 
-def _held(budget: dict[str, Any], holder: str) -> int:
-    return sum(row["bytes"] or 0 for row in budget["rows"] if row["holder"] == holder and "first epoch" in row["moments"])
+def _bytes(row: dict[str, Any]) -> int:
+    return int(row["bytes"] or 0)
 
 
-def main(names: list[str]) -> None:
-    """Print a row for each case."""
+def _counts(row: dict[str, Any], moment: str, budget: dict[str, Any]) -> bool:
+    """Whether a row is at work then. Of loaders that take turns, the first has the most here."""
+    del budget
+    return moment in row["moments"]
+
+
+def _at(budget: dict[str, Any], holder: str, moment: str, base: list[dict[str, Any]]) -> int:
+    return sum(_bytes(row) for row in budget["rows"] if row["holder"] == holder and moment in row["moments"] and row not in base)
+
+
+def prepare(name: str, top: Path) -> tuple[Path, list[str]]:
+    """A copy of an incident with its data, and what the table is told."""
+    incident, folder = INCIDENTS[name], top / name
+    if not folder.exists():
+        shutil.copytree(ROOT / "fixtures" / "incidents" / name, folder)
+        for line in filter(None, (incident.data, incident.empty)):
+            subprocess.run([sys.executable, *line.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    shutil.copy(ROOT / "benchmarks" / "budget_runs" / "common.py", folder)
+    shutil.copy(ROOT / "benchmarks" / "budget_runs" / f"{name}.py", folder / "run.py")
+    frames = sum(path.stat().st_size for path in sorted((folder / "data" / "videos").glob("00[0-7]/*.npy"))) if name == "fewshot_detector" else 0
+    return folder, [word.format(frames=frames) for word in incident.told]
+
+
+def main() -> None:
+    """Run all cases, and print the rows, the worst first."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[[], *INCIDENTS])
+    parser.add_argument("--keep", type=Path, help="the folder that data and measurements stay in: what was measured before is not run again")
+    given = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        top = given.keep or Path(scratch)
+        for name in given.names or INCIDENTS:
+            folder, told = prepare(name, top)
+            for case in CASES:
+                known = folder / f"measured {case.words}.json"
+                if not known.exists():
+                    seen = [measured(case.command, folder, empty=empty) for empty in (False, True)]
+                    known.write_text(json.dumps(seen), encoding="utf-8")
+                whole, empty = json.loads(known.read_text(encoding="utf-8"))
+                said, peak = predicted(case, told, folder)
+                for key in ("all", *HOLDERS):
+                    wanted, got = peak if key == "all" else said[key], whole[key] - empty[key]
+                    if max(wanted, got) >= SMALLEST:
+                        rows.append((wanted / got - 1 if got > 0 else float("inf"), name, case.words, key, wanted, got))
+                    print(f"{name} {case.words} {key}: {wanted / MIB:.0f} MiB predicted, {got / MIB:.0f} MiB measured", file=sys.stderr, flush=True)
     print("| program | workers | what | predicted MiB | measured MiB | error |\n| --- | --- | --- | --- | --- | --- |")
-    for name in names or list(PROGRAMS):
-        program, data, options = PROGRAMS[name]
-        with tempfile.TemporaryDirectory() as top:
-            folder = Path(top) / name
-            shutil.copytree(ROOT / "fixtures" / "incidents" / name, folder)
-            (folder / "run.py").write_text(program, encoding="utf-8")
-            if data:
-                subprocess.run([sys.executable, *data], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-            for workers, method in CASES:
-                given = ["run.py", "--num_workers", str(workers), "--start_method", method]
-                said = predicted(" ".join(["python", *given]), method, options, folder)
-                seen = measured([sys.executable, "-W", "ignore", *given], folder)
-                for key in ("all", "workers", "shared"):
-                    if said[key] > 8 * MIB or seen[key] > 8 * MIB:
-                        error = f"{100 * (said[key] - seen[key]) / seen[key]:+.0f} %" if seen[key] else "-"
-                        print(f"| {name} | {workers}, {method} | {key} | {said[key] / MIB:.0f} | {seen[key] / MIB:.0f} | {error} |", flush=True)
+    for error, name, words, key, wanted, got in sorted(rows, key=lambda row: -abs(row[0])):
+        print(f"| {name} | {words} | {key} | {wanted / MIB:.0f} | {got / MIB:.0f} | {100 * error:+.0f} % |")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -40,11 +40,19 @@ def read(text: str, folder: str) -> Command:
     at = _script_at(words)
     if at is None:
         raise BudgetError("the command runs no Python script that can be seen: it needs a file that ends in `.py`, or `-m` and a module")
-    word = words[at]
-    path = _path_of(word, folder, module=at > 0 and words[at - 1] == "-m")
-    if path is None:
-        raise BudgetError(f"the command runs {word}, which is not there")
-    count = processes_of(words[: at + 1], os.path.basename(word))
+    run = of_words(words, folder)
+    if run is None:
+        raise BudgetError(f"the command runs {words[at]}, which is not there")
+    return run
+
+
+def of_words(words: list[str], folder: str) -> Command | None:
+    """The same of words that are known to be a command; ``None`` where the script is not there."""
+    at = _script_at(words)
+    path = _path_of(words[at], folder, module=at > 0 and words[at - 1] == "-m") if at is not None else None
+    if at is None or path is None:
+        return None
+    count = processes_of(words[: at + 1], os.path.basename(words[at]))
     return Command(path, tuple(words[at + 1 :]), count or None)
 
 

@@ -153,7 +153,8 @@ class Finder:
         sample = sample_of(self.project, _innermost(read) if read is not None else None, containers, owner)
         place = worker_count(worker).place if worker is not None else None
         shuffled = sampled or self._says(loader, frame, "shuffle", ways)
-        return LoaderNoun(module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample)
+        pinned = self._says(loader, frame, "pin_memory", ways)
+        return LoaderNoun(module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample, pinned)
 
     def _number(self, found: Sequence[Alternative], ways: list[Picks], default: int, name: str) -> tuple[int | Name, Alternative | None]:
         """The largest number that a plain run gives; a name where none is known."""

@@ -47,6 +47,15 @@ def of_findings(found: Iterable[Finding], containers: Sequence[Container]) -> It
         held = _of_finding(item, containers)
         if held is not None:
             yield held
+            if item.code in _EVALUATION and (joined := _joined(item)) is not None:
+                yield replace(held, what=f"{held.what.split(' grows')[0]}, once more where it is joined", place=joined)
+
+
+def _joined(item: Finding) -> Place | None:
+    """Where what a loop has kept becomes one array: the place behind the loop that the finding tells."""
+    loop = next(iter(item.of_noun(LoopFact)), None)
+    behind = (place for place in item.related if loop is not None and place.path == loop.place.path and place.row > loop.place.end_row)
+    return next(behind, None)
 
 
 def _of_finding(item: Finding, containers: Sequence[Container]) -> Held | None:

@@ -32,6 +32,16 @@ class Limit:
         return f"{self.written.strip()} = {shown} ({self.source})" if decimal else f"{shown} ({self.source})"
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a file or a profile says that a job has; None where it does not."""
+
+    ram: Limit | None = None
+    shm: Limit | None = None
+    cores: float | None = None
+    vram: Limit | None = None
+
+
 def of_ram(root: str = "/") -> Limit:
     """The limit of the control group that this process is in, or of one around it; else the memory of the machine."""
     found = [one for one in (*_version_2(root), *_version_1(root)) if one.size is not None]

@@ -74,6 +74,7 @@ class LoaderNoun:
     method: str  # that the code or the settings name; empty where it is left to the system
     sources: tuple[Source, ...]
     sample: Size
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,36 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """Numbers that layers hold."""
+
+    numbers: int = 0  # that are trained, as far as they are known
+    kept: int = 0  # bytes beside them, of buffers
+    missing: tuple[Name, ...] = ()  # the numbers of layers whose sizes nobody knows
+
+    def plus(self, other: Counted) -> Counted:
+        """Both."""
+        return Counted(self.numbers + other.numbers, self.kept + other.kept, tuple(dict.fromkeys((*self.missing, *other.missing))))
+
+    def times(self, count: int) -> Counted:
+        """So many of them."""
+        return Counted(self.numbers * count, self.kept * count, self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A model that an optimizer trains."""
+
+    name: str
+    counted: Counted
+    optimizer: str
+    state: int | Name  # numbers that the optimizer keeps for each that it trains
+    copies: int  # of the whole model, beside it
+    on_device: bool
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """What one command runs."""
 
@@ -100,6 +131,7 @@ class Program:
     ranks: int = 1
     ranks_place: Place | None = None
     ranks_open: bool = False  # several processes, and nobody says how many
+    trained: tuple[Trained, ...] = ()
 
     @property
     def ranks_by_code(self) -> bool:
@@ -114,4 +146,11 @@ class Program:
             found += [] if loader.sources else [Name(f"dataset of {loader.name}")]
             found += [*loader.sample.missing, *(one for one in (loader.workers, loader.batch, loader.prefetch) if isinstance(one, Name))]
         found += [name for one in self.held for name in one.size.missing]
+        for one in self.trained:
+            found += [*one.counted.missing, activations_of(one), *([one.state] if isinstance(one.state, Name) else [])]
         return tuple(dict.fromkeys(found))
+
+
+def activations_of(model: Trained) -> Name:
+    """What the layers keep of a step until it goes backward: nobody can tell it from the constructor."""
+    return Name(f"activations of {model.name}")

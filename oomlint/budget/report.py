@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.budget.nouns import Certainty, Moment
-from oomlint.budget.rows import IN_WORKERS, MAIN_PROCESS, SHARED
+from oomlint.budget.row import DEVICE, IN_WORKERS, MAIN_PROCESS, SHARED
+from oomlint.budget.rows import at
 from oomlint.budget.sizes import Name, labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oomlint.budget.headers import DataFile
-    from oomlint.budget.limits import Limit
+    from oomlint.budget.limits import Given
     from oomlint.budget.nouns import Program
-    from oomlint.budget.rows import Row, Setup
+    from oomlint.budget.row import Row, Setup
     from oomlint.budget.verdict import Verdict
     from oomlint.finding import Place
 
@@ -24,19 +25,18 @@ if TYPE_CHECKING:
 _BYTES: Final = {"type": ["integer", "null"], "minimum": 0}
 _TEXT: Final = {"type": "string"}
 _NAMES: Final = {"type": "array", "items": _TEXT}
-_GROUPS: Final = {MAIN_PROCESS: "main", IN_WORKERS: "workers", SHARED: "shared"}
+_GROUPS: Final = {MAIN_PROCESS: "main", IN_WORKERS: "workers", SHARED: "shared", DEVICE: "device"}
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One program, under one setup and two limits."""
+    """One program, under one setup and its limits."""
 
     program: Program
     setup: Setup
     rows: tuple[Row, ...]
     verdict: Verdict
-    ram: Limit
-    shm: Limit
+    limits: Given
     files: tuple[DataFile, ...]
     ranks_open: bool
 
@@ -46,6 +46,12 @@ class Budget:
         given = self.setup.values.setting("num_workers")
         counts = [one.workers if given is None else given for one in self.program.loaders]
         return [None if isinstance(count, Name) else count for count in counts]
+
+
+def at_peak(budget: Budget) -> list[tuple[str, int]]:
+    """Bytes of each holder on the host at the moment with the most."""
+    here = at(budget.verdict.peak.moment, budget.rows)
+    return [(group, sum(row.bytes or 0 for row in here if row.group == group)) for group in (MAIN_PROCESS, IN_WORKERS, SHARED)]
 
 
 def entries(budgets: Sequence[Budget], name: Named) -> list[dict[str, Any]]:
@@ -77,8 +83,24 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
             }
             for row in budget.rows
         ],
-        "totals": [{"moment": one.moment.value, "bytes": one.bytes, "shared": one.shared, "missing": labels(one.missing)} for one in verdict.totals],
-        "limits": {key: {"bytes": one.size, "source": one.source} for key, one in (("memory", budget.ram), ("shm", budget.shm))},
+        "totals": [
+            {
+                "moment": one.moment.value,
+                "bytes": one.bytes,
+                "shared": one.shared,
+                "missing": labels(one.missing),
+                "device": one.device,
+                "device_missing": labels(one.device_missing),
+            }
+            for one in verdict.totals
+        ],
+        "limits": {
+            **{
+                key: {"bytes": one.size, "source": one.source} if one is not None else None
+                for key, one in (("memory", budget.limits.ram), ("shm", budget.limits.shm), ("device", budget.limits.vram))
+            },
+            "cores": budget.limits.cores,
+        },
         "verdict": {
             "fits": verdict.fits,
             "complete": not verdict.missing,
@@ -97,12 +119,13 @@ def schema() -> dict[str, Any]:
     """The JSON Schema of it."""
     moment = {"enum": [one.value for one in Moment]}
     place = {"anyOf": [{"$ref": "#/$defs/place"}, {"type": "null"}]}
-    limit = _object({"bytes": _BYTES, "source": _TEXT})
+    limit = {"anyOf": [_object({"bytes": _BYTES, "source": _TEXT}), {"type": "null"}]}
+    total = {"moment": moment, "bytes": _BYTES, "shared": _BYTES, "missing": _NAMES, "device": _BYTES, "device_missing": _NAMES}
     row = {
         "holder": {"enum": list(_GROUPS.values())},
         "what": {**_TEXT, "description": "for people: it changes from version to version"},
         "formula": {**_TEXT, "description": "a product; names stand for numbers that are not known"},
-        "bytes": {**_BYTES, "description": "of all ranks and workers together; null where a number is not known"},
+        "bytes": {**_BYTES, "description": "of all ranks and workers together, on a device of one rank; null where a number is not known"},
         "known": {"enum": [one.value for one in Certainty]},
         "missing": _NAMES,
         "moments": {"type": "array", "items": moment},
@@ -113,7 +136,7 @@ def schema() -> dict[str, Any]:
         "fits": {"type": "boolean", "description": "as far as it is known"},
         "complete": {"type": "boolean", "description": "whether the totals leave nothing out"},
         "moment": {"anyOf": [moment, {"type": "null"}], "description": "the first at which it does not fit"},
-        "short_of": {"enum": ["memory", "shm", None]},
+        "short_of": {"enum": ["memory", "shm", "device", None]},
         "workers": {"type": "array", "items": _object(fit)},
     }
     program = {
@@ -123,8 +146,8 @@ def schema() -> dict[str, Any]:
         "ranks": {"type": "integer", "minimum": 1},
         "loaders": {"type": "array", "items": _object({"name": _TEXT, "workers": _BYTES, "place": place, "workers_from": place})},
         "rows": {"type": "array", "items": _object(row)},
-        "totals": {"type": "array", "items": _object({"moment": moment, "bytes": _BYTES, "shared": _BYTES, "missing": _NAMES})},
-        "limits": _object({"memory": limit, "shm": limit}),
+        "totals": {"type": "array", "items": _object(total)},
+        "limits": _object({"memory": limit, "shm": limit, "device": limit, "cores": {"type": ["number", "null"], "exclusiveMinimum": 0}}),
         "verdict": _object(verdict),
     }
     spot = {"filename": _TEXT, "cell": {"type": ["integer", "null"]}, "row": {"type": "integer", "minimum": 1}, "column": {"type": "integer", "minimum": 1}}

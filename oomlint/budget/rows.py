@@ -2,75 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from oomlint.budget.costs import FLOAT, IN_FILE, MAIN, ONE_ARRAY, SHAREABLE, WORKER, copied_by_fork
+from oomlint.budget.costs import FLOAT, IN_FILE, LARGEST_KEPT, MAIN, ONE_ARRAY, PIECES, PIECES_GIVEN_BACK, SHAREABLE, WORKER, copied_by_fork
+from oomlint.budget.device import rows as trained_rows
 from oomlint.budget.nouns import RUNNING, Certainty, Moment
+from oomlint.budget.row import DEVICE, IN_WORKERS, MAIN_PROCESS, SHARED, Row, Setup, active, chosen
 from oomlint.budget.sizes import Name, Size, Sum
-from oomlint.budget.values import BATCH, PREFETCH, WORKERS, Values
+from oomlint.budget.values import BATCH, PREFETCH, WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from oomlint.budget.nouns import Container, LoaderNoun, Program, Source
-    from oomlint.finding import Place
 
 _ALWAYS: Final = frozenset(Moment)
 _WORK: Final = RUNNING - {Moment.START}
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What the table holds for."""
-
-    method: str  # "fork", "spawn", "forkserver"
-    ranks: int
-    values: Values
-    workers: int | None = None  # in place of the number of every loader that has workers
-
-    def with_workers(self, count: int) -> Setup:
-        """The same with another number of workers."""
-        return replace(self, workers=count)
-
-    def under(self, method: str) -> Setup:
-        """The same with another start method."""
-        return replace(self, method=method)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One holder, all ranks together."""
-
-    group: str  # "main process", "workers", "shared memory"
-    what: str
-    size: Size
-    certainty: Certainty
-    place: Place | None
-    moments: frozenset[Moment]
-    loader: int = -1  # which loader's, where only one of several is at work at a time
-
-    @property
-    def bytes(self) -> int | None:
-        """Bytes; None where a number is not known. Raises BudgetError beyond 64 bits."""
-        return self.size.value
-
-    @property
-    def known(self) -> Certainty:
-        """How well the bytes are known."""
-        return self.certainty if self.bytes is not None else Certainty.UNKNOWN
-
-
-MAIN_PROCESS, IN_WORKERS, SHARED = "main process", "each worker", "shared memory"
-
-
 def rows(program: Program, setup: Setup) -> list[Row]:
     """The rows, in the order of the table."""
-    return [replace(row, size=_whole(row.size.filled(setup.values), setup.ranks)) for row in _rows(program, setup) if row.size.filled(setup.values).value != 0]
+    filled = (replace(row, size=row.size.filled(setup.values)) for row in _rows(program, setup))
+    return [_whole(row, setup.ranks) for row in filled if row.bytes != 0]
 
 
-def _whole(size: Size, ranks: int) -> Size:
-    return size.times(ranks) if ranks > 1 else size
+def _whole(row: Row, ranks: int) -> Row:
+    """Of all ranks; a device is one rank's."""
+    return replace(row, size=row.size.times(ranks)) if ranks > 1 and row.group != DEVICE else row
 
 
 def _rows(program: Program, setup: Setup) -> Iterator[Row]:
@@ -87,6 +46,7 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
             yield Row(MAIN_PROCESS, held.what, held.size, held.certainty, held.place, held.moments)
     for number, loader in enumerate(program.loaders):
         yield from _of_loader(number, loader, program, setup)
+    yield from trained_rows(program, setup)
 
 
 def _resident(source: Source, sent: bool, program: Program) -> Iterator[Row]:  # noqa: FBT001 - one fact of the dataset
@@ -101,17 +61,17 @@ def _resident(source: Source, sent: bool, program: Program) -> Iterator[Row]:  #
 
 def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) -> Iterator[Row]:
     workers = _workers(loader, setup)
-    batch = _chosen(loader.batch, setup.values.setting(BATCH))
-    active = _active(loader, program)
-    active_work = active - {Moment.START}
-    work, certainty = _work_of(loader, setup)
+    batch = chosen(loader.batch, setup.values.setting(BATCH))
+    alive = active(loader, program)
+    active_work = alive - {Moment.START}
+    work, certainty = _work_of(loader, batch, setup)
     becoming = f"samples that become a batch of `{loader.name}`"
     if workers == 0:
         yield Row(MAIN_PROCESS, f"the batch of `{loader.name}`", loader.sample.times(batch), _by(loader), loader.place, active_work, number)
-        yield Row(MAIN_PROCESS, becoming, work.times(batch), certainty, loader.place, active_work, number)
+        yield Row(MAIN_PROCESS, becoming, work, certainty, loader.place, active_work, number)
         return
     base = WORKER[setup.method]
-    started = active | {Moment.START}
+    started = alive | {Moment.START}
     process = "forked processes" if setup.method == "fork" else f"processes started by {setup.method}"
     yield Row(IN_WORKERS, f"{process} of `{loader.name}`", Size((workers, base)), Certainty.ABOUT, loader.workers_from or loader.place, started, number)
     for source in loader.sources:
@@ -120,28 +80,29 @@ def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) 
     for held in program.held:
         if held.in_workers:
             yield Row(IN_WORKERS, held.what, held.size.times(workers), held.certainty, held.place, active_work, number)
-    yield Row(IN_WORKERS, becoming, work.times(workers, batch), certainty, loader.place, active_work, number)
-    ahead = _chosen(loader.prefetch, setup.values.setting(PREFETCH))
+    yield Row(IN_WORKERS, becoming, work.times(workers), certainty, loader.place, active_work, number)
+    ahead = chosen(loader.prefetch, setup.values.setting(PREFETCH))
     number_of = ahead * workers + 1 if isinstance(ahead, int) and isinstance(workers, int) else None
     flight = Sum(f"({ahead} * {workers} + 1)", number_of, tuple(one for one in (ahead, workers) if isinstance(one, Name)))
     yield Row(SHARED, f"batches in flight of `{loader.name}`", loader.sample.times(flight, batch), _by(loader), loader.place, active_work, number)
 
 
-def _work_of(loader: LoaderNoun, setup: Setup) -> tuple[Size, Certainty]:
-    """What a sample takes while it is made: what it is, or the largest that is read for it, in numbers of four bytes at least.
-
-    The allocator gives little of that back before the batch is done: pieces that stay lie between those that go.
-    """
-    parts: list[Size] = []
+def _work_of(loader: LoaderNoun, batch: int | Name, setup: Setup) -> tuple[Size, Certainty]:
+    """What making the samples of a batch takes: the samples, and pieces of the largest that is read for one, in numbers of four bytes at least."""
+    sample = loader.sample.filled(setup.values)
+    parts = []
     for one in (container for source in loader.sources for container in source.containers):
         shape = one.size.filled(setup.values).factors[1:]
         if one.read and one.kind in ONE_ARRAY and len(shape) > 1 and all(isinstance(part, int) for part in shape):
             *dimensions, item = (part for part in shape if isinstance(part, int))
             parts.append(Size((*dimensions, max(item, FLOAT))))
-    largest = max(parts, key=lambda part: part.value or 0, default=Size())
-    if (largest.value or 0) <= (loader.sample.filled(setup.values).value or 0):
-        return loader.sample, Certainty.AT_LEAST
-    return largest, Certainty.ABOUT
+    largest = max([sample, *parts], key=lambda part: part.value or 0)
+    pieces = PIECES if (largest.value or 0) <= LARGEST_KEPT else PIECES_GIVEN_BACK
+    if sample.value is None:
+        return sample.times(batch), Certainty.AT_LEAST
+    kept = batch * sample.value + pieces * (largest.value or 0) if isinstance(batch, int) else None
+    names = (batch,) if isinstance(batch, Name) else ()
+    return Size((Sum(f"({batch} * {sample} + {pieces} * {largest})", kept, names),)), Certainty.ABOUT
 
 
 def _copies(one: Container, source: Source, workers: int | Name, setup: Setup, moments: frozenset[Moment], number: int) -> Iterator[Row]:
@@ -165,21 +126,8 @@ def _by(loader: LoaderNoun) -> Certainty:
 
 
 def _workers(loader: LoaderNoun, setup: Setup) -> int | Name:
-    said = _chosen(loader.workers, setup.values.setting(WORKERS))
+    said = chosen(loader.workers, setup.values.setting(WORKERS))
     return setup.workers if setup.workers is not None and said != 0 else said
-
-
-def _chosen(said: int | Name, given: int | None) -> int | Name:
-    return said if given is None else given
-
-
-def _active(loader: LoaderNoun, program: Program) -> frozenset[Moment]:
-    """When the workers of a loader live: training reads what is shuffled; those that persist stay."""
-    trains = loader.shuffled or not any(one.shuffled for one in program.loaders)
-    moments = {Moment.TRAINING} if trains else {Moment.EVALUATION}
-    if loader.persistent:
-        moments |= {Moment.EVALUATION, Moment.CHECKPOINT}
-    return frozenset(moments)
 
 
 def at(moment: Moment, found: Iterable[Row]) -> list[Row]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from oomlint.amounts import readable
-from oomlint.budget.rows import IN_WORKERS, MAIN_PROCESS, SHARED
+from oomlint.budget.report import at_peak
+from oomlint.budget.row import DEVICE, IN_WORKERS, MAIN_PROCESS, SHARED
 from oomlint.budget.sizes import labels
 from oomlint.budget.verdict import MOST_WORKERS
 
@@ -16,23 +18,52 @@ if TYPE_CHECKING:
     from oomlint.budget.sizes import Name
     from oomlint.budget.verdict import Fit
     from oomlint.finding import Place
+    from oomlint.output.view import Line
 
     Named = Callable[[str], str]
 
-_GROUPS: Final = {MAIN_PROCESS: MAIN_PROCESS, IN_WORKERS: "workers", SHARED: "shared memory"}
+_GROUPS: Final = {MAIN_PROCESS: MAIN_PROCESS, IN_WORKERS: "workers", SHARED: "shared memory", DEVICE: "device, each"}
+_MARKS: Final = {MAIN_PROCESS: ("\u2588", "blue"), IN_WORKERS: ("\u2593", "yellow"), SHARED: ("\u2592", "magenta")}
+_BAR: Final = 60  # characters
 _MOST_NAMES: Final = 6
 _MOST_ARRAYS: Final = 3
 _LONGEST: Final = 70  # characters of a cell; JSON has all of it
-_SHORT_OF: Final = {"memory": "memory", "shm": "/dev/shm"}  # noqa: S108 - a name
+_SHORT_OF: Final = {"memory": "memory", "shm": "/dev/shm", "device": "the memory of the device"}  # noqa: S108 - a name
 
 
-def text(budgets: Sequence[Budget], name: Named) -> str:
-    """All tables, one under the other."""
-    return "\n\n".join("\n".join(_lines(one, name)) for one in budgets) + "\n"
+def lines(budgets: Sequence[Budget], name: Named, *, plain: bool = False) -> Iterator[Line]:
+    """All tables, one under the other. ``plain``: without block characters, for a stream that has none."""
+    for number, one in enumerate(budgets):
+        if number:
+            yield from ((("", ""),), (("", ""),))
+        yield from (((line, ""),) for line in _lines(one, name))
+        if one.limits.ram is not None and one.limits.ram.size:
+            yield _bar(at_peak(one), one.limits.ram.size, plain=plain)
+        yield from (((line, ""),) for line in verdict(one))
+
+
+def _bar(shares: Sequence[tuple[str, int]], limit: int, *, plain: bool) -> Line:
+    """What each holds at the peak against the limit, in one bar."""
+    total = sum(size for _, size in shares)
+    scale = _BAR / max(limit, total)
+    found: list[tuple[str, str]] = [("peak  ", "")]
+    done = 0
+    for (group, _), end in zip(shares, accumulate(size for _, size in shares), strict=True):
+        mark, style = _MARKS[group]
+        cells = round(end * scale) - done
+        found.append((("#=+"[list(_MARKS).index(group)] if plain else mark) * cells, style))
+        done += cells
+    room = round(limit * scale)
+    found.append((("." if plain else "\u00b7") * max(0, room - done), "dim"))
+    words = ", ".join(
+        f"{('#=+'[list(_MARKS).index(group)] if plain else _MARKS[group][0])} {_GROUPS[group]} {readable(size)}" for group, size in shares if size
+    )
+    found.append((f"  {words}; {total / limit:.0%} of the limit", ""))
+    return tuple(found)
 
 
 def _lines(budget: Budget, name: Named) -> Iterator[str]:
-    yield f"{_title(budget, name)}: {_workers(budget)}, {budget.setup.method}, {_ranks(budget, name)}"
+    yield title(budget, name)
     for file in budget.files:
         held = f", {readable(file.held)}" if file.held is not None else ""
         count = f", {file.count:,} {'files' if file.format == 'folder' else 'rows'}" if file.count else ""
@@ -48,18 +79,30 @@ def _lines(budget: Budget, name: Named) -> Iterator[str]:
             cells.append((heading, "", "", "", ""))
         for row in here:
             size = "" if row.bytes is None else readable(row.bytes)
-            cells.append((f"  {_shortened(row.what)}", _shortened(str(row.size)), size, str(row.known), _place(row.place, name)))
+            cells.append((f"  {_shortened(row.what)}", _shortened(str(row.size)), size, str(row.known), spot(row.place, name)))
     yield from _aligned((("", "formula", "bytes", "known", "place"), *cells))
     yield ""
-    totals = [(str(one.moment), readable(one.bytes), readable(one.shared), _left_out(one.missing)) for one in budget.verdict.totals]
-    yield from _aligned((("moment", "in all", "of it /dev/shm", "left out"), *totals))
+    device = any(one.device or one.device_missing for one in budget.verdict.totals)
+    head = ("moment", "in all", "of it /dev/shm", *(("device",) if device else ()), "left out")
+    totals = (
+        (
+            str(one.moment),
+            readable(one.bytes),
+            readable(one.shared),
+            *((readable(one.device),) if device else ()),
+            _left_out((*one.missing, *one.device_missing)),
+        )
+        for one in budget.verdict.totals
+    )
+    yield from _aligned((head, *totals))
     yield ""
-    yield from _verdict(budget)
 
 
-def _title(budget: Budget, name: Named) -> str:
+def title(budget: Budget, name: Named) -> str:
+    """The program, its workers, the start method, the ranks."""
     program = budget.program
-    return f"{name(program.path)}, cell {program.cell}" if program.cell else name(program.path)
+    where = f"{name(program.path)}, cell {program.cell}" if program.cell else name(program.path)
+    return f"{where}: {_workers(budget)}, {budget.setup.method}, {_ranks(budget, name)}"
 
 
 def _workers(budget: Budget) -> str:
@@ -76,11 +119,12 @@ def _workers(budget: Budget) -> str:
 def _ranks(budget: Budget, name: Named) -> str:
     ranks = budget.setup.ranks
     place = budget.program.ranks_place
-    by = f" ({_place(place, name)})" if ranks > 1 and ranks == budget.program.ranks and place is not None else ""
+    by = f" ({spot(place, name)})" if ranks > 1 and ranks == budget.program.ranks and place is not None else ""
     return f"{ranks} rank{'' if ranks == 1 else 's'}{by}" + (" (of how many, nobody says: --ranks)" if budget.ranks_open else "")
 
 
-def _place(place: Place | None, name: Named) -> str:
+def spot(place: Place | None, name: Named) -> str:
+    """Where it stands."""
     if place is None:
         return ""
     return f"{name(place.path)}:{f'{place.cell}:' if place.cell else ''}{place.row}"
@@ -91,21 +135,29 @@ def _left_out(missing: Sequence[Name]) -> str:
     return ", ".join(shown) + (f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else "")
 
 
-def _verdict(budget: Budget) -> Iterator[str]:
-    verdict, peak = budget.verdict, budget.verdict.peak
-    limits = f"memory {budget.ram.words}, /dev/shm {budget.shm.words}"
-    yield f"Limits: {limits}."
-    if verdict.moment is None:
-        sure, bound = ("As far as it is known, it fits", "at least") if verdict.missing else ("It fits", "at most")
+def verdict(budget: Budget) -> Iterator[str]:
+    """The limits, whether it fits, and with how many workers."""
+    judged, peak = budget.verdict, budget.verdict.peak
+    given = budget.limits
+    known = [(word, one.words) for word, one in (("memory", given.ram), ("/dev/shm", given.shm), ("device", given.vram)) if one is not None]  # noqa: S108
+    cores = f", {given.cores:g} cores" if given.cores else ""
+    yield f"Limits: {', '.join(' '.join(one) for one in known)}{cores}."
+    if judged.moment is None:
+        sure, bound = ("As far as it is known, it fits", "at least") if judged.missing else ("It fits", "at most")
         yield f"{sure}: {readable(peak.bytes)} {bound}, at the moment `{peak.moment}`."
     else:
-        total = next(one for one in verdict.totals if one.moment is verdict.moment)
-        took = total.bytes if verdict.by == "memory" else total.shared
-        yield f"It does not fit: at the moment `{verdict.moment}` it takes {readable(took)}{' at least' if verdict.missing else ''} of {_SHORT_OF[verdict.by]}."
-    if verdict.workers:
-        yield f"Workers that fit: {'; '.join(_fit(one, complete=not verdict.missing) for one in verdict.workers)}."
-    if verdict.missing:
-        yield f"Left out: {_left_out(verdict.missing)}. `--set {_quoted(labels(verdict.missing)[0])}=...` fills one in."
+        total = next(one for one in judged.totals if one.moment is judged.moment)
+        took = {"memory": total.bytes, "shm": total.shared, "device": total.device}[judged.by]
+        least = total.device_missing if judged.by == "device" else judged.missing
+        yield f"It does not fit: at the moment `{judged.moment}` it takes {readable(took)}{' at least' if least else ''} of {_SHORT_OF[judged.by]}."
+    if judged.workers:
+        yield f"Workers that fit: {'; '.join(_fit(one, complete=not judged.missing) for one in judged.workers)}."
+    most = max((count for count in budget.workers if count is not None), default=0)
+    if given.cores and most > given.cores:
+        yield f"More workers than cores: {most} for {given.cores:g}."
+    missing = judged.every_missing
+    if missing:
+        yield f"Left out: {_left_out(missing)}. `--set {_quoted(labels(missing)[0])}=...` fills one in."
 
 
 def _fit(one: Fit, *, complete: bool) -> str:
@@ -130,6 +182,6 @@ def _quoted(name: str) -> str:
 def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
     """Columns of equal width; those of bytes end at the right."""
     widths = [max(len(line[number]) for line in lines) for number in range(len(lines[0]))]
-    right = {number for number, head in enumerate(lines[0]) if head in {"bytes", "in all", "of it /dev/shm"}}
+    right = {number for number, head in enumerate(lines[0]) if head in {"bytes", "in all", "of it /dev/shm", "device"}}
     for line in lines:
         yield "  ".join(cell.rjust(widths[n]) if n in right else cell.ljust(widths[n]) for n, cell in enumerate(line)).rstrip()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from oomlint.budget.nouns import Moment
-from oomlint.budget.rows import SHARED, Row, at, rows
+from oomlint.budget.row import DEVICE, SHARED, Row
+from oomlint.budget.rows import at, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from oomlint.budget.limits import Limit
+    from oomlint.budget.limits import Given
     from oomlint.budget.nouns import Program
-    from oomlint.budget.rows import Setup
+    from oomlint.budget.row import Setup
     from oomlint.budget.sizes import Name
 
 MOST_WORKERS: Final = 64
@@ -28,6 +29,8 @@ class Total:
     bytes: int  # of the rows that are known
     shared: int  # of these, in shared memory
     missing: tuple[Name, ...]  # what the total leaves out
+    device: int = 0  # of one device
+    device_missing: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,18 @@ class Verdict:
     totals: tuple[Total, ...]
     fits: bool
     moment: Moment | None  # the first at which it does not fit
-    by: str  # what is short: "memory" or "shm"
+    by: str  # what is short: "memory", "shm" or "device"
     workers: tuple[Fit, ...]
 
     @property
     def peak(self) -> Total:
         """The moment with the most."""
         return max(self.totals, key=lambda one: one.bytes)
+
+    @property
+    def every_missing(self) -> tuple[Name, ...]:
+        """What they leave out, on the device too."""
+        return tuple(dict.fromkeys((*self.missing, *(name for one in self.totals for name in one.device_missing))))
 
     @property
     def missing(self) -> tuple[Name, ...]:
@@ -68,18 +76,25 @@ def totals(found: Sequence[Row]) -> tuple[Total, ...]:
         if not own and moment not in {Moment.CONSTRUCTION, Moment.TRAINING}:
             continue
         here = at(moment, found)
-        known = sum(row.bytes or 0 for row in here)
-        shared = sum(row.bytes or 0 for row in here if row.group == SHARED)
-        missing = dict.fromkeys(name for row in here for name in row.size.missing)
-        result.append(Total(moment, known, shared, tuple(missing)))
+        host, device = [row for row in here if row.group != DEVICE], [row for row in here if row.group == DEVICE]
+        shared = sum(row.bytes or 0 for row in host if row.group == SHARED)
+        result.append(Total(moment, _sum(host), shared, _missing(host), _sum(device), _missing(device)))
     return tuple(result)
 
 
-def judge(program: Program, setup: Setup, ram: Limit, shm: Limit) -> Verdict:
+def _sum(found: Sequence[Row]) -> int:
+    return sum(row.bytes or 0 for row in found)
+
+
+def _missing(found: Sequence[Row]) -> tuple[Name, ...]:
+    return tuple(dict.fromkeys(name for row in found for name in row.size.missing))
+
+
+def judge(program: Program, setup: Setup, limits: Given) -> Verdict:
     """The totals against the limits, and the largest number of workers that fits under each start method."""
     found = totals(rows(program, setup))
-    short = _short(found, ram, shm)
-    fits = [_most(program, setup.under(method), ram, shm) for method in dict.fromkeys((setup.method, *METHODS))] if has_workers(program, setup) else []
+    short = short_of(found, limits)
+    fits = [_most(program, setup.under(method), limits) for method in dict.fromkeys((setup.method, *METHODS))] if has_workers(program, setup) else []
     return Verdict(found, short is None, short[0] if short else None, short[1] if short else "", tuple(fits))
 
 
@@ -89,22 +104,26 @@ def has_workers(program: Program, setup: Setup) -> bool:
     return any((one.workers if given is None else given) != 0 for one in program.loaders)
 
 
-def _most(program: Program, setup: Setup, ram: Limit, shm: Limit) -> Fit:
-    """More workers never take less, so that the search may halve."""
-    low, high = -1, MOST_WORKERS + 1
+def _most(program: Program, setup: Setup, limits: Given) -> Fit:
+    """More workers never take less, so that the search may halve. Workers change nothing on the device."""
+    host = replace(limits, vram=None)
+    most = largest(lambda count: short_of(totals(rows(program, setup.with_workers(count))), host) is None, MOST_WORKERS)
+    return Fit(setup.method, most if most >= 0 else None, most < MOST_WORKERS)
+
+
+def largest(fits: Callable[[int], bool], most: int) -> int:
+    """The largest number from 0 to ``most`` that fits, where a larger one never does so alone; -1 for none."""
+    low, high = -1, most + 1
     while high - low > 1:
         middle = (low + high) // 2
-        if _short(totals(rows(program, setup.with_workers(middle))), ram, shm) is None:
-            low = middle
-        else:
-            high = middle
-    return Fit(setup.method, low if low >= 0 else None, low < MOST_WORKERS)
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
-def _short(found: Sequence[Total], ram: Limit, shm: Limit) -> tuple[Moment, str] | None:
+def short_of(found: Sequence[Total], limits: Given) -> tuple[Moment, str] | None:
+    """The first moment at which it does not fit, and what is short."""
     for one in found:
-        if ram.size is not None and one.bytes > ram.size:
-            return one.moment, "memory"
-        if shm.size is not None and one.shared > shm.size:
-            return one.moment, "shm"
+        for limit, took, name in ((limits.ram, one.bytes, "memory"), (limits.shm, one.shared, "shm"), (limits.vram, one.device, "device")):
+            if limit is not None and limit.size is not None and took > limit.size:
+                return one.moment, name
     return None

@@ -17,6 +17,7 @@ class Format(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    HTML = "html"
 
 
 class Method(StrEnum):
@@ -39,8 +40,9 @@ class Arguments:
     """
 
     paths: tuple[str, ...] = words(
-        'A script or notebook, a folder, or a command in quotes such as "torchrun --nproc_per_node 8 train.py --num_workers 4". The current folder by default.',
-        "SCRIPT|DIR|COMMAND",
+        'A script or notebook, a folder, a command in quotes such as "torchrun --nproc_per_node 8 train.py --num_workers 4", or a file that holds commands: '
+        "a shell or batch script, a Makefile or Dockerfile, a compose file, a manifest of Kubernetes. The current folder by default.",
+        "SCRIPT|DIR|FILE|COMMAND",
     )
 
     set: tuple[str, ...] = several("The number or size that a name of a formula, or a setting such as `num_workers`, stands for.", _RUN, "NAME=VALUE")
@@ -53,7 +55,10 @@ class Arguments:
     ram: str | None = text("The memory that there is, such as `12GiB` or `12GB`; by default that of the control group, or of this machine.", _LIMITS, "SIZE")
     shm: str | None = text("The size of /dev/shm, such as `64MiB`; by default that of this machine.", _LIMITS, "SIZE")
 
-    output_format: Format = choice("How it is written: `table` or `json`.", _OUTPUT, Format, Format.TABLE, "FORMAT")
+    vram: str | None = text("The memory of one device, such as `40GiB`; without it nothing is said of whether it fits there.", _LIMITS, "SIZE")
+    profile: str | None = text("A machine that many train on, such as `colab-free`, in place of this one; docs/budget.md lists them.", _LIMITS, "NAME")
+
+    output_format: Format = choice("How it is written: `table`, `json`, or `html`, a page that stands alone.", _OUTPUT, Format, Format.TABLE, "FORMAT")
     config: str | None = text("The settings file, in place of the nearest one.", _OUTPUT, "FILE")
     isolated: bool = flag("Ignore all settings files.", _OUTPUT)
 

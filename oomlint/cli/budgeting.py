@@ -8,14 +8,17 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from oomlint.amounts import size
-from oomlint.budget import command, headers, held, limits, report, table
+from oomlint.budget import headers, held, limits, profiles, report, table
 from oomlint.budget.find import Finder
 from oomlint.budget.mistakes import BudgetError
+from oomlint.budget.models import Models
 from oomlint.budget.reach import Reach
-from oomlint.budget.rows import Setup, rows
+from oomlint.budget.row import Setup
+from oomlint.budget.rows import rows
+from oomlint.budget.targets import targets
 from oomlint.budget.values import values_of
 from oomlint.budget.verdict import judge
 from oomlint.checking import Checker, Job
@@ -25,6 +28,8 @@ from oomlint.cli.files import current_folder
 from oomlint.config import load_settings
 from oomlint.discovery import discover
 from oomlint.finding import Confidence, Severity
+from oomlint.output import budget_html, trace_text
+from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View
 from oomlint.projects import Projects
 from oomlint.registry import catalogue
@@ -35,66 +40,68 @@ if TYPE_CHECKING:
 
     from oomlint.budget.headers import DataFile
     from oomlint.budget.nouns import Program
+    from oomlint.budget.targets import Target
     from oomlint.cli.budget import Arguments
     from oomlint.config import Settings
     from oomlint.finding import Finding
     from oomlint.model.project import Module
 
-_CELL: Final = re.compile(r"(.+\.ipynb):(\d+)")
 _MOST_RANKS: Final = 4096
 _FORKSERVER: Final = (3, 14)  # the default on Linux from this version of Python on
 
 
-class _Target(NamedTuple):
-    """What is asked about."""
-
-    path: str
-    options: tuple[str, ...] = ()
-    ranks: int | None = None
-    cell: int = 0
-    command: bool = False
-
-
 def budget(arguments: Arguments) -> int:
     """Add up, report, and return the exit status. Raises BudgetError and ConfigError."""
-    folder = current_folder()
-    target = _target(arguments.paths, folder)
+    view = View(current_folder())
+    asked = targets(arguments.paths, current_folder(), view.name)
     given = values_of(arguments.set)
-    ram = limits.Limit(_size("--ram", arguments.ram), "--ram", arguments.ram) if arguments.ram else limits.of_ram()
-    shm = limits.Limit(_size("--shm", arguments.shm), "--shm", arguments.shm) if arguments.shm else limits.of_shm()
     ranks = _ranks(arguments.ranks)
     files = tuple(headers.read(path) for path in arguments.data)
-    programs = _programs(target, files, arguments)
-    given.refuse_unknown(name for program in programs for name in program.names)
+    programs = _all_programs(asked, files, arguments)
+    given.refuse_unknown(name for _, program in programs for name in program.names)
     found = []
-    for program in programs:
+    for target, program in programs:
         said = next((one.method for one in program.loaders if one.method), "")
-        method = str(arguments.start_method) if arguments.start_method is not None else said or _default_method()
+        method = str(arguments.start_method) if arguments.start_method is not None else said or _default_method(arguments)
         count = ranks or target.ranks or (1 if target.command and not program.ranks_by_code else program.ranks)
         setup = Setup(method, count, given)
         opened = program.ranks_open and ranks is None and target.ranks is None and not target.command
-        found.append(report.Budget(program, setup, tuple(rows(program, setup)), judge(program, setup, ram, shm), ram, shm, files, opened))
-    view = View(folder)
-    if arguments.output_format is Format.JSON:
-        sys.stdout.write(json.dumps(report.entries(found, view.name), indent=2) + "\n")
-    else:
-        sys.stdout.write(table.text(found, view.name))
+        here = _limits(arguments, target)
+        found.append(report.Budget(program, setup, tuple(rows(program, setup)), judge(program, setup, here), here, files, opened))
+    _write(found, arguments, view)
     return 0 if all(one.verdict.fits for one in found) else 1
 
 
-def _target(paths: Sequence[str], folder: str) -> _Target:
-    if len(paths) > 1:
-        raise BudgetError("one script, folder or command at a time; a command stands in quotes")
-    word = paths[0] if paths else "."
-    if os.path.exists(word):
-        return _Target(os.path.abspath(word))
-    cell = _CELL.fullmatch(word)
-    if cell and os.path.isfile(cell[1]):
-        return _Target(os.path.abspath(cell[1]), cell=int(cell[2]))
-    if len(word.split()) < 2:  # noqa: PLR2004 - a command has a script, too
-        raise BudgetError(f"{word}: there is no such file or folder")
-    run = command.read(word, folder)
-    return _Target(run.script, run.options, run.ranks, command=True)
+def _write(found: Sequence[report.Budget], arguments: Arguments, view: View) -> None:
+    match arguments.output_format:
+        case Format.JSON:
+            sys.stdout.write(json.dumps(report.entries(found, view.name), indent=2) + "\n")
+        case Format.HTML:
+            sys.stdout.write(budget_html.text(found, view.name))
+        case Format.TABLE:
+            plain = not trace_text.holds(sys.stdout.encoding)
+            Printer(sys.stdout, color=wants_color("auto", sys.stdout)).lines(table.lines(found, view.name, plain=plain))
+
+
+def _limits(arguments: Arguments, target: Target) -> limits.Given:
+    """What there is: by the options, else by the profile, else by the file that the command stands in, else this machine's."""
+    chosen = arguments.profile
+    known = profiles.profile(chosen) if chosen is not None else None
+
+    def of(what: str, asked: str | None, told: limits.Limit | None, here: limits.Limit | None) -> limits.Limit | None:
+        if asked is not None:
+            return limits.Limit(_size(f"--{what}", asked), f"--{what}", asked)
+        if known is not None and chosen is not None:
+            return known.limit(chosen, what) or told or limits.Limit(None, f"--profile {chosen} does not say")
+        return told or here
+
+    cores = known.cores if known is not None else None
+    return limits.Given(
+        of("ram", arguments.ram, target.given.ram, limits.of_ram()),
+        of("shm", arguments.shm, target.given.shm, limits.of_shm()),
+        cores or target.given.cores,
+        of("vram", arguments.vram, None, None) if arguments.vram or (known is not None and known.vram) else None,
+    )
 
 
 def _size(option: str, given: str) -> int:
@@ -112,8 +119,8 @@ def _ranks(given: str | None) -> int | None:
     return int(given)
 
 
-def _default_method() -> str:
-    if not sys.platform.startswith("linux"):
+def _default_method(arguments: Arguments) -> str:
+    if not sys.platform.startswith("linux") and arguments.profile is None:  # all profiles have Linux
         return "spawn"
     return "forkserver" if sys.version_info >= _FORKSERVER else "fork"
 
@@ -121,7 +128,21 @@ def _default_method() -> str:
 # -- programs ------------------------------------------------------------------------------------------------------------
 
 
-def _programs(target: _Target, files: Sequence[DataFile], arguments: Arguments) -> list[Program]:
+def _all_programs(asked: Sequence[Target], files: Sequence[DataFile], arguments: Arguments) -> list[tuple[Target, Program]]:
+    """The programs of all targets. Of several, those that make no loader are left out."""
+    found: list[tuple[Target, Program]] = []
+    wrong: list[BudgetError] = []
+    for target in asked:
+        try:
+            found.extend((target, one) for one in _programs(target, files, arguments))
+        except BudgetError as error:
+            wrong.append(error)
+    if not found:
+        raise wrong[0]
+    return found
+
+
+def _programs(target: Target, files: Sequence[DataFile], arguments: Arguments) -> list[Program]:
     folder = target.path if os.path.isdir(target.path) else os.path.dirname(target.path)
     known = [code for code, _ in catalogue()]
     config = Path(arguments.config) if arguments.config else None
@@ -140,7 +161,7 @@ def _programs(target: _Target, files: Sequence[DataFile], arguments: Arguments) 
     return found
 
 
-def _found(target: _Target, paths: Sequence[str], projects: Projects, settings: Settings, root: str, files: Sequence[DataFile]) -> list[Program]:
+def _found(target: Target, paths: Sequence[str], projects: Projects, settings: Settings, root: str, files: Sequence[DataFile]) -> list[Program]:
     found: list[Program] = []
     by_project: dict[int, tuple[Finder, list[str]]] = {}
     for path in paths:
@@ -156,9 +177,10 @@ def _found(target: _Target, paths: Sequence[str], projects: Projects, settings: 
             reach = Reach(finder.project, reached)
             said = [item for item in _said(reached, projects, settings, root) if reach.runs(item.place)]
             checkpoints = held.one_at_a_time([one for one in held.checkpoints(reached, finder.project, files) if reach.runs(one.place)])
+            trained = tuple(Models(finder.project).of(reached, reach.runs))
             for one in programs:
                 containers = [container for source in one.sources for container in source.containers]
-                found.append(replace(one, held=(*held.of_findings(said, containers), *checkpoints)))
+                found.append(replace(one, held=(*held.of_findings(said, containers), *checkpoints), trained=trained))
     return found
 
 

@@ -26,6 +26,8 @@ DEFAULT_SHARED: Final = 64 * 1024 * 1024  # bytes of `/dev/shm`, where a contain
 _ENGINES: Final = frozenset({"docker", "podman", "nvidia-docker"})
 _SHARED_FOLDER: Final = "/dev/shm"  # noqa: S108 - what is mounted there
 _SEVERAL_TASKS: Final = re.compile(r"^#SBATCH[ \t]+(?:--exclusive|(?:--ntasks(?:-per-\w+)?[= ]|-n[ \t]*)[ \t]*(?!1\b))", re.MULTILINE)
+_BATCH_MEMORY: Final = re.compile(r"^#SBATCH[ \t]+--(mem|mem-per-cpu)[= ][ \t]*(\d{1,12}(?:\.\d+)?[KMGT]?)B?[ \t]*(?:#.*)?\r?$", re.MULTILINE | re.IGNORECASE)
+_BATCH_TASKS: Final = re.compile(r"^#SBATCH[ \t]+(?:--ntasks-per-node[= ]|--ntasks[= ]|-n[ \t]*)[ \t]*(\d{1,6})[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,46 @@ def _counted(command: Command, word: Word) -> int:
     """The number that a variable stands for; 0 where that is not known."""
     number = command.number(word)
     return max(0, number.value) if number is not None else 0
+
+
+def memory(command: Command) -> Limit | None:
+    """The memory of the container or of the job on one machine; ``None`` where nobody says."""
+    if command.service is not None:
+        limits = member(member(member(command.service, "deploy"), "resources"), "limits")
+        nodes = (node for node in (member(command.service, "mem_limit"), member(limits, "memory")) if node is not None)
+        return next((Limit(size, _place_of(command, node)) for node in nodes if (size := _size(str(node.value))) is not None), None)
+    run = _engine_words(command)
+    for number, word in enumerate(run or ()):
+        flag, equals, text = word.text.partition("=")
+        if flag in {"-m", "--memory"} and run is not None:
+            said = word if equals else run[number + 1] if number + 1 < len(run) else None
+            size = _size(text if equals else said.text if said is not None else "")
+            return Limit(size, command.text.place(said.start, said.end)) if said is not None and size else None
+    found = list(_BATCH_MEMORY.finditer(command.text.content)) if run is None and not command.text.cell else []
+    if len(found) != 1:
+        return None
+    text = found[0][2] if found[0][2][-1:].isalpha() else f"{found[0][2]}M"  # Slurm counts in units of 1024
+    each = 1.0
+    if found[0][1].lower() == "mem-per-cpu":
+        cpus = command.text.batch_processors
+        each = (int(cpus.text) if cpus is not None else 1) * (tasks(command) or 1)
+    size = _size(text)
+    return Limit(size * each, command.text.place(found[0].start(2), found[0].end(2))) if size else None  # `--mem=0` is all that there is
+
+
+def tasks(command: Command) -> int | None:
+    """The tasks of a job that ``srun`` starts the program in, on one machine; ``None`` where nobody says, or where something else starts it."""
+    words = _words_of_srun(command)
+    if not words:
+        return None
+    for number, word in enumerate(words):
+        flag, equals, text = word.text.partition("=")
+        if flag in {"--ntasks-per-node", "--ntasks", "-n"}:
+            given = text if equals else words[number + 1].text if number + 1 < len(words) else ""
+            return int(given) if re.fullmatch(r"[1-9]\d{0,5}", given) else None
+    found = [one for one in _BATCH_TASKS.finditer(command.text.content) if int(one[1])]
+    per_node = next((one for one in found if "per-node" in one[0]), None)
+    return int((per_node or found[0])[1]) if found else None
 
 
 def _engine_words(command: Command) -> tuple[Word, ...] | None:

@@ -1,0 +1,80 @@
+"""Manifests of Kubernetes: the commands of their containers, with the memory, the processors and the shared memory that each may take."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.amounts import size
+from oomlint.budget.limits import Given, Limit
+from oomlint.memory.loaders.job_limits import DEFAULT_SHARED
+from oomlint.model.command_lines import commands_of, entries, member
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.model.command_lines import Command
+
+_LONGEST: Final = 200_000  # characters: YAML takes long to read
+_DEEPEST: Final = 12
+_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGT]i?|k|)")
+_SHM: Final = "/dev/shm"  # noqa: S108 - what is mounted there
+
+
+def commands(path: str, content: str) -> list[tuple[Command, Given | None]]:
+    """The commands of all containers; none where the file is no manifest, or is broken."""
+    import yaml  # noqa: PLC0415 - most runs meet no such file
+
+    if len(content) > _LONGEST or "containers:" not in content:
+        return []
+    try:
+        return [found for root in yaml.compose_all(content, Loader=yaml.SafeLoader) for found in _of_node(path, root, 0)]
+    except (yaml.YAMLError, RecursionError):
+        return []
+
+
+def _of_node(path: str, node: Any, depth: int) -> Iterator[tuple[Command, Given | None]]:
+    """The pods in a document, however deep a job or a deployment has them."""
+    own = entries(node)
+    keys = dict(own)
+    if "containers" in keys:
+        for container in _items(keys["containers"]):
+            words = [one.value for key in ("command", "args") for one in _items(member(container, key)) if isinstance(one.value, str)]
+            given = _given(path, container, keys.get("volumes"))
+            yield from ((one, given) for one in commands_of("job.sh", shlex.join(words)))
+    elif depth < _DEEPEST:
+        for value in (value for _, value in own):
+            for inner in (value, *_items(value)):
+                yield from _of_node(path, inner, depth + 1)
+
+
+def _items(node: Any) -> list[Any]:
+    found = getattr(node, "value", None)
+    return [one for one in found if not isinstance(one, tuple)] if isinstance(found, list) else []
+
+
+def _given(path: str, container: Any, volumes: Any) -> Given:
+    limits = member(member(container, "resources"), "limits")
+    ram, cpu = member(limits, "memory"), member(limits, "cpu")
+    memory = _limit(path, ram)
+    mounted = next((member(one, "name") for one in _items(member(container, "volumeMounts")) if _text(member(one, "mountPath")) == _SHM), None)
+    volume = next((one for one in _items(volumes) if mounted is not None and _text(member(one, "name")) == mounted.value), None)
+    shared = _limit(path, member(member(volume, "emptyDir"), "sizeLimit"))
+    if mounted is None:
+        shared = Limit(DEFAULT_SHARED, "what a pod has that mounts none")
+    elif shared is None:
+        shared = memory
+    text = _text(cpu)
+    cores = float(text) if re.fullmatch(r"\d{1,5}(\.\d+)?", text) else int(text[:-1]) / 1000 if re.fullmatch(r"\d{1,8}m", text) else None
+    return Given(memory, shared, cores)
+
+
+def _text(node: Any) -> str:
+    return str(getattr(node, "value", ""))
+
+
+def _limit(path: str, node: Any) -> Limit | None:
+    """Bytes as Kubernetes reads them: `Gi` is 1024 * 1024 * 1024, `G` 1000 * 1000 * 1000."""
+    found = _AMOUNT.fullmatch(_text(node).strip())
+    return Limit(size(f"{found[1]}{found[2]}B"), f"{path}:{node.start_mark.line + 1}", _text(node)) if found else None

@@ -1,0 +1,71 @@
+"""A row of the table, and what it is under: the start method, the ranks, the numbers that were given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from oomlint.budget.nouns import Certainty, Moment
+
+if TYPE_CHECKING:
+    from oomlint.budget.nouns import LoaderNoun, Program
+    from oomlint.budget.sizes import Name, Size
+    from oomlint.budget.values import Values
+    from oomlint.finding import Place
+
+MAIN_PROCESS, IN_WORKERS, SHARED, DEVICE = "main process", "each worker", "shared memory", "device"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the table holds for."""
+
+    method: str  # "fork", "spawn", "forkserver"
+    ranks: int
+    values: Values
+    workers: int | None = None  # in place of the number of every loader that has workers
+
+    def with_workers(self, count: int) -> Setup:
+        """The same with another number of workers."""
+        return replace(self, workers=count)
+
+    def under(self, method: str) -> Setup:
+        """The same with another start method."""
+        return replace(self, method=method)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One holder, all ranks together."""
+
+    group: str  # "main process", "workers", "shared memory"
+    what: str
+    size: Size
+    certainty: Certainty
+    place: Place | None
+    moments: frozenset[Moment]
+    loader: int = -1  # which loader's, where only one of several is at work at a time
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes; None where a number is not known. Raises BudgetError beyond 64 bits."""
+        return self.size.value
+
+    @property
+    def known(self) -> Certainty:
+        """How well the bytes are known."""
+        return self.certainty if self.bytes is not None else Certainty.UNKNOWN
+
+
+def chosen(said: int | Name, given: int | None) -> int | Name:
+    """What ``--set`` gives goes before what the code says."""
+    return said if given is None else given
+
+
+def active(loader: LoaderNoun, program: Program) -> frozenset[Moment]:
+    """When the workers of a loader live: training reads what is shuffled; those that persist stay."""
+    trains = loader.shuffled or not any(one.shuffled for one in program.loaders)
+    moments = {Moment.TRAINING} if trains else {Moment.EVALUATION}
+    if loader.persistent:
+        moments |= {Moment.EVALUATION, Moment.CHECKPOINT}
+    return frozenset(moments)

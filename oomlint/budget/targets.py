@@ -1,0 +1,116 @@
+"""What a budget is asked about: a script, a folder, a command, or a file that holds commands, with the limits that it sets."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from oomlint.beside_code import Beside, beside
+from oomlint.budget import command, manifests
+from oomlint.budget.limits import Given, Limit
+from oomlint.budget.mistakes import BudgetError
+from oomlint.memory.loaders import job_limits
+from oomlint.model.command_lines import command_in, commands_of
+from oomlint.source import SourceError, read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from oomlint.model.command_lines import Command
+
+    Named = Callable[[str], str]
+
+_CELL: Final = re.compile(r"(.+\.ipynb):(\d+)")
+_SHELLS: Final = frozenset({"bash", "sh", "zsh", "sbatch", "source", "."})
+_MOST_CHARACTERS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One thing that is asked about."""
+
+    path: str
+    options: tuple[str, ...] = ()
+    ranks: int | None = None
+    cell: int = 0
+    command: bool = False
+    given: Given = field(default_factory=Given)
+    asked: str = ""  # the file that the command stands in
+
+
+def targets(paths: Sequence[str], folder: str, name: Named) -> list[Target]:
+    """What the words of the command line ask about. Raises BudgetError, whose message says what is wrong."""
+    if len(paths) > 1:
+        raise BudgetError("one script, folder or command at a time; a command stands in quotes")
+    word = paths[0] if paths else "."
+    if os.path.exists(word):
+        return _of_path(os.path.abspath(word), folder, name)
+    cell = _CELL.fullmatch(word)
+    if cell and os.path.isfile(cell[1]):
+        return [Target(os.path.abspath(cell[1]), cell=int(cell[2]))]
+    words = word.split()
+    if len(words) < 2:  # noqa: PLR2004 - a command has a script, too
+        raise BudgetError(f"{word}: there is no such file or folder")
+    if words[0] in _SHELLS and os.path.isfile(words[1]):
+        return _of_path(os.path.abspath(words[1]), folder, name)
+    run = command.read(word, folder)
+    return [Target(run.script, run.options, run.ranks, command=True)]
+
+
+def _of_path(path: str, folder: str, name: Named) -> list[Target]:
+    kind = beside(path)
+    if os.path.isdir(path) or (kind is None and not path.endswith(".ipynb")):
+        return [Target(path)]
+    if path.endswith(".ipynb"):
+        return [Target(path), *_started(_cells(path), path, folder, name)]
+    content = _content(path, name)
+    commands = manifests.commands(name(path), content) if kind is Beside.SETTINGS else [(one, None) for one in commands_of(path, content)]
+    found = list(_started(commands, path, folder, name))
+    if not found:
+        raise BudgetError(f"{name(path)}: no command there starts a Python script that can be found")
+    return found
+
+
+def _content(path: str, name: Named) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MOST_CHARACTERS).decode("utf-8-sig", "replace")
+    except OSError as error:
+        raise BudgetError(f"{name(path)}: {error.strerror or error}") from None
+
+
+def _cells(path: str) -> list[tuple[Command, None]]:
+    """The commands of a notebook's cells."""
+    try:
+        source = read_source(path)
+    except SourceError:
+        return []  # said where it is read as a script
+    return [(one, None) for line in source.shell for one in command_in(path, line.cell, line.row, line.text, source.line(line.row, line.cell))]
+
+
+def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: str, name: Named) -> Iterator[Target]:
+    """The scripts that commands start, each with what the job gives it. A path is that from the file's folder, or from the current one."""
+    seen: set[tuple[str, tuple[str, ...]]] = set()
+    for one, told in found:
+        places = dict.fromkeys((os.path.dirname(path), os.path.dirname(os.path.dirname(path)), folder))
+        run = next((run for place in places if (run := command.of_words(one.words, place)) is not None), None)
+        if run is None or (run.script, run.options) in seen:
+            continue
+        seen.add((run.script, run.options))
+        ranks = run.ranks or job_limits.tasks(one)
+        yield Target(run.script, run.options, ranks, command=True, given=told or _given(one, name), asked=path)
+
+
+def _given(one: Command, name: Named) -> Given:
+    ram, shm, cores = job_limits.memory(one), job_limits.shared_memory(one), job_limits.processors(one)
+    return Given(_limit(ram, name), _limit(shm, name), cores.amount if cores is not None else None)
+
+
+def _limit(found: job_limits.Limit | None, name: Named) -> Limit | None:
+    if found is None:
+        return None
+    place = found.place
+    where = f"{name(place.path)}:{f'{place.cell}:' if place.cell else ''}{place.row}"
+    return Limit(int(found.amount), f"what a container has that is told nothing, {where}" if found.default else where)

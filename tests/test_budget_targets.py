@@ -1,0 +1,311 @@
+"""``oomlint budget``: files that hold commands and limits, profiles, what is trained, and the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from commands import runs
+from test_budget import ARRAY, MIB, SAMPLE, table
+from test_trace import BROWSERS
+
+from oomlint.budget import profiles
+from oomlint.budget.layers import LAYERS, MORE_STATES, STATES, kept_beside, numbers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from commands import Done
+
+    Budget = Callable[..., Done]
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+GIB: Final = 1 << 30
+
+
+@pytest.fixture
+def budget(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Budget:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(ARRAY)
+    return runs(capsys, "budget")
+
+
+# -- files that hold commands --------------------------------------------------------------------------------------------
+
+BATCH: Final = "#!/bin/bash\n#SBATCH --mem=12G\n#SBATCH --cpus-per-task=6\n#SBATCH --ntasks-per-node=2\nsrun python train.py --num-workers 4\n"
+COMPOSE: Final = """
+services:
+  train:
+    image: x
+    shm_size: "256m"
+    mem_limit: 8g
+    cpus: 3
+    command: python train.py --num-workers 3
+"""
+MANIFEST: Final = """
+apiVersion: batch/v1
+kind: Job
+spec:
+  template:
+    spec:
+      containers:
+        - name: train
+          image: x
+          command: ["bash", "-c", "python train.py --num-workers 5"]
+          resources:
+            limits: {memory: 16Gi, cpu: "4"}
+          volumeMounts:
+            - {name: shm, mountPath: /dev/shm}
+      volumes:
+        - name: shm
+          emptyDir: {medium: Memory, sizeLimit: 2Gi}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "workers", "ranks", "ram", "shm", "cores"),
+    [
+        ("job.sbatch", BATCH, 4, 2, 12 * GIB, None, 6),
+        ("job.slurm", BATCH.replace("--mem=12G", "--mem-per-cpu=512"), 4, 2, 512 * MIB * 6 * 2, None, 6),
+        ("job.sh", BATCH.replace("--mem=12G", "--mem=0"), 4, 2, None, None, 6),
+        ("run.sh", "N=7\ntorchrun --nproc_per_node 2 train.py --num-workers 7\n", 7, 2, None, None, None),
+        ("run.sh", "docker run -m 4g --shm-size 1g --cpus 2 image python train.py\n", 1, 1, 4 * GIB, GIB, 2),
+        ("compose.yaml", COMPOSE, 3, 1, 8 * GIB, 256 * MIB, 3),
+        ("job.yaml", MANIFEST, 5, 1, 16 * GIB, 2 * GIB, 4),
+        (
+            "job.yaml",
+            MANIFEST.replace("            - {name: shm, mountPath: /dev/shm}\n", "").replace("          volumeMounts:\n", ""),
+            5,
+            1,
+            16 * GIB,
+            64 * MIB,
+            4,
+        ),
+        ("Makefile", "train:\n\tpython train.py --num-workers 2\n", 2, 1, None, None, None),
+    ],
+    ids=["batch", "per cpu", "all of the node", "shell", "docker", "compose", "kubernetes", "kubernetes without shm", "make"],
+)
+def test_a_file_gives_the_command_and_its_limits(
+    budget: Budget, name: str, content: str, workers: int, ranks: int, ram: int | None, shm: int | None, cores: float | None
+) -> None:
+    Path(name).write_text(content)
+    found = table(budget, name)
+    assert (found["loaders"][0]["workers"], found["ranks"], found["limits"]["cores"]) == (workers, ranks, cores)
+    for wanted, key in ((ram, "memory"), (shm, "shm")):
+        limit = found["limits"][key]
+        if wanted is None:
+            assert name not in limit["source"]
+        else:
+            assert limit["bytes"] == wanted
+            assert name in limit["source"] or "pod" in limit["source"]
+    assert table(budget, name, "--ram", "1GiB")["limits"]["memory"]["bytes"] == GIB
+
+
+def test_a_shell_that_runs_a_file(budget: Budget) -> None:
+    Path("job.sbatch").write_text(BATCH)
+    assert table(budget, "sbatch job.sbatch")["limits"]["memory"]["bytes"] == 12 * GIB
+
+
+def test_several_commands_have_a_table_each(budget: Budget) -> None:
+    Path("run.sh").write_text("python train.py --num-workers 2\npython train.py --num-workers 3\npython gone.py\n")
+    found = json.loads(budget("run.sh", "--output-format", "json").out)
+    assert [one["loaders"][0]["workers"] for one in found] == [2, 3]
+
+
+def test_a_cell_that_starts_a_script(budget: Budget) -> None:
+    cells = [{"cell_type": "code", "source": ["!python train.py --num-workers 6\n"], "metadata": {}, "outputs": [], "execution_count": None}]
+    Path("run.ipynb").write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    assert table(budget, "run.ipynb")["loaders"][0]["workers"] == 6
+
+
+def test_workers_above_cores_are_told(budget: Budget) -> None:
+    Path("job.sbatch").write_text(BATCH.replace("=6", "=2"))
+    assert "More workers than cores: 4 for 2." in budget("job.sbatch").out
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("run.sh", "echo hello\n", "run.sh: no command there starts a Python script that can be found"),
+        ("run.sh", "python gone.py\n", "run.sh: no command there starts a Python script that can be found"),
+        ("job.yaml", "containers: [\n", "job.yaml: no command there"),
+        ("settings.json", "{}", "settings.json: no command there"),
+        ("data.yaml", "a: &a [*a]\ncontainers: 3\n", "data.yaml: no command there"),
+    ],
+)
+def test_files_without_a_command(budget: Budget, name: str, content: str, said: str) -> None:
+    Path(name).write_text(content)
+    done = budget(name)
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err
+
+
+# -- profiles ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_stands_for_the_machine(budget: Budget) -> None:
+    found = table(budget, "train.py", "--profile", "kaggle-t4x2")
+    assert (found["limits"]["cores"], found["limits"]["device"]["bytes"], found["limits"]["shm"]["bytes"]) == (4, 15 * GIB, None)
+    assert table(budget, "train.py", "--profile", "docker", "--shm", "1GiB")["limits"]["shm"]["bytes"] == GIB
+    done = budget("train.py", "--profile", "nowhere")
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "colab-free" in done.err
+
+
+def test_every_profile_has_a_source_and_a_date_and_stands_on_the_page() -> None:
+    assert all(one.source and re.fullmatch(r"\d{4}-\d\d-\d\d", one.seen) for one in profiles.PROFILES.values())
+    assert profiles.table() in (ROOT / "docs" / "budget.md").read_text(encoding="utf-8")
+
+
+# -- what is trained -----------------------------------------------------------------------------------------------------
+
+BUILDS: Final[dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]]] = {
+    "Linear": [((5, 7), {}), ((5, 7), {"bias": False})],
+    "Bilinear": [((3, 4, 5), {})],
+    **{f"Conv{n}d": [((4, 6, 3), {}), ((4, 6), {"kernel_size": (2,) * n, "groups": 2, "bias": False})] for n in (1, 2, 3)},
+    **{f"ConvTranspose{n}d": [((4, 6, 3), {}), ((4, 6, 2), {"groups": 2})] for n in (1, 2, 3)},
+    "Embedding": [((11, 5), {})],
+    "EmbeddingBag": [((11, 5), {})],
+    **{f"BatchNorm{n}d": [((9,), {}), ((9,), {"affine": False}), ((9,), {"track_running_stats": False})] for n in (1, 2, 3)},
+    "SyncBatchNorm": [((9,), {})],
+    **{f"InstanceNorm{n}d": [((9,), {}), ((9,), {"affine": True})] for n in (1, 2, 3)},
+    "GroupNorm": [((3, 9), {}), ((3, 9), {"affine": False})],
+    "LayerNorm": [((9,), {}), (([3, 4],), {"bias": False}), ((9,), {"elementwise_affine": False})],
+    **{name: [((5, 7), {}), ((5, 7, 3), {"bidirectional": True, "bias": False})] for name in ("RNN", "GRU", "LSTM")},
+    **{f"{name}Cell": [((5, 7), {}), ((5, 7), {"bias": False})] for name in ("RNN", "GRU", "LSTM")},
+    "MultiheadAttention": [((8, 2), {}), ((8, 2), {"kdim": 3, "vdim": 5, "bias": False}), ((8, 2), {"add_bias_kv": True})],
+    "TransformerEncoderLayer": [((8, 2), {}), ((8, 2, 16), {"bias": False})],
+    "TransformerDecoderLayer": [((8, 2), {"dim_feedforward": 16})],
+    "PReLU": [((), {}), ((4,), {})],
+}
+
+
+def test_layers_hold_what_torch_says() -> None:
+    nn = pytest.importorskip("torch").nn
+    assert BUILDS.keys() == LAYERS.keys()
+    for name, cases in BUILDS.items():
+        for plain, named in cases:
+            layer = getattr(nn, name)(*plain, **named)
+            told = numbers_of(name, plain, named), kept_beside(name, plain, named)
+            wanted = sum(one.numel() for one in layer.parameters()), sum(one.nbytes for one in layer.buffers())
+            assert told == wanted, (name, plain, named)
+    assert numbers_of("LSTM", (5, 7), {"proj_size": 3}) == sum(one.numel() for one in nn.LSTM(5, 7, proj_size=3).parameters())
+    assert numbers_of("ReLU", (), {}) == 0
+    assert numbers_of("LazyLinear", (3,), {}) is None
+    assert numbers_of("Linear", (5, None), {}) is None
+
+
+def test_optimizers_keep_what_torch_says() -> None:
+    torch = pytest.importorskip("torch")
+    for name, least in STATES.items():
+        for option, more in (("", 0), *MORE_STATES.items()):
+            given = {option: 0.9 if option == "momentum" else True} if option else {}
+            weight = torch.nn.Parameter(torch.zeros(1000))
+            try:
+                optimizer = getattr(torch.optim, name)([weight], lr=0.1, **given)
+            except TypeError:
+                continue  # an option that it does not have
+            weight.grad = torch.ones(1000) if name != "SparseAdam" else torch.ones(1000).to_sparse()
+            optimizer.step()
+            kept = sum(one.numel() for one in optimizer.state[weight].values() if torch.is_tensor(one) and one.numel() > 1)
+            assert kept == (least + more) * 1000, (name, option)
+
+
+MODEL: Final = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.one = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+        self.norm = nn.LayerNorm(width)
+
+class Net(nn.Module):
+    def __init__(self, width=16, depth=3):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(width) for _ in range(depth)])
+        self.token = nn.Parameter(torch.zeros(1, width))
+        self.head = nn.Linear(width, 10)
+
+def main():
+    net = Net(depth=4).to("cuda")
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    loader = DataLoader([1], batch_size=2, pin_memory=True)
+
+main()
+"""
+
+
+def test_a_model_is_counted_by_its_layers(budget: Budget) -> None:
+    torch = pytest.importorskip("torch")
+    Path("train.py").write_text(MODEL)
+    space: dict[str, Any] = {"__name__": "model"}
+    exec(MODEL.replace('.to("cuda")', "").replace("\nmain()", ""), space)  # noqa: S102 - the text above
+    count = sum(one.numel() for one in space["Net"](depth=4).parameters())
+    assert torch
+    rows = {row["what"]: row["bytes"] for row in table(budget, "train.py")["rows"] if row["holder"] == "device"}
+    assert rows["parameters of `net`"] == rows["gradients of `net`"] == 4 * count
+    assert rows["state of AdamW of `net`"] == 8 * count
+    assert rows["activations of `net`"] is None
+
+
+def test_the_device_has_a_limit_of_its_own(budget: Budget) -> None:
+    Path("train.py").write_text(MODEL.replace("width=16", "width=4096"))
+    found = table(budget, "train.py", "--vram", "1GiB")
+    assert (found["verdict"]["fits"], found["verdict"]["short_of"]) == (False, "device")
+    assert table(budget, "train.py")["verdict"]["fits"]
+
+
+def test_without_a_device_the_model_is_in_the_main_process(budget: Budget) -> None:
+    Path("train.py").write_text(MODEL.replace('.to("cuda")', ""))
+    assert [row["holder"] for row in table(budget, "train.py")["rows"] if row["what"] == "parameters of `net`"] == ["main"]
+
+
+def test_a_pinned_batch_is_rounded_up(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY.replace("shuffle=True", "shuffle=True, pin_memory=True") + MODEL.replace("\nmain()", "\nmodel = Net().cuda()\n"))
+    Path("train.py").write_text(Path("train.py").read_text() + "torch.optim.SGD(model.parameters())\n")
+    found = table(budget, "train.py")
+    assert [row["bytes"] for row in found["rows"] if "pinned" in row["what"]] == [8 * MIB]  # 4 samples of 1.2 MB
+
+
+def test_layers_of_unknown_sizes_are_names(budget: Budget) -> None:
+    Path("train.py").write_text(MODEL.replace("depth=3", "depth").replace("Net(depth=4)", "Net(depth=unknown())"))
+    rows = [row for row in table(budget, "train.py")["rows"] if row["what"].startswith("parameters of `net`")]
+    assert sorted(row["known"] for row in rows) == ["at least", "unknown"]
+
+
+# -- the bar and the page ------------------------------------------------------------------------------------------------
+
+
+def test_the_bar_shows_who_holds_the_peak(budget: Budget) -> None:
+    bar = next(line for line in budget("train.py", "--ram", "4GiB").out.splitlines() if line.startswith("peak"))
+    assert re.search(r"main process 1\.3 GiB, .* workers \d+\.\d MiB, .* shared memory 13\.7 MiB; \d+% of the limit$", bar)
+    assert 58 <= len(bar.split("  ")[1]) <= 62
+
+
+def test_a_browser_reads_the_page(budget: Budget, tmp_path: Path) -> None:
+    found = table(budget, "train.py", "--ram", "4GiB", "--shm", "64MiB")
+    page = budget("train.py", "--ram", "4GiB", "--shm", "64MiB", "--output-format", "html").out
+    assert "default-src 'none'" in page
+    assert "prefers-color-scheme: dark" in page
+    assert not re.findall(r"https?://|<script|<img|<link|url\(", page)
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip(f"none of {', '.join(BROWSERS)} is here (Debian: apt-get install chromium)")
+    (tmp_path / "page.html").write_text(page)
+    line = [browser, "--headless", "--disable-gpu", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'user'}", "--dump-dom"]
+    done = subprocess.run([*line, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = [int(size) for size in re.findall(r'</code></td><td class="number" data-bytes="(\d+)">', done.stdout)]
+    assert rows == [row["bytes"] for row in found["rows"]]
+    peak = max(one["bytes"] for one in found["totals"])
+    assert int(re.findall(r'data-peak="(\d+)"', done.stdout)[0]) == peak
+    assert sum(int(size) for size in re.findall(r'<rect [^>]*data-bytes="(\d+)"', done.stdout)) == peak
+    assert SAMPLE * 3 * 4 in rows
