@@ -6,13 +6,14 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from commands import runs
 from test_budget import ARRAY, MIB, SAMPLE, table
-from test_trace import BROWSERS
+from test_trace import BROWSERS, environment
 
 from oomlint.budget import profiles
 from oomlint.budget.layers import LAYERS, MORE_STATES, STATES, kept_beside, numbers_of
@@ -247,7 +248,7 @@ def test_a_model_is_counted_by_its_layers(budget: Budget) -> None:
     torch = pytest.importorskip("torch")
     Path("train.py").write_text(MODEL)
     space: dict[str, Any] = {"__name__": "model"}
-    exec(MODEL.replace('.to("cuda")', "").replace("\nmain()", ""), space)  # noqa: S102 - the text above
+    exec(MODEL.replace('.to("cuda")', "").replace("\nmain()", ""), space)
     count = sum(one.numel() for one in space["Net"](depth=4).parameters())
     assert torch
     rows = {row["what"]: row["bytes"] for row in table(budget, "train.py")["rows"] if row["holder"] == "device"}
@@ -276,7 +277,7 @@ def test_a_pinned_batch_is_rounded_up(budget: Budget) -> None:
 
 
 def test_layers_of_unknown_sizes_are_names(budget: Budget) -> None:
-    Path("train.py").write_text(MODEL.replace("depth=3", "depth").replace("Net(depth=4)", "Net(depth=unknown())"))
+    Path("train.py").write_text(MODEL.replace("depth=4", "depth=unknown()"))
     rows = [row for row in table(budget, "train.py")["rows"] if row["what"].startswith("parameters of `net`")]
     assert sorted(row["known"] for row in rows) == ["at least", "unknown"]
 
@@ -309,3 +310,34 @@ def test_a_browser_reads_the_page(budget: Budget, tmp_path: Path) -> None:
     assert int(re.findall(r'data-peak="(\d+)"', done.stdout)[0]) == peak
     assert sum(int(size) for size in re.findall(r'<rect [^>]*data-bytes="(\d+)"', done.stdout)) == peak
     assert SAMPLE * 3 * 4 in rows
+
+
+# -- what would fit ------------------------------------------------------------------------------------------------------
+
+
+def _command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "oomlint", "budget", *words]
+
+
+def test_a_setting_that_would_fit_and_its_change(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY.replace("default=1", "default=40"))
+    limits = ("--ram", "3GiB", "--shm", "1GiB", "--start-method", "fork")
+    found = table(budget, "python train.py", *limits)
+    named = {one["name"]: one for one in found["verdict"]["settings"]}
+    assert named["num_workers"]["most"] == 38
+    assert [place["row"] for place in named["num_workers"]["places"]] == [18]
+    for name, one in named.items():
+        assert table(budget, "python train.py", *limits, "--set", f"{name}={one['most']}")["verdict"]["fits"], name
+        assert not table(budget, "python train.py", *limits, "--set", f"{name}={one['most'] + 1}")["verdict"]["fits"], name
+    assert "What would fit, each alone: num_workers=38" in budget("python train.py", *limits).out
+    done = subprocess.run(_command("python train.py", *limits, "--diff"), capture_output=True, text=True, check=False, env=environment())
+    assert done.returncode == 1
+    assert [line for line in done.stdout.splitlines() if line[:1] in "+-" and line[:3] not in {"+++", "---"}] == [
+        '-    parser.add_argument("--num-workers", type=int, default=40)',
+        '+    parser.add_argument("--num-workers", type=int, default=38)',
+    ]
+    done = subprocess.run(_command("python train.py --num-workers 40", *limits, "--diff"), capture_output=True, text=True, check=False, env=environment())
+    assert "+    parser.add_argument(\"--batch\", type=int, default=3)\n" in done.stdout  # the command gives the workers
+    done = subprocess.run(_command("python train.py --num-workers 1", *limits, "--diff"), capture_output=True, text=True, check=False, env=environment())
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "nothing to change: it fits" in done.stderr

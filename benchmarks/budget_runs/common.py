@@ -48,8 +48,8 @@ def _ticks(pid):
         return file.read().rpartition(")")[2].split()[11:13]
 
 
-def end(args):
-    time.sleep(1 if args.empty else 8)  # readings with proportional shares are few
+def end(wait=1):
+    time.sleep(wait)
     if torch.distributed.is_initialized():
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()

@@ -12,7 +12,7 @@ def main():
     loader = DataLoader(dataset, batch_size=4, shuffle=True, num_workers=args.num_workers, persistent_workers=args.num_workers > 0)
     for _ in passes(loader, 1):
         pass
-    end(args)
+    end()
 
 
 if __name__ == "__main__":

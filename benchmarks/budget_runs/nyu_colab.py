@@ -12,7 +12,7 @@ def main():
     for loader in (train_loader, val_loader):
         for _ in passes(loader, 1):
             pass
-    end(args)
+    end()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def main():
     encoder = CapsuleEncoder(16, 768, layers=1, h_cycles=1, l_cycles=1)
     loader = DataLoader(TextImageCache(folder), batch_size=32, num_workers=args.num_workers)
     children = encode_children(encoder, loader, "cpu")
-    end(args)
+    end()
     del children
 
 

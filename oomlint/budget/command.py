@@ -64,7 +64,8 @@ def _script_at(words: list[str]) -> int | None:
             if number == 0 or not words[number - 1].startswith("-") or "=" in words[number - 1]:
                 return number
             values.append(number)
-        if word == "-m" and number + 1 < len(words) and not words[number + 1].startswith(("torch.", "accelerate.", "deepspeed.")):
+        python = any(os.path.basename(one).startswith("python") for one in words[:number])  # to `docker run`, it is the memory
+        if word == "-m" and python and number + 1 < len(words) and not words[number + 1].startswith(("torch.", "accelerate.", "deepspeed.")):
             return number + 1
     return values[0] if values else None
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.budget.costs import FLOAT
 from oomlint.budget.nouns import Certainty, Moment, activations_of
-from oomlint.budget.row import DEVICE, MAIN_PROCESS, Row, active, chosen
+from oomlint.budget.row import DEVICE, MAIN_PROCESS, Row, active
 from oomlint.budget.sizes import Size
 from oomlint.budget.values import BATCH
 from oomlint.memory.loaders.pinned_memory import block
@@ -30,7 +30,7 @@ def rows(program: Program, setup: Setup) -> Iterator[Row]:
         return
     for number, loader in enumerate(program.loaders):
         moments = active(loader, program) - {Moment.START}
-        batch = chosen(loader.batch, setup.values.setting(BATCH))
+        batch = setup.setting(BATCH, loader.batch)
         yield Row(DEVICE, f"the batch of `{loader.name}`", loader.sample.times(batch), Certainty.AT_LEAST, loader.place, moments, number)
         sample = loader.sample.filled(setup.values).value
         if loader.pinned and sample is not None and isinstance(batch, int):

@@ -6,6 +6,8 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import libcst as cst
+
 from oomlint.budget.containers import Containers
 from oomlint.budget.costs import PREFETCHED
 from oomlint.budget.nouns import LoaderNoun, Program, Source
@@ -24,10 +26,9 @@ from oomlint.model.values import FREE, Absent, Const, is_usual
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import libcst as cst
-
     from oomlint.budget.headers import DataFile
     from oomlint.budget.nouns import Container
+    from oomlint.finding import Place
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.model.project import Module, Project
@@ -136,10 +137,10 @@ class Finder:
 
     def _noun(self, loader: Loader, frame: Frame, ways: list[Picks], known: dict[object, Source], cell: int) -> LoaderNoun:
         workers, worker = self._number(self.loaders.workers(loader, frame), ways, 0, WORKERS)
-        batch, _ = self._number(self.loaders.argument(loader, "batch_size", frame), ways, 1, BATCH)
+        batch, batched = self._number(self.loaders.argument(loader, "batch_size", frame), ways, 1, BATCH)
         if any(is_given(alt.value) for alt in self.loaders.argument(loader, "batch_sampler", frame)):
             batch = Name(BATCH)
-        ahead, _ = self._number(self.loaders.argument(loader, "prefetch_factor", frame), ways, PREFETCHED, PREFETCH)
+        ahead, prefetched = self._number(self.loaders.argument(loader, "prefetch_factor", frame), ways, PREFETCHED, PREFETCH)
         persistent = self._says(loader, frame, "persistent_workers", ways)
         sampled = any(is_given(a.value) for a in self.loaders.argument(loader, "sampler", frame) if not a.reach)
         methods = start_methods(self.loaders, loader, frame)
@@ -153,8 +154,10 @@ class Finder:
         sample = sample_of(self.project, _innermost(read) if read is not None else None, containers, owner)
         place = worker_count(worker).place if worker is not None else None
         shuffled = sampled or self._says(loader, frame, "shuffle", ways)
+        told = ((WORKERS, worker), (BATCH, batched), (PREFETCH, prefetched))
+        literals = tuple((word, where) for word, alt in told if alt is not None and (where := _literal(alt)) is not None)
         pinned = self._says(loader, frame, "pin_memory", ways)
-        return LoaderNoun(module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample, pinned)
+        return LoaderNoun(module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample, pinned, literals)
 
     def _number(self, found: Sequence[Alternative], ways: list[Picks], default: int, name: str) -> tuple[int | Name, Alternative | None]:
         """The largest number that a plain run gives; a name where none is known."""
@@ -207,6 +210,13 @@ def _name(module: Module, call: cst.Call, loader: Loader) -> str:
     for root, path in module.walk.bound_to(call):
         return ".".join([root, *(str(key) for _, key in path)])
     return loader.scope.name if loader.scope.is_function and not loader.inherited else loader.written
+
+
+def _literal(alt: Alternative) -> Place | None:
+    """Where the code writes the number."""
+    step = alt.story[-1] if alt.story else None
+    written = step is not None and isinstance(step.node, cst.Integer) and isinstance(alt.value, Const) and step.node.evaluated_value == alt.value.value
+    return step.module.place(step.node) if written and step is not None and step.module is not None and step.node is not None else None
 
 
 def _innermost(dataset: Dataset) -> Dataset:

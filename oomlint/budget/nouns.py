@@ -75,6 +75,7 @@ class LoaderNoun:
     sources: tuple[Source, ...]
     sample: Size
     pinned: bool = False
+    literals: tuple[tuple[str, Place], ...] = ()  # settings whose number the code writes, and where
 
 
 @dataclass(frozen=True, slots=True)

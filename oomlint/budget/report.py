@@ -13,6 +13,7 @@ from oomlint.budget.sizes import Name, labels
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from oomlint.budget.fitting import Setting
     from oomlint.budget.headers import DataFile
     from oomlint.budget.limits import Given
     from oomlint.budget.nouns import Program
@@ -39,6 +40,7 @@ class Budget:
     limits: Given
     files: tuple[DataFile, ...]
     ranks_open: bool
+    settings: tuple[Setting, ...] = ()  # that would fit
 
     @property
     def workers(self) -> list[int | None]:
@@ -107,6 +109,7 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
             "moment": verdict.moment.value if verdict.moment is not None else None,
             "short_of": verdict.by or None,
             "workers": [{"start_method": one.method, "most": one.workers, "bounded": one.bound} for one in verdict.workers],
+            "settings": [{"name": one.name, "most": one.most, "places": [_place(place, name) for place in one.places]} for one in budget.settings],
         },
     }
 
@@ -132,12 +135,14 @@ def schema() -> dict[str, Any]:
         "place": place,
     }
     fit = {"start_method": _TEXT, "most": {**_BYTES, "description": "null where it does not fit without workers either"}, "bounded": {"type": "boolean"}}
+    setting = {"name": _TEXT, "most": {"type": "integer", "minimum": 0}, "places": {"type": "array", "items": {"$ref": "#/$defs/place"}}}
     verdict = {
         "fits": {"type": "boolean", "description": "as far as it is known"},
         "complete": {"type": "boolean", "description": "whether the totals leave nothing out"},
         "moment": {"anyOf": [moment, {"type": "null"}], "description": "the first at which it does not fit"},
         "short_of": {"enum": ["memory", "shm", "device", None]},
         "workers": {"type": "array", "items": _object(fit)},
+        "settings": {"type": "array", "items": _object(setting), "description": "each alone would make it fit"},
     }
     program = {
         "filename": _TEXT,

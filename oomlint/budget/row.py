@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from oomlint.budget.nouns import Certainty, Moment
+from oomlint.budget.sizes import Name
 
 if TYPE_CHECKING:
     from oomlint.budget.nouns import LoaderNoun, Program
-    from oomlint.budget.sizes import Name, Size
+    from oomlint.budget.sizes import Size
     from oomlint.budget.values import Values
     from oomlint.finding import Place
 
@@ -24,10 +25,22 @@ class Setup:
     ranks: int
     values: Values
     workers: int | None = None  # in place of the number of every loader that has workers
+    caps: tuple[tuple[str, int], ...] = ()  # the most that a setting may be
 
     def with_workers(self, count: int) -> Setup:
         """The same with another number of workers."""
         return replace(self, workers=count)
+
+    def capped(self, name: str, most: int) -> Setup:
+        """The same where a setting is no larger than this."""
+        return replace(self, caps=((name, most),))
+
+    def setting(self, name: str, said: int | Name) -> int | Name:
+        """What a loader has: what ``--set`` gives goes before what the code says."""
+        given = self.values.setting(name)
+        value = said if given is None else given
+        most = dict(self.caps).get(name)
+        return value if most is None or isinstance(value, Name) else min(value, most)
 
     def under(self, method: str) -> Setup:
         """The same with another start method."""
@@ -55,11 +68,6 @@ class Row:
     def known(self) -> Certainty:
         """How well the bytes are known."""
         return self.certainty if self.bytes is not None else Certainty.UNKNOWN
-
-
-def chosen(said: int | Name, given: int | None) -> int | Name:
-    """What ``--set`` gives goes before what the code says."""
-    return said if given is None else given
 
 
 def active(loader: LoaderNoun, program: Program) -> frozenset[Moment]:

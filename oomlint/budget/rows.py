@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.budget.costs import FLOAT, IN_FILE, LARGEST_KEPT, MAIN, ONE_ARRAY, PIECES, PIECES_GIVEN_BACK, SHAREABLE, WORKER, copied_by_fork
 from oomlint.budget.device import rows as trained_rows
 from oomlint.budget.nouns import RUNNING, Certainty, Moment
-from oomlint.budget.row import DEVICE, IN_WORKERS, MAIN_PROCESS, SHARED, Row, Setup, active, chosen
+from oomlint.budget.row import DEVICE, IN_WORKERS, MAIN_PROCESS, SHARED, Row, Setup, active
 from oomlint.budget.sizes import Name, Size, Sum
 from oomlint.budget.values import BATCH, PREFETCH, WORKERS
 
@@ -61,7 +61,7 @@ def _resident(source: Source, sent: bool, program: Program) -> Iterator[Row]:  #
 
 def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) -> Iterator[Row]:
     workers = _workers(loader, setup)
-    batch = chosen(loader.batch, setup.values.setting(BATCH))
+    batch = setup.setting(BATCH, loader.batch)
     alive = active(loader, program)
     active_work = alive - {Moment.START}
     work, certainty = _work_of(loader, batch, setup)
@@ -81,7 +81,7 @@ def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) 
         if held.in_workers:
             yield Row(IN_WORKERS, held.what, held.size.times(workers), held.certainty, held.place, active_work, number)
     yield Row(IN_WORKERS, becoming, work.times(workers), certainty, loader.place, active_work, number)
-    ahead = chosen(loader.prefetch, setup.values.setting(PREFETCH))
+    ahead = setup.setting(PREFETCH, loader.prefetch)
     number_of = ahead * workers + 1 if isinstance(ahead, int) and isinstance(workers, int) else None
     flight = Sum(f"({ahead} * {workers} + 1)", number_of, tuple(one for one in (ahead, workers) if isinstance(one, Name)))
     yield Row(SHARED, f"batches in flight of `{loader.name}`", loader.sample.times(flight, batch), _by(loader), loader.place, active_work, number)
@@ -126,7 +126,7 @@ def _by(loader: LoaderNoun) -> Certainty:
 
 
 def _workers(loader: LoaderNoun, setup: Setup) -> int | Name:
-    said = chosen(loader.workers, setup.values.setting(WORKERS))
+    said = setup.setting(WORKERS, loader.workers)
     return setup.workers if setup.workers is not None and said != 0 else said
 
 

@@ -152,6 +152,10 @@ def verdict(budget: Budget) -> Iterator[str]:
         yield f"It does not fit: at the moment `{judged.moment}` it takes {readable(took)}{' at least' if least else ''} of {_SHORT_OF[judged.by]}."
     if judged.workers:
         yield f"Workers that fit: {'; '.join(_fit(one, complete=not judged.missing) for one in judged.workers)}."
+    if budget.settings:
+        told = (f"{one.name}={one.most}{'' if one.places else ' (the code does not write that number)'}" for one in budget.settings)
+        bound = "at most, " if judged.missing else ""
+        yield f"What would fit, each alone: {bound}{'; '.join(told)}."
     most = max((count for count in budget.workers if count is not None), default=0)
     if given.cores and most > given.cores:
         yield f"More workers than cores: {most} for {given.cores:g}."

@@ -58,6 +58,7 @@ class Arguments:
     vram: str | None = text("The memory of one device, such as `40GiB`; without it nothing is said of whether it fits there.", _LIMITS, "SIZE")
     profile: str | None = text("A machine that many train on, such as `colab-free`, in place of this one; docs/budget.md lists them.", _LIMITS, "NAME")
 
+    diff: bool = flag("Print the change that would make it fit, where the code writes the number of workers, prefetched batches or the batch size.", _OUTPUT)
     output_format: Format = choice("How it is written: `table`, `json`, or `html`, a page that stands alone.", _OUTPUT, Format, Format.TABLE, "FORMAT")
     config: str | None = text("The settings file, in place of the nearest one.", _OUTPUT, "FILE")
     isolated: bool = flag("Ignore all settings files.", _OUTPUT)

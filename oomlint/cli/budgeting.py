@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from oomlint.amounts import size
 from oomlint.budget import headers, held, limits, profiles, report, table
 from oomlint.budget.find import Finder
+from oomlint.budget.fitting import changes, fitting
 from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.models import Models
 from oomlint.budget.reach import Reach
@@ -28,7 +29,7 @@ from oomlint.cli.files import current_folder
 from oomlint.config import load_settings
 from oomlint.discovery import discover
 from oomlint.finding import Confidence, Severity
-from oomlint.output import budget_html, trace_text
+from oomlint.output import budget_html, diff, trace_text
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View
 from oomlint.projects import Projects
@@ -67,12 +68,20 @@ def budget(arguments: Arguments) -> int:
         setup = Setup(method, count, given)
         opened = program.ranks_open and ranks is None and target.ranks is None and not target.command
         here = _limits(arguments, target)
-        found.append(report.Budget(program, setup, tuple(rows(program, setup)), judge(program, setup, here), here, files, opened))
+        found.append(
+            report.Budget(program, setup, tuple(rows(program, setup)), judge(program, setup, here), here, files, opened, fitting(program, setup, here))
+        )
     _write(found, arguments, view)
     return 0 if all(one.verdict.fits for one in found) else 1
 
 
 def _write(found: Sequence[report.Budget], arguments: Arguments, view: View) -> None:
+    if arguments.diff:
+        changed = [change for one in found for change in changes(one.settings)]
+        if not changed:
+            say("nothing to change: " + ("it fits" if all(one.verdict.fits for one in found) else "no single setting that the code writes would make it fit"))
+        sys.stdout.buffer.write(diff.patch(changed, view))
+        return
     match arguments.output_format:
         case Format.JSON:
             sys.stdout.write(json.dumps(report.entries(found, view.name), indent=2) + "\n")

@@ -1,0 +1,70 @@
+"""Which settings would fit, each changed alone, and the edits that set them where the code writes them as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oomlint.budget.rows import rows
+from oomlint.budget.values import BATCH, PREFETCH, WORKERS
+from oomlint.budget.verdict import largest, short_of, totals
+from oomlint.finding import Edit
+from oomlint.fixing import Change
+from oomlint.source import apply_edits, read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from oomlint.budget.limits import Given
+    from oomlint.budget.nouns import LoaderNoun, Program
+    from oomlint.budget.row import Setup
+    from oomlint.finding import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The largest value of a setting with which it fits, all else left as it is."""
+
+    name: str
+    most: int
+    places: tuple[Place, ...]  # the numbers that the code writes; empty where one of them stands elsewhere
+
+
+def fitting(program: Program, setup: Setup, limits: Given) -> tuple[Setting, ...]:
+    """The settings that would do, in the order in which a change costs least; none where it fits already, or where none alone would do."""
+    if short_of(totals(rows(program, setup)), limits) is None:
+        return ()
+    found = [one for name in (WORKERS, PREFETCH, BATCH) if (one := _of(name, program, setup, limits)) is not None]
+    return tuple(sorted(found, key=lambda one: one.most == 0))
+
+
+def _of(name: str, program: Program, setup: Setup, limits: Given) -> Setting | None:
+    values = [_value(one, name) for one in program.loaders]
+    given = setup.values.setting(name)
+    least = 0 if name == WORKERS else 1
+    now = given if given is not None else max((value for value in values if value is not None), default=0)
+    if now <= least:
+        return None
+    most = largest(lambda value: short_of(totals(rows(program, setup.capped(name, value + least))), limits) is None, now - 1 - least)
+    if most < 0:
+        return None
+    most += least
+    above = [one for one, value in zip(program.loaders, values, strict=True) if value is not None and value > most]
+    places = [place for one in above if (place := dict(one.literals).get(name)) is not None]
+    return Setting(name, most, tuple(dict.fromkeys(places)) if given is None and len(places) == len(above) else ())
+
+
+def _value(loader: LoaderNoun, name: str) -> int | None:
+    found = {WORKERS: loader.workers, PREFETCH: loader.prefetch, BATCH: loader.batch}[name]
+    return found if isinstance(found, int) else None
+
+
+def changes(settings: Sequence[Setting]) -> Iterator[Change]:
+    """What the first of some settings that the code writes changes in its files."""
+    first = next((one for one in settings if one.places), None)
+    for path in dict.fromkeys(place.path for place in first.places) if first is not None else ():
+        source = read_source(path)
+        edits = [Edit(place, str(first.most)) for place in first.places if place.path == path] if first is not None else []
+        with open(path, "rb") as file:
+            before = file.read()
+        yield Change(path, source.encoding, before, apply_edits(source, edits))
