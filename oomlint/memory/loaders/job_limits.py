@@ -153,9 +153,10 @@ def _counted(command: Command, word: Word) -> int:
 def memory(command: Command) -> Limit | None:
     """The memory of the container or of the job on one machine; ``None`` where nobody says."""
     if command.service is not None:
-        limits = member(member(member(command.service, "deploy"), "resources"), "limits")
-        nodes = (node for node in (member(command.service, "mem_limit"), member(limits, "memory")) if node is not None)
-        return next((Limit(size, _place_of(command, node)) for node in nodes if (size := _size(str(node.value))) is not None), None)
+        service = command.service
+        limits = member(member(member(service.node, "deploy"), "resources"), "limits")
+        nodes = (node for node in (member(service.node, "mem_limit"), member(limits, "memory")) if node is not None)
+        return next((Limit(size, service.place_of(node)) for node in nodes if (size := _size(str(node.value))) is not None), None)
     run = _engine_words(command)
     for number, word in enumerate(run or ()):
         flag, equals, text = word.text.partition("=")
