@@ -37,12 +37,12 @@ class FlowModules(FlowLayers):
         found = self._pass(node, module, state, given, by)
         if found.sources:
             self._fill_hooked(state, found)
-        if node.args and given and any(leaf.size is Size.DENSE for leaf in found.leaves()):
+        if len(node.args) == 1 and any(leaf.size is Size.DENSE for leaf in found.leaves()):
             self._note_input(node.args[0].value, state)
         return found
 
     def _note_input(self, node: cst.BaseExpression, state: State) -> None:
-        """Note that a name holds what a network is given: an array for each sample, where nothing else is known of its size."""
+        """Note that a name holds all that a network is given: an array for each sample, where nothing else is known of its size."""
         while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME_DATA:
             node = node.func.value
         path = self.act.path(node.value) if isinstance(node, cst.Name) else ()
