@@ -24,6 +24,10 @@ QUICK: Final = frozenset(
     "baseline beside causes config discovery engine fixing formats ignoring layers mistakes options plugins project "
     "registry rules scout source suppress syntax weight".split()
 )
+SLOW: Final = frozenset(  # tests in the same files
+    "test_the_scout_hides_nothing test_all_of_the_incidents_are_silenced test_the_examples_are_typed "
+    "test_findings_do_not_depend_on_how_many_trees_are_kept".split()
+)
 EVERY: Final = 20  # of the tests of fixtures, one in so many is quick
 RUNNER: Final = Path(__file__).parent / "run_programs.py"
 READER: Final = Path(__file__).parent / "run_datasets.py"
@@ -106,7 +110,8 @@ def keep_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
     left: list[pytest.Item] = []
     for item in items:
         function = getattr(item, "originalname", item.name)
-        (kept if item.path.stem != "test_rules" or counts[function] % EVERY == 0 else left).append(item)
+        of_many = item.path.stem == "test_rules" and counts[function] % EVERY
+        (left if of_many or function in SLOW else kept).append(item)
         counts[function] += 1
     config.hook.pytest_deselected(items=left)
     items[:] = kept

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 import tokenize
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
 
 from pygls import uris
 
@@ -84,7 +84,9 @@ def _path(uri: str) -> str | None:
 
 def _buffer(uri: str, suffix: str) -> str | None:
     """The path under which a buffer is known that stands for no file. What stands in another place than the disk is none."""
-    return os.path.join(_BUFFERS, quote(uri, safe=""), f"untitled{suffix}") if uri.startswith("untitled:") else None
+    if not uri.startswith("untitled:"):
+        return None
+    return os.path.join(_BUFFERS, hashlib.blake2b(uri.encode(errors="surrogatepass"), digest_size=8).hexdigest(), f"untitled{suffix}")
 
 
 def _encoded(text: str) -> bytes:
