@@ -351,7 +351,7 @@ class Kept(KeptCalls):
     @staticmethod
     def _lives(search: Search, module: Module, node: cst.BaseExpression, going: Going, why: str, *, evaluated: bool) -> None:
         words = f"`{' '.join(module.code(node).split())}`, {why}"
-        if not any(one.live and one.passed == going.passed for one in search.found):
+        if not any(one.live and one.evaluated is evaluated and one.passed == going.passed for one in search.found):
             search.found.append(replace(going.kept_by(module, node, words, live=True), evaluated=evaluated))
 
     @staticmethod
