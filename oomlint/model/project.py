@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeVar, cast
 
+import oomlint.syntax.quick  # noqa: F401 - before anybody imports libcst by itself
 from oomlint.beside_code import EDITOR_FOLDER, SHELL_SUFFIXES, beside, launches
 from oomlint.discovery import discover
 from oomlint.model.budget import Steps
