@@ -113,7 +113,7 @@ class Arrays:
                     if filled is not None and filled < self.project.settings.small_bytes:
                         continue
                 # Rows that a script picks from it, or what it makes of them, are not what it read.
-                keepers = self._large(tuple(k for k in self.kept.of(module, one.node) if not (k.saver and (k.hazy or k.collected))))
+                keepers = self._large(tuple(k for k in self.kept.of(module, one.node) if not (k.evaluated or (k.saver and (k.hazy or k.collected)))))
                 if not keepers:
                     keepers = self._large(tuple(k for k in self.kept.objects(module, one.node) if not k.hazy and self._serves_parts(k)))
                 if keepers and not self._optional(module, scope, one.node) and not self._optional_keeper(keepers[0]):
