@@ -25,8 +25,9 @@ class FullReadInInit(Rule):
 
     Checks for a `Dataset` whose `__init__` reads all of an HDF5 dataset (or of a zarr array): `f["x"][:]`, `[()]`, `[...]`, `.value`,
     `np.array(f["x"])`, `np.asarray(f["x"])`, `.read_direct(...)`, and the same over all keys or files. The read may stand in a method or a function
-    that `__init__` calls, in another file, or in the `setup()` of a data module; or the array is read for a training loop that indexes it itself, for a generator of batches, into a global variable that a `Dataset` reads, or into an attribute of any object, an environment for one,
-    of which another method takes one row after the other.
+    that `__init__` calls, in another file, or in the `setup()` of a data module; or the array is read for a training loop that indexes it itself, for
+    a generator of batches, into a global variable that a `Dataset` reads, or into an attribute of any object, an environment for one, of which
+    another method takes one row after the other.
 
     It is silent where the array is proven small (under 16 MiB, or under 50,000 elements), for parts (`f["x"][:100]`), and for reads that by their
     names give one small value a sample or a summary: labels, targets, classes, ids, indices, splits, lengths, offsets, `mean`, `std`, attributes.
