@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MIB: Final = 1 << 20
@@ -57,7 +57,7 @@ class Incident(NamedTuple):
 CASES: Final = (Case(0, "fork"), Case(2, "fork"), Case(4, "fork"), Case(2, "spawn"), Case(2, "forkserver"), Case(2, "fork", 2))
 INCIDENTS: Final[dict[str, Incident]] = {
     "nyu_colab": Incident(
-        "make_data.py data --num 360 --width 640 --height 480", "make_data.py empty --num 48", ("--data", "data/nyu_depth_v2.h5", "--set", "sample=802816")
+        "make_data.py data --num 360 --width 640 --height 480", "make_data.py empty --num 2", ("--data", "data/nyu_depth_v2.h5", "--set", "sample=802816")
     ),
     # The tuples of 2000 meshes take 275 MiB: what the process gained, less the grids.
     "voxel_colab": Incident("", "", ("--set", "samples=275MiB", "--set", "len(samples)=2000")),
@@ -96,31 +96,23 @@ def measured(command: str, folder: Path, *, empty: bool) -> dict[str, int]:
     return most
 
 
-def predicted(case: Case, options: list[str], folder: Path) -> tuple[dict[str, int], int]:
-    """The same by the table, without what the empty run stands for; and the most of that at one moment."""
+def predicted(case: Case, options: list[str], folder: Path) -> dict[str, int]:
+    """The same by the table, without what the empty run stands for."""
     words = [sys.executable, "-m", "oomlint", "budget", case.command, "--start-method", case.method, "--output-format", "json", *options]
     done = subprocess.run(words, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
     if done.returncode not in {0, 1}:
         raise SystemExit(done.stderr)
     (budget,) = json.loads(done.stdout)
     base = [row for row in budget["rows"] if row["what"].startswith(BASE)]
-    found = {holder: max(_at(budget, holder, one["moment"], base) for one in budget["totals"]) for holder in HOLDERS}
-    peak = max((one["bytes"] - sum(_bytes(row) for row in base if _counts(row, one["moment"], budget)) for one in budget["totals"]), default=0)
-    return found, peak
-
-
-def _bytes(row: dict[str, Any]) -> int:
-    return int(row["bytes"] or 0)
-
-
-def _counts(row: dict[str, Any], moment: str, budget: dict[str, Any]) -> bool:
-    """Whether a row is at work then. Of loaders that take turns, the first has the most here."""
-    del budget
-    return moment in row["moments"]
-
-
-def _at(budget: dict[str, Any], holder: str, moment: str, base: list[dict[str, Any]]) -> int:
-    return sum(_bytes(row) for row in budget["rows"] if row["holder"] == holder and moment in row["moments"] and row not in base)
+    main = sum(row["bytes"] for row in base if row["holder"] == "main")
+    workers = max((row["bytes"] for row in base if row["holder"] == "workers"), default=0)  # of loaders that take turns, one is at work
+    most = dict.fromkeys((*HOLDERS, "all"), 0)
+    for one in budget["totals"]:
+        own = max(0, one["workers"] - workers)
+        here = {"main": one["bytes"] - one["workers"] - one["shared"] - main, "workers": own, "shared": one["shared"]}
+        here["all"] = sum(here.values())
+        most = {key: max(most[key], here[key]) for key in most}
+    return most
 
 
 def prepare(name: str, top: Path) -> tuple[Path, list[str]]:
@@ -153,9 +145,9 @@ def main() -> None:
                     seen = [measured(case.command, folder, empty=empty) for empty in (False, True)]
                     known.write_text(json.dumps(seen), encoding="utf-8")
                 whole, empty = json.loads(known.read_text(encoding="utf-8"))
-                said, peak = predicted(case, told, folder)
+                said = predicted(case, told, folder)
                 for key in ("all", *HOLDERS):
-                    wanted, got = peak if key == "all" else said[key], whole[key] - empty[key]
+                    wanted, got = said[key], whole[key] - empty[key]
                     if max(wanted, got) >= SMALLEST:
                         rows.append((wanted / got - 1 if got > 0 else float("inf"), name, case.words, key, wanted, got))
                     print(f"{name} {case.words} {key}: {wanted / MIB:.0f} MiB predicted, {got / MIB:.0f} MiB measured", file=sys.stderr, flush=True)

@@ -19,7 +19,7 @@ from commands import Done, runs
 
 from oomlint.amounts import size
 from oomlint.budget import command, headers, limits
-from oomlint.budget.costs import PIECES
+from oomlint.budget.costs import PIECES_GIVEN_BACK
 from oomlint.budget.mistakes import BudgetError
 from oomlint.budget.report import schema
 from oomlint.budget.sizes import MOST, Name, Size, Sum
@@ -93,10 +93,13 @@ def test_fork_shares_an_array(budget: Budget) -> None:
     Path("train.py").write_text(ARRAY)
     found = table(budget, "python train.py --num-workers 4", "--start-method", "fork")
     assert held(found, "main") == {"interpreter, torch and numpy": 146 * MIB, "`x` of Frames": PAYLOAD}
-    assert held(found, "workers") == {"forked processes of `loader`": 4 * 10 * MIB, "samples that become a batch of `loader`": 4 * (4 + PIECES) * SAMPLE}
+    assert held(found, "workers") == {
+        "forked processes of `loader`": 4 * 10 * MIB,
+        "samples that become a batch of `loader`": 4 * (4 + PIECES_GIVEN_BACK) * SAMPLE,
+    }
     assert held(found, "shared") == {"batches in flight of `loader`": (2 * 4 + 1) * 4 * SAMPLE}
     totals = {one["moment"]: one["bytes"] for one in found["totals"]}
-    assert totals["first epoch"] == 146 * MIB + PAYLOAD + 40 * MIB + (16 + 4 * PIECES + 36) * SAMPLE
+    assert totals["first epoch"] == 146 * MIB + PAYLOAD + 40 * MIB + (16 + 4 * PIECES_GIVEN_BACK + 36) * SAMPLE
     assert found["verdict"]["complete"]
 
 
@@ -118,7 +121,7 @@ def test_without_workers_the_batch_is_in_the_main_process(budget: Budget) -> Non
     Path("train.py").write_text(ARRAY)
     found = table(budget, "python train.py --num-workers 0")
     assert held(found, "workers") == held(found, "shared") == {}
-    assert held(found, "main")["the batch of `loader`"] == 4 * SAMPLE
+    assert held(found, "main")["two batches of `loader`"] == 2 * 4 * SAMPLE
     assert found["verdict"]["workers"] == []
 
 
@@ -392,10 +395,10 @@ def test_what_does_not_fit_says_when_and_what_would(budget: Budget) -> None:
     done = budget("python train.py --num-workers 8", "--ram", "3GiB", "--shm", "1GiB", "--start-method", "spawn")
     assert done.status == 1
     assert "It does not fit: at the moment `start of workers`" in done.out
-    assert "Workers that fit: none under spawn; up to 38 under fork." in done.out
+    assert "Workers that fit: none under spawn; 64 or more under fork." in done.out
     found = table(budget, "python train.py --num-workers 8", "--ram", "3GiB", "--shm", "1GiB", "--start-method", "spawn")
     most = {one["start_method"]: one["most"] for one in found["verdict"]["workers"] if one["bounded"]}
-    assert most.keys() == {"spawn", "fork"}
+    assert most.keys() == {"spawn"}
     for method, count in most.items():
         fits = table(budget, f"python train.py --num-workers {count}", "--ram", "3GiB", "--shm", "1GiB", "--start-method", method)
         more = table(budget, f"python train.py --num-workers {count + 1}", "--ram", "3GiB", "--shm", "1GiB", "--start-method", method)

@@ -321,23 +321,24 @@ def _command(*words: str) -> list[str]:
 
 def test_a_setting_that_would_fit_and_its_change(budget: Budget) -> None:
     Path("train.py").write_text(ARRAY.replace("default=1", "default=40"))
-    limits = ("--ram", "3GiB", "--shm", "1GiB", "--start-method", "fork")
+    limits = ("--ram", "2GiB", "--shm", "1GiB", "--start-method", "fork")
     found = table(budget, "python train.py", *limits)
     named = {one["name"]: one for one in found["verdict"]["settings"]}
-    assert named["num_workers"]["most"] == 38
+    most = named["num_workers"]["most"]
+    assert 10 < most < 40
     assert [place["row"] for place in named["num_workers"]["places"]] == [18]
     for name, one in named.items():
         assert table(budget, "python train.py", *limits, "--set", f"{name}={one['most']}")["verdict"]["fits"], name
         assert not table(budget, "python train.py", *limits, "--set", f"{name}={one['most'] + 1}")["verdict"]["fits"], name
-    assert "What would fit, each alone: num_workers=38" in budget("python train.py", *limits).out
+    assert f"What would fit, each alone: num_workers={most}" in budget("python train.py", *limits).out
     done = subprocess.run(_command("python train.py", *limits, "--diff"), capture_output=True, text=True, check=False, env=environment())
     assert done.returncode == 1
     assert [line for line in done.stdout.splitlines() if line[:1] in "+-" and line[:3] not in {"+++", "---"}] == [
         '-    parser.add_argument("--num-workers", type=int, default=40)',
-        '+    parser.add_argument("--num-workers", type=int, default=38)',
+        f'+    parser.add_argument("--num-workers", type=int, default={most})',
     ]
     done = subprocess.run(_command("python train.py --num-workers 40", *limits, "--diff"), capture_output=True, text=True, check=False, env=environment())
-    assert "+    parser.add_argument(\"--batch\", type=int, default=3)\n" in done.stdout  # the command gives the workers
+    assert f'+    parser.add_argument("--batch", type=int, default={named["batch_size"]["most"]})\n' in done.stdout  # the command gives the workers
     done = subprocess.run(_command("python train.py --num-workers 1", *limits, "--diff"), capture_output=True, text=True, check=False, env=environment())
     assert (done.returncode, done.stdout) == (0, "")
     assert "nothing to change: it fits" in done.stderr

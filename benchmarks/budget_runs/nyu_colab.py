@@ -8,7 +8,7 @@ def main():
     args = options()
     begin(args)
     path = "empty/nyu_depth_v2.h5" if args.empty else "data/nyu_depth_v2.h5"
-    train_loader, val_loader = create_nyu_dataloaders(path, num_workers=args.num_workers)
+    train_loader, val_loader = create_nyu_dataloaders(path, batch_size=8, num_workers=args.num_workers)
     for loader in (train_loader, val_loader):
         for _ in passes(loader, 1):
             pass

@@ -21,9 +21,10 @@ IN_FILE: Final = frozenset({Kind.MEMMAP})  # no memory of its own, until it is s
 ONE_ARRAY: Final = frozenset({Kind.ARRAY, Kind.TENSOR, Kind.MEMMAP})  # whose first dimension is the number of samples
 FLOAT: Final = 4  # bytes of the numbers that samples are computed in
 
-# Making a sample takes and frees pieces as large as what is read for it. Up to 32 MiB each, glibc keeps what is freed, between what stays; above, it does not.
+# Making a sample takes and frees pieces as large as what is read for it. What is kept of it goes where a larger piece was, and the next such piece no
+# longer fits there: glibc comes to hold many. That does not happen where the sample is as large as the pieces, nor above 32 MiB, where each is given back.
 LARGEST_KEPT: Final = 32 << 20  # bytes
-PIECES: Final = 20  # that come to be kept, whatever the batch: 12 to 32 were measured for pieces of 0.6 to 12 MiB
+PIECES: Final = 12  # that come to be kept, whatever the batch: 3 to 30 were measured, more the longer a worker lives
 PIECES_GIVEN_BACK: Final = 3
 COUNTED: Final = frozenset(
     {Kind.ARRAY, Kind.ARRAYS, Kind.TENSOR, Kind.TENSORS, Kind.OBJECTS, Kind.OBJECT_ARRAY, Kind.BLOB, Kind.FRAME, Kind.PATHS, Kind.MEMMAP}

@@ -12,7 +12,7 @@ from oomlint.budget.sizes import Name
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation
 from oomlint.model import names
-from oomlint.model.values import Const, ExternalCall, Frame, Instance, Unknown, Written
+from oomlint.model.values import Const, External, ExternalCall, Frame, Instance, Unknown, Written
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
+    from oomlint.syntax.walk import Scope
 
 _DEEPEST: Final = 12
 _MOST: Final = 400  # layers
+_MOST_WAYS: Final = 4
 _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _SAME: Final = frozenset({"to", "cuda", "cpu", "float", "train", "eval", "requires_grad_", "compile", "share_memory"})  # what gives the model back
 _WRAPPERS: Final = frozenset({"DataParallel", "DistributedDataParallel", "compile", "DDP", "convert_sync_batchnorm"})
@@ -38,6 +40,7 @@ class Models:
         self.project = project
         self.evaluator = evaluator_of(project)
         self._counted = 0
+        self._seen: set[object] = set()
 
     def of(self, reached: Sequence[Module], runs: Any) -> Iterator[Trained]:
         """The models whose parameters an optimizer of ``torch.optim`` is given."""
@@ -52,11 +55,14 @@ class Models:
                     continue
                 frame = next(iter(self.evaluator.calls.frames(module, scope)), None) or self.evaluator.calls.plain_frame(module, scope)
                 optimizer = self._optimizer(call, frame)
-                if not optimizer:
-                    continue
+                if not optimizer or not self.evaluator.where(call, frame):
+                    continue  # nobody chooses it
                 for node in self._models(given):
                     name = module.code(node).strip()
+                    self._counted, self._seen = 0, set()
                     counted = self._of(node, frame, 0)
+                    if counted == Counted():
+                        counted = _unknown(name)
                     key = (name, counted)
                     if key not in seen:
                         seen.add(key)
@@ -104,9 +110,8 @@ class Models:
             known = self._of_call(node, frame, depth)
             if known is not None:
                 return known
-        for alt in self.evaluator.values(node, frame)[:1]:
-            return self._of_value(alt.value, node, frame, depth)
-        return Counted()
+        counted = (self._of_value(alt.value, node, frame, depth) for alt in self.evaluator.values(node, frame)[:_MOST_WAYS])
+        return next((one for one in counted if one != Counted()), Counted())
 
     def _of_call(self, node: cst.Call, frame: Frame, depth: int) -> Counted | None:
         """Calls that give a model back, and those that put several together."""
@@ -116,6 +121,10 @@ class Models:
             return self._of(node.func.value, frame, depth + 1)
         if word in _WRAPPERS and inner is not None:
             return self._of(inner, frame, depth + 1)
+        if word == "deepcopy" and inner is not None:
+            seen, self._seen = self._seen, set()
+            counted, self._seen = self._of(inner, frame, depth + 1), seen
+            return counted
         if word in _LISTS:
             return self._sum([arg.value for arg in node.args if arg.keyword is None], frame, depth)
         if word == "Parameter" and isinstance(inner, cst.Call):
@@ -125,9 +134,13 @@ class Models:
 
     def _of_value(self, value: Value, node: cst.BaseExpression, frame: Frame, depth: int) -> Counted:
         if isinstance(value, Instance):
+            key = (value.call, value.at)
+            if not isinstance(node, cst.Call) and key in self._seen:
+                return Counted()  # one object under two names
+            self._seen.add(key)
             return self._of_instance(value, depth)
         if isinstance(value, ExternalCall):
-            return self._of_layer(value)
+            return self._of_layer(value, depth)
         if isinstance(value, Written) and value.node is not None and value.node is not node and value.frame is not None:
             return self._of(value.node, value.frame, depth + 1)
         module = isinstance(value, Unknown) and depth == 0
@@ -137,15 +150,19 @@ class Models:
             else Counted()
         )
 
-    def _of_layer(self, value: ExternalCall) -> Counted:
+    def _of_layer(self, value: ExternalCall, depth: int) -> Counted:
         name = names.canonical(value.name)
         library, _, layer = name.rpartition(".")
         if not library.startswith("torch.nn"):
             return _unknown(name) if library.startswith(("torchvision", "timm", "transformers", "segmentation_models", "monai")) else Counted()
+        if layer in _LISTS:
+            return self._sum([arg.value for arg in value.call.args if arg.keyword is None], value.frame, depth)
+        if layer in _WRAPPERS and value.call.args:
+            return self._of(value.call.args[0].value, value.frame, depth + 1)
         if layer == "Parameter" or library.startswith(("torch.nn.init", "torch.nn.functional", "torch.nn.utils")):
             return Counted()
         if layer in {"TransformerEncoder", "TransformerDecoder"} and len(value.call.args) > 1:
-            one, times = self._of(value.call.args[0].value, value.frame, 1), self._constant(value.call.args[1].value, value.frame)
+            one, times = self._of(value.call.args[0].value, value.frame, depth + 1), self._constant(value.call.args[1].value, value.frame)
             return one.times(times) if isinstance(times, int) else _unknown(value.frame.module.code(value.call))
         plain = [self._constant(arg.value, value.frame) for arg in value.call.args if arg.keyword is None]
         named = {arg.keyword.value: self._constant(arg.value, value.frame) for arg in value.call.args if arg.keyword is not None}
@@ -159,6 +176,9 @@ class Models:
         if init is None or not any(not isinstance(base, type(value.cls)) for base in self.evaluator.lineage(value.cls)):
             return total
         frame = Frame(init.module, init.scope, value.bound, value)
+        for base in self.evaluator.lineage(value.cls):
+            if isinstance(base, External) and base.name.startswith("torch.nn.") and (told := _super_call(init.scope)) is not None:
+                total = total.plus(self._of_layer(ExternalCall(base.name, told, frame), depth))
         own = names.self_name(init.scope)
         for effect in init.scope.effects.get(own, ()) if own else ():
             if effect.kind == "assign" and effect.value is not None and len(effect.path) == 1 and self.evaluator.where(effect.value, frame):
@@ -192,6 +212,11 @@ class Models:
                 return _computed(node.operator, left, right)
         found = [alt for alt in self.evaluator.values(node, frame) if not alt.reach]
         return found[0].value.value if found and isinstance(found[0].value, Const) else None
+
+
+def _super_call(scope: Scope) -> cst.Call | None:
+    """The call of the constructor that a layer is derived from."""
+    return next((call for call in scope.calls if isinstance(call.func, cst.Attribute) and call.func.attr.value == "__init__"), None)
 
 
 def _computed(operator: cst.BaseBinaryOp, left: int, right: int) -> int | None:

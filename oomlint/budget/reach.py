@@ -31,6 +31,9 @@ class Reach:
         self._entry = modules[0] if modules else None
         self._seen: set[Scope] = set()
         queue = [(module, module.root) for module in modules]
+        if self._entry is not None:  # what an installed command or a framework calls
+            functions = (scope for scope in self._entry.walk.scopes if isinstance(scope.node, cst.FunctionDef))
+            queue += [(self._entry, scope) for scope in functions if not self._calls(self._entry, scope)]
         while queue and len(self._seen) < _MOST:
             module, scope = queue.pop()
             if scope not in self._seen:

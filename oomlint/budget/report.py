@@ -89,6 +89,7 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
             {
                 "moment": one.moment.value,
                 "bytes": one.bytes,
+                "workers": one.workers,
                 "shared": one.shared,
                 "missing": labels(one.missing),
                 "device": one.device,
@@ -123,7 +124,7 @@ def schema() -> dict[str, Any]:
     moment = {"enum": [one.value for one in Moment]}
     place = {"anyOf": [{"$ref": "#/$defs/place"}, {"type": "null"}]}
     limit = {"anyOf": [_object({"bytes": _BYTES, "source": _TEXT}), {"type": "null"}]}
-    total = {"moment": moment, "bytes": _BYTES, "shared": _BYTES, "missing": _NAMES, "device": _BYTES, "device_missing": _NAMES}
+    total = {"moment": moment, "bytes": _BYTES, "workers": _BYTES, "shared": _BYTES, "missing": _NAMES, "device": _BYTES, "device_missing": _NAMES}
     row = {
         "holder": {"enum": list(_GROUPS.values())},
         "what": {**_TEXT, "description": "for people: it changes from version to version"},

@@ -67,7 +67,8 @@ def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) 
     work, certainty = _work_of(loader, batch, setup)
     becoming = f"samples that become a batch of `{loader.name}`"
     if workers == 0:
-        yield Row(MAIN_PROCESS, f"the batch of `{loader.name}`", loader.sample.times(batch), _by(loader), loader.place, active_work, number)
+        # The loop holds the batch before until it has the next.
+        yield Row(MAIN_PROCESS, f"two batches of `{loader.name}`", loader.sample.times(2, batch), _by(loader), loader.place, active_work, number)
         yield Row(MAIN_PROCESS, becoming, work, certainty, loader.place, active_work, number)
         return
     base = WORKER[setup.method]
@@ -97,7 +98,7 @@ def _work_of(loader: LoaderNoun, batch: int | Name, setup: Setup) -> tuple[Size,
             *dimensions, item = (part for part in shape if isinstance(part, int))
             parts.append(Size((*dimensions, max(item, FLOAT))))
     largest = max([sample, *parts], key=lambda part: part.value or 0)
-    pieces = PIECES if (largest.value or 0) <= LARGEST_KEPT else PIECES_GIVEN_BACK
+    pieces = PIECES if (sample.value or 0) < (largest.value or 0) <= LARGEST_KEPT else PIECES_GIVEN_BACK
     if sample.value is None:
         return sample.times(batch), Certainty.AT_LEAST
     kept = batch * sample.value + pieces * (largest.value or 0) if isinstance(batch, int) else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from oomlint.budget.nouns import Moment
-from oomlint.budget.row import DEVICE, SHARED, Row
+from oomlint.budget.row import DEVICE, IN_WORKERS, SHARED, Row
 from oomlint.budget.rows import at, rows
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Total:
     missing: tuple[Name, ...]  # what the total leaves out
     device: int = 0  # of one device
     device_missing: tuple[Name, ...] = ()
+    workers: int = 0  # of the bytes, in workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def totals(found: Sequence[Row]) -> tuple[Total, ...]:
         here = at(moment, found)
         host, device = [row for row in here if row.group != DEVICE], [row for row in here if row.group == DEVICE]
         shared = sum(row.bytes or 0 for row in host if row.group == SHARED)
-        result.append(Total(moment, _sum(host), shared, _missing(host), _sum(device), _missing(device)))
+        result.append(Total(moment, _sum(host), shared, _missing(host), _sum(device), _missing(device), _sum([row for row in host if row.group == IN_WORKERS])))
     return tuple(result)
 
 
