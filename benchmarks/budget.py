@@ -67,7 +67,9 @@ INCIDENTS: Final[dict[str, Incident]] = {
     ),
     # Two pictures of 640 * 640 * 3 numbers of four bytes; all frames that the training reads, as they are stored.
     "fewshot_detector": Incident(
-        "make_data.py data --videos 12 --frames 55 --size 640", "make_data.py empty --size 16", ("--set", "sample=9830400", "--set", "cache at refdet_dataset.py:46={frames}")
+        "make_data.py data --videos 12 --frames 55 --size 640",
+        "make_data.py empty --size 16",
+        ("--set", "sample=9830400", "--set", "cache at refdet_dataset.py:46={frames}"),
     ),
     # A batch of 32 children of 12 * 4 * 768 numbers of two bytes.
     "streaming_encoder": Incident(
