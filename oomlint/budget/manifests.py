@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.amounts import size
 from oomlint.budget.limits import Given, Limit
 from oomlint.memory.loaders.job_limits import DEFAULT_SHARED
-from oomlint.model.command_lines import commands_of, entries, member
+from oomlint.model.command_lines import commands_of, documents, entries, member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +24,9 @@ _SHM: Final = "/dev/shm"  # noqa: S108 - what is mounted there
 
 def commands(path: str, content: str) -> list[tuple[Command, Given | None]]:
     """The commands of all containers; none where the file is no manifest, or is broken."""
-    import yaml  # noqa: PLC0415 - most runs meet no such file
-
     if len(content) > _LONGEST or "containers:" not in content:
         return []
-    try:
-        return [found for root in yaml.compose_all(content, Loader=yaml.SafeLoader) for found in _of_node(path, root, 0)]
-    except (yaml.YAMLError, RecursionError):
-        return []
+    return [found for root in documents(content) for found in _of_node(path, root, 0)]
 
 
 def _of_node(path: str, node: Any, depth: int) -> Iterator[tuple[Command, Given | None]]:

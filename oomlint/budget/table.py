@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from oomlint.budget.sizes import Name
     from oomlint.budget.verdict import Fit
     from oomlint.finding import Place
-    from oomlint.output.view import Line
 
+    Line = tuple[tuple[str, str], ...]  # spans of text, each with its style
     Named = Callable[[str], str]
 
 _GROUPS: Final = {MAIN_PROCESS: MAIN_PROCESS, IN_WORKERS: "workers", SHARED: "shared memory", DEVICE: "device, each"}

@@ -426,6 +426,16 @@ def member(node: Any, name: str, deepest: int = 4) -> Any:
     return next((value for key, value in own if key == name), None) or next((found for base in bases if (found := member(base, name, deepest - 1))), None)
 
 
+def documents(content: str) -> list[Any]:
+    """The nodes of the documents in a file of YAML; none where it is broken."""
+    import yaml  # noqa: PLC0415
+
+    try:
+        return list(yaml.compose_all(content, Loader=yaml.SafeLoader))
+    except (yaml.YAMLError, RecursionError):
+        return []
+
+
 def is_named(words: Iterable[str], script: str) -> bool:
     """Whether one of the words is the path of a script, by its name."""
     base = os.path.basename(script)
