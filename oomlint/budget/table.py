@@ -42,6 +42,15 @@ def lines(budgets: Sequence[Budget], name: Named, *, plain: bool = False) -> Ite
         yield from (((line, ""),) for line in verdict(one))
 
 
+def holds(encoding: str | None) -> bool:
+    """Whether a stream can show the blocks of the bar."""
+    try:
+        "".join((*(mark for mark, _ in _MARKS.values()), "\u00b7")).encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
 def _bar(shares: Sequence[tuple[str, int]], limit: int, *, plain: bool) -> Line:
     """What each holds at the peak against the limit, in one bar."""
     total = sum(size for _, size in shares)

@@ -29,7 +29,7 @@ from oomlint.cli.files import current_folder
 from oomlint.config import load_settings
 from oomlint.discovery import discover
 from oomlint.finding import Confidence, Severity
-from oomlint.output import budget_html, diff, trace_text
+from oomlint.output import budget_html, diff
 from oomlint.output.printer import Printer, wants_color
 from oomlint.output.view import View
 from oomlint.projects import Projects
@@ -88,7 +88,7 @@ def _write(found: Sequence[report.Budget], arguments: Arguments, view: View) -> 
         case Format.HTML:
             sys.stdout.write(budget_html.text(found, view.name))
         case Format.TABLE:
-            plain = not trace_text.holds(sys.stdout.encoding)
+            plain = not table.holds(sys.stdout.encoding)
             Printer(sys.stdout, color=wants_color("auto", sys.stdout)).lines(table.lines(found, view.name, plain=plain))
 
 
