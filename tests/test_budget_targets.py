@@ -119,7 +119,9 @@ def test_several_commands_have_a_table_each(budget: Budget) -> None:
 
 
 def test_a_cell_that_starts_a_script(budget: Budget) -> None:
-    cells = [{"cell_type": "code", "source": ["!python train.py --num-workers 6\n"], "metadata": {}, "outputs": [], "execution_count": None}]
+    cells: list[dict[str, object]] = [
+        {"cell_type": "code", "source": ["!python train.py --num-workers 6\n"], "metadata": {}, "outputs": [], "execution_count": None}
+    ]
     Path("run.ipynb").write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     assert table(budget, "run.ipynb")["loaders"][0]["workers"] == 6
 
