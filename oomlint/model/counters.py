@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model import names
+from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 _COUNTS: Final = frozenset({"range", "trange", "xrange", "count", "arange"})
 _STEPS_SO_FAR: Final = frozenset({"global_step", "global_iter"})  # what trainers count themselves
-_NUMBER_AT: Final = 2  # the parameters of a framework's step: the object, the batch, its number
-_MADE: Final = frozenset({"__init__", "__post_init__"})
+_NUMBER_AT: Final = 2  # of the parameters of a framework's step: the object, the batch, its number
+_SIZES: Final = frozenset({"len", "size", "shape", "numel"})
 _DEEPEST: Final = 4  # assignments and calls that a number comes through
 
 
@@ -33,12 +34,13 @@ def counts_up(node: cst.BaseExpression) -> bool:
 
 
 def numbered(node: cst.CSTNode) -> set[str]:
-    """The name of the number that ``enumerate`` gives a round."""
+    """The name of the number that ``enumerate`` gives a round, or a range beside its data."""
     if not isinstance(node, cst.For) or not isinstance(node.target, cst.Tuple) or not isinstance(node.target.elements[0].value, cst.Name):
         return set()
     here = node.iter
     while isinstance(here, cst.Call) and here.args:
-        if names.last_name(here.func) == "enumerate":
+        called = names.last_name(here.func)
+        if called == "enumerate" or (called == "zip" and counts_up(here.args[0].value)):
             return {node.target.elements[0].value.value}
         here = here.args[0].value
     return set()
@@ -55,15 +57,21 @@ class Spot:
     called: tuple[Spot, cst.Call] | None = None
     is_step: bool = False  # a framework calls the function for each batch
 
+    def repeats(self, effect: Effect) -> bool:
+        """Whether a round does something: it stands in the loop. A function that the rounds call does all of its own in each."""
+        return self.loop is not None and (effect.statement is self.loop or self.loop in self.module.walk.ancestors(effect.statement))
+
 
 def spots_of(event: Event, loop: cst.CSTNode | None = None) -> list[Spot]:
-    """Where an event happens, and the calls that led to it, the outermost first."""
+    """Where each round does something: in the loop itself, then in the functions that it calls. What is around the loop says nothing of its rounds."""
     found: list[Spot] = []
     called: tuple[Spot, cst.Call] | None = None
     for module, node, call in (*((via.module, via.call, via.call) for via in event.via), (event.module, event.node, None)):
-        scope = module.walk.scope_at(node)
         inside = loop is not None and (node is loop or loop in module.walk.ancestors(node))
-        here = Spot(module, scope, node, loop if inside else None, called, is_step=not found and isinstance(loop, cst.FunctionDef | None))
+        if not found and not inside and isinstance(loop, cst.For | cst.While):
+            continue
+        whole = None if isinstance(loop, cst.For | cst.While) else module.walk.scope_at(node).node
+        here = Spot(module, module.walk.scope_at(node), node, loop if inside else whole if not found else None, called, is_step=not found and whole is not None)
         found.append(here)
         called = (here, call) if call is not None else None
     return found
@@ -74,25 +82,49 @@ def counts(node: cst.BaseExpression, spot: Spot, depth: int = 0) -> bool:
     if depth > _DEEPEST:
         return False
     if isinstance(node, cst.Call):
-        return names.last_name(node.func) == "len"
+        if names.last_name(node.func) == "sum" and node.args:
+            return any(isinstance(part, cst.Call) and names.last_name(part.func) == "len" for part in descend(node.args[0].value))
+        return names.last_name(node.func) == "len" and bool(node.args) and _lasts(node.args[0].value, spot, depth)
     if isinstance(node, cst.BinaryOperation):
-        return isinstance(node.operator, cst.Add | cst.Multiply) and counts(node.left, spot, depth)
+        sums = isinstance(node.operator, cst.Add | cst.Multiply)
+        return sums and (counts(node.left, spot, depth + 1) or counts(node.right, spot, depth + 1))
     if isinstance(node, cst.Attribute):
-        return node.attr.value in _STEPS_SO_FAR or any(_adds(effect) for effect in _changes(node, spot))
+        at = spot.module.walk.scope_at
+        return node.attr.value in _STEPS_SO_FAR or any(_adds(effect) for effect in _changes(node, spot) if at(effect.statement).name != "__init__")
     if not isinstance(node, cst.Name):
         return False
     effects = _own_effects(node.value, spot)
-    for effect in effects:
-        statement = effect.statement
-        if spot.loop is None or statement is spot.loop or spot.loop in spot.module.walk.ancestors(statement):
-            if _adds(effect):
-                return True
-            if isinstance(statement, cst.For) and (node.value in numbered(statement) or (isinstance(statement.target, cst.Name) and counts_up(statement.iter))):
-                return True
+    repeated = [effect for effect in effects if spot.repeats(effect)]
+    if repeated and all(_adds(effect) for effect in repeated):
+        return True
+    if spot.loop is not None and any(_numbers(effect.statement, node.value, spot) for effect in effects):
+        return True
     values = [effect.value for effect in effects if effect.kind == "assign" and not effect.index and effect.value is not None]
     if values and len(values) == len(effects):
         return any(counts(value, spot, depth + 1) for value in values)
-    return _is_given(node.value, spot, depth)
+    given = _given(node.value, spot)
+    if given is not None:
+        return counts(given[0], given[1], depth + 1)
+    return not effects and spot.called is None and spot.is_step and names.is_method(spot.scope) and _place(node.value, spot) == _NUMBER_AT
+
+
+def _numbers(loop: cst.CSTNode, name: str, spot: Spot) -> bool:
+    """Whether a name is the number of a round: of the loop, or of one around it that numbers its data. An outer range says how often all is done again."""
+    if not isinstance(loop, cst.For) or spot.loop is None:
+        return False
+    if loop is spot.loop:
+        return name in numbered(loop) or (isinstance(loop.target, cst.Name) and counts_up(loop.iter))
+    return name in numbered(loop) and loop in spot.module.walk.ancestors(spot.loop)
+
+
+def _lasts(node: cst.BaseExpression, spot: Spot, depth: int) -> bool:
+    """Whether a container is there for all rounds: none of them binds its name, so its length is what they have put in."""
+    if not isinstance(node, cst.Name):
+        return isinstance(node, cst.Attribute | cst.Subscript)
+    if any(spot.repeats(effect) for effect in _own_effects(node.value, spot) if effect.kind in {"assign", "for", "with"}):
+        return False
+    given = _given(node.value, spot)
+    return given is None or (depth <= _DEEPEST and _lasts(given[0], given[1], depth + 1))
 
 
 def _own_effects(name: str, spot: Spot) -> list[Effect]:
@@ -115,40 +147,64 @@ def _changes(node: cst.Attribute, spot: Spot) -> Iterator[Effect]:
 
 
 def _adds(effect: Effect) -> bool:
-    """Whether a statement adds to a number."""
+    """Whether a statement adds a number of things: one, a size, a number that somebody has set."""
     if effect.kind == "augment":
-        return isinstance(effect.node, cst.AugAssign) and isinstance(effect.node.operator, cst.AddAssign)
+        adds = isinstance(effect.node, cst.AugAssign) and isinstance(effect.node.operator, cst.AddAssign)
+        return adds and effect.value is not None and _is_size(effect.value)
     value = effect.value
-    return (
-        effect.kind == "assign"
-        and isinstance(value, cst.BinaryOperation)
-        and isinstance(value.operator, cst.Add)
-        and isinstance(value.right, cst.Integer)
-        and names.last_name(value.left) == (effect.path[-1][1] if effect.path else effect.root)
-    )
-
-
-def _is_given(name: str, spot: Spot, depth: int) -> bool:
-    """Whether the call that led to the function gives a parameter a count, or a framework numbers its batches by it."""
-    parameters = [param.name.value for param in names.parameters(spot.scope)]
-    if name not in parameters:
+    if effect.kind != "assign" or not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
         return False
-    place = parameters.index(name)
-    if spot.called is None:
-        return spot.is_step and names.is_method(spot.scope) and place >= _NUMBER_AT
+    own = str(effect.path[-1][1]) if effect.path else effect.root
+    for one, other in ((value.left, value.right), (value.right, value.left)):
+        if isinstance(one, cst.Name | cst.Attribute) and names.last_name(one) == own:
+            return _is_size(other)
+    return False
+
+
+def _is_size(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.Integer | cst.Name):
+        return True
+    if isinstance(node, cst.Subscript):
+        return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape"
+    return (isinstance(node, cst.Call) and names.last_name(node.func) in _SIZES) or (isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name))
+
+
+def _place(name: str, spot: Spot) -> int:
+    """Which parameter of the function a name is; -1 where it is none."""
+    parameters = [param.name.value for param in names.parameters(spot.scope)]
+    return parameters.index(name) if name in parameters else -1
+
+
+def _given(name: str, spot: Spot) -> tuple[cst.BaseExpression, Spot] | None:
+    """What the call that led to the function gives a parameter, and where that stands."""
+    place = _place(name, spot)
+    if place < 0 or spot.called is None:
+        return None
     caller, call = spot.called
     place -= names.is_method(spot.scope)
-    given = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == name), None)
-    if given is None:
+    found = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == name), None)
+    if found is None:
         plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
-        given = plain[place] if 0 <= place < len(plain) else None
-    return given is not None and counts(given, caller, depth + 1)
+        found = plain[place] if 0 <= place < len(plain) else None
+    return None if found is None else (found, caller)
 
 
 def switched(node: cst.BaseExpression, spot: Spot) -> bool:
-    """Whether a name or attribute is one that the rounds themselves change: ``if not done:`` with ``done = True`` in the loop, ``if not self.first:``."""
+    """Whether a name or attribute is one that a round itself makes true, for all later ones: ``if not done:`` with ``done = True`` in the loop."""
     if isinstance(node, cst.Attribute):
-        return any(spot.module.walk.scope_at(effect.statement).name not in _MADE for effect in _changes(node, spot))
-    if not isinstance(node, cst.Name):
+        effects = [effect for effect in _changes(node, spot) if spot.module.walk.scope_at(effect.statement) is spot.scope]
+    elif isinstance(node, cst.Name):
+        effects = [effect for effect in _own_effects(node.value, spot) if spot.repeats(effect)]
+    else:
         return False
-    return any(spot.loop is None or spot.loop in spot.module.walk.ancestors(effect.statement) for effect in _own_effects(node.value, spot))
+    return bool(effects) and all(_makes_true(effect, spot) for effect in effects)
+
+
+def _makes_true(effect: Effect, spot: Spot) -> bool:
+    """Whether a statement makes what it changes true: it says so, asks a count, or puts something in."""
+    if effect.kind != "assign":
+        return effect.kind in {"append", "extend", "augment", "setitem"}
+    value = effect.value
+    if isinstance(value, cst.Comparison):
+        return counts(value.left, spot) or any(counts(each.comparator, spot) for each in value.comparisons)
+    return isinstance(value, cst.Name) and value.value == "True"

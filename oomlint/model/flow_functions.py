@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from oomlint.model.held import Mode, Path
     from oomlint.model.values import ClassRef, FunctionRef
     from oomlint.syntax.walk import Scope
+
+_OWN_CONSTRUCTION: Final = ("__init__", "__post_init__")  # code that decides what an object of a dataclass holds
 
 
 class FlowFunctions(FlowLibraries):
@@ -120,7 +122,7 @@ class FlowFunctions(FlowLibraries):
         value = Instance(cls, (Bound(tuple(node.args), self.act.frame, node),), node, self.act.frame)
         found = self.object_of(value)
         fields = self.evaluator.fields(cls) if found.kind is Kind.OBJECT else None
-        if not fields or any(arg.star for arg in node.args):
+        if not fields or any(arg.star for arg in node.args) or any(self.evaluator.method(value, name) for name in _OWN_CONSTRUCTION):
             return found
         free = (name for name, _, _ in fields)
         given = ((arg.keyword.value if arg.keyword is not None else next(free, ""), held) for arg, held in zip(node.args, args, strict=True))

@@ -37,7 +37,8 @@ class FlowModules(FlowLayers):
         found = self._pass(node, module, state, given, by)
         if found.sources:
             self._fill_hooked(state, found)
-        if len(node.args) == 1 and any(leaf.size is Size.DENSE for leaf in found.leaves()):
+        looks_up = isinstance(module.value, External) and ".Embedding" in module.value.name  # it is given numbers
+        if len(node.args) == 1 and not looks_up and any(leaf.size is Size.DENSE for leaf in found.leaves()):
             self._note_input(node.args[0].value, state)
         return found
 
