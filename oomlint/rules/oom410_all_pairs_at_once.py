@@ -25,9 +25,9 @@ class AllPairsAtOnce(Rule):
     ## What it does
 
     Checks for products and distances of what an evaluation has gathered of all samples with what it, or another one, has gathered: `x @ y.t()`,
-    `torch.mm`, `np.dot`, `torch.cdist`, `scipy.spatial.distance.cdist`, the functions of `sklearn.metrics.pairwise`, and `x[:, None] - y[None]`,
-    whose result has as many numbers for each pair as a row has. What was gathered is a list that a loop over a loader has filled and that was
-    then joined, an array with a row for every sample, or what was read from a file of features where the matrix is then sorted.
+    `torch.mm`, `np.dot`, `torch.cdist`, `scipy.spatial.distance.cdist`, and the functions of `sklearn.metrics.pairwise`. What was gathered is a list
+    that a loop over a loader has filled and that was then joined, an array with a row for every sample, or what was read from a file of features
+    where the matrix is then sorted.
 
     It is silent for a product within one batch, for what a loop computes block by block, for the product of all samples with weights or with a few
     centres, for rows that are drawn or end at a known number (`x[:100] @ x.t()`), and for the small matrix `x.t() @ x` of features by features.
@@ -95,8 +95,7 @@ class AllPairsAtOnce(Rule):
         """Yield the operations that make a number for every pair of samples."""
         for one in all_pairs(module, project):
             rows = "N x N" if len(one.gathered) == 1 and not one.read else "N x M"
-            each = " x D" if one.spread else ""
-            square = f"the result takes {rows}{each} x 4 bytes in `float32`, which grows with the square of the data"
+            square = f"the result takes {rows} x 4 bytes in `float32`, which grows with the square of the data"
             message = Message(f"{one.name} computes a value for every pair of samples at once", square)
             facts = tuple(allocation_fact(module, call) for call in one.gathered)
             yield self.finding(module.place(one.node), message, confidence=Confidence.MEDIUM, related=one.related, fix=_ADVICE, facts=facts)

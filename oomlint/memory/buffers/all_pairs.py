@@ -51,7 +51,6 @@ _AGAIN: Final = frozenset(
     "concatenate cat stack vstack hstack power pow exp sqrt square clip clamp argsort sort argpartition partition astype copy clone array tensor "
     "ascontiguousarray zeros_like ones_like empty_like full_like".split()
 )
-_NEW_AXIS: Final = frozenset({"unsqueeze", "expand_dims"})
 _SORTS: Final = frozenset({"argsort", "argpartition", "sort"})
 _COMPUTES: Final = cst.Add | cst.Subtract | cst.Multiply | cst.Divide | cst.Power
 _SAYS: Final = re.compile(r"\.t\(\)|\.m?T\b|transpose|cdist|pairwise|cosine_similarity|_distances")
@@ -68,7 +67,6 @@ class Pairs:
     gathered: tuple[cst.Call, ...]  # the calls that make the arrays of all samples
     related: tuple[Place, ...]
     read: bool = False  # whether they are read from a file, perhaps two arrays of one file
-    spread: bool = False  # whether each pair has as many numbers as a row: ``x[:, None] - y[None]``
 
 
 def all_pairs(module: Module, project: Project) -> Iterator[Pairs]:
@@ -106,8 +104,7 @@ def all_pairs(module: Module, project: Project) -> Iterator[Pairs]:
             related = [one for one in related if one.row != module.place(left).row or one.path != module.path]
         if node is not met.node:
             related.insert(0, met.module.place(met.node, "a number for each pair is made here"))
-        spread = isinstance(met.node, cst.BinaryOperation) and not isinstance(met.node.operator, cst.MatrixMultiply)
-        yield Pairs(node, _words(met.module, met.node), starts, tuple(related[:_MOST_RELATED]), not read.isdisjoint(starts), spread)
+        yield Pairs(node, _words(met.module, met.node), starts, tuple(related[:_MOST_RELATED]), not read.isdisjoint(starts))
 
 
 def _gathered(module: Module, project: Project) -> Iterator[cst.Call]:
@@ -159,7 +156,7 @@ def _sides(project: Project, met: Met) -> tuple[int, ...]:
     node, module = met.node, met.module
     if isinstance(node, cst.BinaryOperation):
         if not isinstance(node.operator, cst.MatrixMultiply):
-            return _of_broadcast(node, met.operand)
+            return ()
         return _of_product(node.left, node.right, met.operand)
     last = names.last_name(node.func)
     if last not in _LAST:
@@ -203,29 +200,6 @@ def _of_product(left: cst.BaseExpression, right: cst.BaseExpression, operand: cs
     if _turned(left) or not _turned(right):
         return ()
     return (0,) if operand is left else (1,) if operand is right else ()
-
-
-def _of_broadcast(node: cst.BinaryOperation, operand: cst.CSTNode) -> tuple[int, ...]:
-    """``x[:, None] - y[None]``: each row meets each row, and what they give has as many numbers as a row."""
-    axes = (_new_axis(node.left), _new_axis(node.right))
-    if not isinstance(node.operator, _COMPUTES) or 1 not in axes or axes[0] == axes[1]:
-        return ()
-    return (axes.index(1),) if operand in {node.left, node.right} and _new_axis(operand) == 1 else (1 - axes.index(1),)
-
-
-def _new_axis(node: cst.CSTNode) -> int | None:
-    """Where an expression puts a new axis into an array: before its rows (0) or behind them (1)."""
-    if isinstance(node, cst.Subscript):
-        for place, element in enumerate(node.slice[:2]):
-            part = element.slice
-            if isinstance(part, cst.Index):
-                return place if names.dotted(part.value).rpartition(".")[2] in {"None", "newaxis"} else None
-            if isinstance(part, cst.Slice) and (part.lower is not None or part.upper is not None):
-                return None
-    elif isinstance(node, cst.Call) and names.last_name(node.func) in _NEW_AXIS and node.args:
-        given = node.args[-1].value
-        return int(given.evaluated_value) if isinstance(given, cst.Integer) else None
-    return None
 
 
 def _turned(node: cst.BaseExpression) -> bool:
