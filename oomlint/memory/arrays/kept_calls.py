@@ -50,8 +50,6 @@ _SAVES: Final = frozenset(
 _SAVING: Final = frozenset(name.rpartition(".")[2] for name in _SAVES)
 _DATASETS: Final = frozenset({"DataLoader", "TensorDataset", "Subset", "ConcatDataset", "random_split", "StackDataset"})
 
-_MAPPED: Final = frozenset({"", "builtins", "datasets", "h5py", "xarray", "zarr", "netCDF4", "tensorflow", "pyarrow"})  # theirs lie in files
-
 
 # Libraries whose functions give an array for one, as large or nearly so.
 _ARRAY_LIBRARIES: Final = (
@@ -139,7 +137,7 @@ class KeptCalls(KeptNames):
                 return self._into(search, module, value, call, arg, going)
             if isinstance(value, ClassRef):
                 return self._made(search, value, call, arg, going)
-            if isinstance(value, External) and _is_dataset(value.name):
+            if isinstance(value, External) and value.name.rpartition(".")[2] in _DATASETS and value.name.startswith("torch"):
                 if value.name.endswith(".Subset") and arg is not next((a for a in call.args if a.keyword is None or a.keyword.value == "dataset"), None):
                     return None  # the rows that it picks
                 if not going.part:
@@ -245,14 +243,6 @@ class KeptCalls(KeptNames):
                 search, found.module, found.scope, name, None, replace(going, depth=going.depth + 1, index=None, given=True, entered=None, into=None)
             )
         return None
-
-
-def _is_dataset(name: str) -> bool:
-    """Whether a class of a library is a dataset, or makes one, of what it is given."""
-    library, _, last = names.canonical(name).rpartition(".")
-    if library.startswith("torch"):
-        return last in _DATASETS
-    return last[:1].isupper() and last.endswith("Dataset") and library.partition(".")[0] not in _MAPPED
 
 
 def _instance(cls: ClassRef) -> Instance:
