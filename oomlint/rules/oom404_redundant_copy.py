@@ -23,12 +23,13 @@ class RedundantCopy(Rule):
 
     Checks where datasets are made for copies of a whole array: `torch.tensor(array)`, `np.array(array)`, `.astype(...)` to the type that the
     array has already, and `(a - a.mean()) / a.std()`, which makes two more arrays of the same size. `np.concatenate([array, rest])` of all of the
-    data is a warning: the join needs as much memory again, at a moment when all of it is there. So is an operation on the result of another, on
-    all of what was read from a file (`(images - mean) / std`), also in a function that is given all of it, and `copy.deepcopy` of a dataset that
-    holds its data.
+    data is a warning: the join needs as much memory again, at a moment when all of it is there. An operation on the result of another one is a
+    warning, too, where the data are all that was read from a file (`(images - mean) / std`), also in a function that is given all of them.
+    `copy.deepcopy` of a dataset that holds its data is a third warning.
 
     It is silent where one operation is alone or changes the array in place (`a -= mean`), where the array is proven small, for labels and the
-    like, for a single sample, for lists (`torch.tensor([1, 2, 3])` has to copy), and where the original is written to afterwards.
+    like, for a single sample, for lists (`torch.tensor([1, 2, 3])` has to copy), where the original is written to afterwards, and for a dataset
+    whose class says what a copy of it holds (`__deepcopy__`, `__getstate__`).
 
     ## Why is this bad
 

@@ -24,9 +24,9 @@ class LargeArrayInInit(Rule):
 
     Checks for allocations in the `__init__` of a `Dataset`, a module or a data module, and in the methods and functions that it calls:
     `torch.zeros`, `torch.randn`, `torch.full`, `np.zeros`, `np.ones`, `np.random.rand` and the like. It speaks where the array is known to have
-    at least 256 MiB (a setting), or where its first dimension is the number of samples, by its shape or because the dataset is as long as the
-    array or has an element of it for each index, and each sample is more than a few numbers. The message gives the bytes, or the formula. An
-    array that is known to have 1 GiB and more counts whoever keeps it: a replay buffer, a script.
+    at least 256 MiB (a setting), or where its first dimension is the number of samples and each sample is more than a few numbers. The shape
+    can show that, or the dataset: its `__len__` gives the length of the array, or its `__getitem__` takes the element at the index from it. The
+    message gives the bytes, or the formula. An array that is known to have 1 GiB and more counts whoever keeps it: a replay buffer, a script.
 
     It is silent below that, for one number a sample, for positional encodings and the other buffers of a model of usual size, on the `meta`
     device, and for files that are mapped.

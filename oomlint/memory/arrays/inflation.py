@@ -45,6 +45,7 @@ _IN_PLACE: Final = r"(?!_)\w+(?<!_)_|sort|fill|put|partition|resize|setfield"
 _FACTS: Final = frozenset({"shape", "dtype", "ndim", "size", "nbytes"})
 _FLOATS: Final = frozenset({"float", "half"})
 TENSORS: Final = frozenset({"FloatTensor", "HalfTensor"})
+_SAY_WHAT_IS_COPIED: Final = ("__deepcopy__", "__getstate__", "__reduce__", "__reduce_ex__")
 
 
 _LATER: Final = "convert each sample in `__getitem__`, or each batch on the device"
@@ -380,8 +381,11 @@ def _duplicated(module: Module, project: Project, scope: Scope) -> Iterator[Infl
     for call in scope.calls:
         if names.last_name(call.func) != "deepcopy" or not call.args:
             continue
-        for alt in evaluator.values(call.args[0].value, evaluator.calls.plain_frame(module, scope))[:3]:
-            cls = alt.value.cls if isinstance(alt.value, Instance) else None
+        frame = evaluator.calls.plain_frame(module, scope)
+        if not any(isinstance(alt.value, External) and names.canonical(alt.value.name) == "copy.deepcopy" for alt in evaluator.values(call.func, frame)[:2]):
+            continue
+        for alt in evaluator.values(call.args[0].value, frame)[:3]:
+            cls = alt.value.cls if isinstance(alt.value, Instance) and not any(evaluator.method(alt.value, name) for name in _SAY_WHAT_IS_COPIED) else None
             loads = (*arrays.h5(cls.module), *arrays.files(cls.module)) if cls is not None else ()
             owned = (
                 (load, keeper) for load in loads for keeper in load.keepers if keeper.owner is not None and cls is not None and keeper.owner.scope is cls.scope
