@@ -30,7 +30,7 @@ _KEEPS: Final = frozenset(
     "numpy cpu detach clone copy squeeze flatten reshape view float half to astype contiguous transpose permute tolist items values".split(),
 )
 _REDUCES: Final = AVERAGES | {"cov", "corrcoef", "sum", "max", "min"}
-_WRITES: Final = frozenset("save savez savez_compressed dump to_csv savemat create_dataset".split())
+_WRITES: Final = frozenset("save savez savez_compressed dump tofile to_csv savemat create_dataset".split())
 _LOOKS: Final = frozenset("shape len size ndim dtype print".split())
 _STEPS: Final = 3  # assignments that are followed
 _MOST_SITES: Final = 4
@@ -50,7 +50,7 @@ def is_result(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
         return False
     sites = evaluator.calls.sites(loop.module, scope, most=_MOST_SITES)
     places = _places(given[-1], words, frame, evaluator)
-    return not sites or not all(_is_parted(site.call, site.module, site.scope, evaluator, places) for site in sites)
+    return not sites or not all(_is_parted(site.call, site.module, site.scope, evaluator, set(), places) for site in sites)
 
 
 def _places(node: cst.BaseExpression, words: set[str], frame: Frame, evaluator: Evaluator) -> set[int]:
@@ -98,8 +98,16 @@ def _called(call: cst.Call, frame: Frame, evaluator: Evaluator) -> str:
     return "" if own else names.last_name(call.func)
 
 
-def _is_parted(node: cst.CSTNode, module: Module, scope: Scope, evaluator: Evaluator, places: Collection[int] = (), depth: int = 0) -> bool:
-    """Whether only means of a value are taken along all samples, or it is written to a file: either can be done batch by batch."""
+def _is_parted(
+    node: cst.CSTNode,
+    module: Module,
+    scope: Scope,
+    evaluator: Evaluator,
+    seen: set[tuple[Scope, str]],
+    places: Collection[int] = (),
+    depth: int = 0,
+) -> bool:
+    """Whether only means of a value are taken along all samples, or it is written to a file, or nobody reads it: all can be done batch by batch."""
     parents = module.walk.parents
     above = parents.get(node)
     while isinstance(above, cst.Attribute) and isinstance(call := parents.get(above), cst.Call) and call.func is above and above.attr.value in _KEEPS:
@@ -108,9 +116,11 @@ def _is_parted(node: cst.CSTNode, module: Module, scope: Scope, evaluator: Evalu
         target = above.targets[0].target
         targets = [element.value for n, element in enumerate(target.elements) if n in places] if isinstance(target, cst.Tuple) and places else [target]
         found = [path_of(one) for one in targets]
-        return all(path is not None and not path[1] and _reads_parted(path[0], above, module, scope, evaluator, depth) for path in found)
+        return all(path is not None and not path[1] and _reads_parted(path[0], above, module, scope, evaluator, seen, depth) for path in found)
+    if isinstance(above, cst.Expr):
+        return scope.is_function or not module.place(node).cell  # a notebook shows and keeps the last expression of a cell
     if isinstance(above, cst.Attribute):
-        return above.attr.value in _LOOKS or (above.attr.value in _REDUCES and isinstance(parents.get(above), cst.Call))
+        return above.attr.value in _LOOKS or (above.attr.value in _REDUCES | _WRITES and isinstance(parents.get(above), cst.Call))
     call = parents.get(above) if isinstance(above, cst.Arg) else None
     if not isinstance(call, cst.Call) or not isinstance(above, cst.Arg):
         return False
@@ -119,16 +129,27 @@ def _is_parted(node: cst.CSTNode, module: Module, scope: Scope, evaluator: Evalu
     if name in _REDUCES | _WRITES | _LOOKS:
         return True
     if name in _JOINS:
-        return _is_parted(call, module, scope, evaluator, (), depth)
+        return _is_parted(call, module, scope, evaluator, seen, (), depth)
     if depth >= _STEPS:
         return False
     functions = [alt.value for alt in evaluator.values(call.func, frame)[:1] if isinstance(alt.value, FunctionRef)]
     given = [(one, param) for one in functions if (param := parameter_of(one, call, above)) is not None]
-    return bool(given) and all(_reads_parted(param, None, one.module, one.scope, evaluator, depth + 1) for one, param in given)
+    return bool(given) and all(_reads_parted(param, None, one.module, one.scope, evaluator, seen, depth + 1) for one, param in given)
 
 
-def _reads_parted(name: str, made: cst.CSTNode | None, module: Module, scope: Scope, evaluator: Evaluator, depth: int) -> bool:
-    """The same of all reads of a name in its function."""
+def _reads_parted(
+    name: str,
+    made: cst.CSTNode | None,
+    module: Module,
+    scope: Scope,
+    evaluator: Evaluator,
+    seen: set[tuple[Scope, str]],
+    depth: int,
+) -> bool:
+    """The same of all reads of a name in its function. A name is asked once: one read that needs the whole decides for all."""
+    if (scope, name) in seen:
+        return True
+    seen.add((scope, name))
     used = [node for node in scope.nodes(inner=True) if isinstance(node, cst.Name) and node.value == name]
     reads = [
         node
@@ -136,7 +157,8 @@ def _reads_parted(name: str, made: cst.CSTNode | None, module: Module, scope: Sc
         if not isinstance(module.walk.parents.get(node), cst.AssignTarget | cst.Param | cst.Del | cst.Attribute) or _is_object(node, module)
     ]
     reads = [node for node in reads if made is None or all(here is not made for here in module.walk.ancestors(node))]
-    return bool(reads) and all(_is_parted(node, module, scope, evaluator, (), depth) for node in reads)
+    unread = not reads and (not scope.is_function or name in module.walk.shared)  # other code may read it
+    return not unread and all(_is_parted(node, module, scope, evaluator, seen, (), depth) for node in reads)
 
 
 def _is_object(node: cst.Name, module: Module) -> bool:
