@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _OF_ARRAYS: Final = frozenset({"shape", "dtype", "astype", "ndim", "transpose", "reshape", "squeeze", "swapaxes", "T"})  # and of no list, tuple or dict
 _TAKE_ARRAYS: Final = ("numpy.", "torch.from_numpy", "torch.as_tensor", "torch.tensor")
 _ITERATE: Final = frozenset("len list tuple set dict sorted enumerate zip sum max min iter next map filter any all array asarray tensor sample choice".split())
+_READ: Final = frozenset("operator itertools functools collections copy heapq bisect".split())  # modules whose functions read containers
 _DEEPEST: Final = 3
 
 
@@ -140,11 +141,14 @@ def is_looked_into(dataset: Dataset, attribute: str, evaluator: Questions) -> bo
     instance = dataset.instance
     if instance is None:
         return True
+    found = False
     for way in _ways(instance, evaluator):
-        nodes = [node for node in way.function.scope.nodes() if isinstance(node, cst.Attribute) and _is_attribute(node, way.this, attribute)]
-        if any(_takes_out(node, way.function, instance, evaluator, 0) for node in nodes):
-            return True
-    return False
+        for node in way.function.scope.nodes():
+            if isinstance(node, cst.Attribute) and _is_attribute(node, way.this, attribute):
+                found = True
+                if _takes_out(node, way.function, instance, evaluator, 0):
+                    return True
+    return not found  # a property reads it, or what gets the object
 
 
 def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, evaluator: Questions, depth: int) -> bool:
@@ -153,18 +157,14 @@ def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, eva
     above = walk.parents.get(node)
     if isinstance(above, cst.ComparisonTarget):
         return isinstance(above.operator, cst.In | cst.NotIn)
+    if isinstance(above, cst.BooleanOperation) or (isinstance(above, cst.IfExp) and node is not above.test):
+        return _takes_out(above, function, instance, evaluator, depth)
+    if isinstance(above, cst.Element | cst.DictElement):
+        display = walk.parents[above]
+        return isinstance(walk.parents.get(display), cst.Return) and function.scope.name != "__getitem__"  # who called may take it out again
     if isinstance(
         above,
-        cst.BinaryOperation
-        | cst.Comparison
-        | cst.BooleanOperation
-        | cst.UnaryOperation
-        | cst.If
-        | cst.IfExp
-        | cst.FormattedStringExpression
-        | cst.Element
-        | cst.DictElement
-        | cst.Return,
+        cst.BinaryOperation | cst.Comparison | cst.UnaryOperation | cst.If | cst.IfExp | cst.FormattedStringExpression,
     ):
         return False
     call = walk.parents.get(above) if isinstance(above, cst.Arg) else None
@@ -172,7 +172,7 @@ def _takes_out(node: cst.CSTNode, function: FunctionRef, instance: Instance, eva
         return True
     called = _called(call, function, instance, evaluator)
     if not called or not all(isinstance(one, FunctionRef) for one in called):
-        return not all(isinstance(one, External) for one in called) or names.last_name(call.func) in _ITERATE
+        return names.last_name(call.func) in _ITERATE or not all(isinstance(one, External) and one.name.partition(".")[0] not in _READ for one in called)
     for one in called:
         param = parameter_of(one, call, above) if isinstance(one, FunctionRef) else None
         if param is None or not isinstance(one, FunctionRef):
