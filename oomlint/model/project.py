@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _CALLED = re.compile(rb"(?<!def )(?<!class )\b(\w+)\s*\(")
 _WORD = re.compile(r"\w+")
 _PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
+_ALIAS = re.compile(rb"\b(\w+)[ \t]+as[ \t]+(\w+)")
 _MOST_LAUNCH_FILES = 400  # more scripts than anyone reads
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
 _MAX_PROJECT_FILES = 20_000
@@ -68,8 +69,9 @@ def _imports(index: Index | None, names: Iterable[str], owner: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _called(data: bytes) -> frozenset[bytes]:
-    """Names that are called, or handed to ``partial``."""
-    return frozenset((*_CALLED.findall(data), *_PARTIAL.findall(data)))
+    """Names that are called, as they are or as they are imported, or handed to ``partial``."""
+    called = frozenset((*_CALLED.findall(data), *_PARTIAL.findall(data)))
+    return called.union(name for name, alias in _ALIAS.findall(data) if alias in called)
 
 
 @finder
@@ -284,7 +286,7 @@ class Project:
         yield from self._modules.keys() - self._bytes.keys()
 
     def _called_in(self, path: str) -> frozenset[bytes]:
-        """Names that a file calls, or hands to ``partial``."""
+        """Names that a file calls, as they are or as it imports them, or hands to ``partial``."""
         known = self._called.get(path)
         if known is None:
             known = self._called[path] = _called(self.text(path))

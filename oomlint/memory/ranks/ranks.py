@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import libcst as cst
 
@@ -14,7 +14,7 @@ from oomlint.memory.shared.step_contexts import library_name, project_function
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory, finder
-from oomlint.model.values import ClassRef, Const, ExternalCall, FunctionRef, Unknown, Written
+from oomlint.model.values import Const, ExternalCall, Unknown, Written
 from oomlint.syntax.walk import descend
 from oomlint.weighing import in_each
 
@@ -70,6 +70,13 @@ class Ranks:
         return f"each of {self.count} ranks" if self.count is not None else "each rank"
 
 
+class _Joining(NamedTuple):
+    """What makes a process one of several, called from wherever."""
+
+    made: frozenset[Scope]  # functions that do, or call one that does
+    modules: frozenset[Module]  # where they are called
+
+
 class RanksOf:
     """Answers for a project. One for a run; it remembers."""
 
@@ -97,42 +104,40 @@ class RanksOf:
         if self.on_one(site.module, site.scope, site.call):
             return True
         joining = self._joining(module)
-        if joining is None or scope in joining or (site.module is module and site.scope.is_function):
+        if joining is None or scope in joining.made or (site.module is module and site.scope.is_function):
             return False
         if site.module is not module and self.of_file(site.module) is not None:
             return False
-        return not self._calling(joining, site.module)
+        return not self._joins(site, joining.modules, 0)
 
-    def _joining(self, module: Module) -> frozenset[Scope] | None:
-        """Functions of a file that make the process one of several, and those that call them; nothing where the file itself does, or its launcher."""
+    def _joining(self, module: Module) -> _Joining | None:
+        """Functions that make the process one of several as a file does, and all that call them; nothing where the file itself does, or its launcher."""
         if any(one[0] != 1 for one in self.evaluator.options.launches.processes(module)) or self._spawned(module) is not None:
             return None
-        found: set[Scope] = set()
+        found: dict[Scope, Module] = {}
         for node, _ in self._makes(module):
             if isinstance(node, cst.Call) and names.last_name(node.func) == "DistributedSampler":
                 continue  # goes through its part of the data where there are several; others make it so
             function = next((here for here in module.walk.ancestors(node) if isinstance(here, cst.FunctionDef)), None)
             if function is None:
                 return None
-            found.add(module.walk.scope_of[function])
-        while found:
-            more = {scope for scope in self._calling(found, module) if scope.is_function} - found
-            if not more:
-                return frozenset(found)
-            found |= more
-        return None
+            found[module.walk.scope_of[function]] = module
+        queue, calling = list(found), set()
+        while queue:
+            scope = queue.pop()
+            for site in self.evaluator.calls.sites(found[scope], scope):
+                calling.add(site.module)
+                if site.scope.is_function and site.scope not in found:
+                    found[site.scope] = site.module
+                    queue.append(site.scope)
+        return _Joining(frozenset(found), frozenset(calling)) if found else None
 
-    def _calling(self, functions: Collection[Scope], module: Module) -> set[Scope]:
-        """Where a file calls some functions of the project, or makes what has them as ``__init__``."""
-        named = {one.parent.name if one.name == "__init__" and one.parent is not None else one.name for one in functions}
-        found = set()
-        for call, scope in module.walk.calls:
-            if names.last_name(call.func) in named:
-                values = [alt.value for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))]
-                made = [one.scope.child("__init__") if isinstance(one, ClassRef) else one.scope for one in values if isinstance(one, ClassRef | FunctionRef)]
-                if any(one in functions for one in made) or (not made and isinstance(call.func, cst.Name)):
-                    found.add(scope)
-        return found
+    def _joins(self, site: Site, joined: Collection[Module], depth: int) -> bool:
+        """Whether a file that leads to a call makes the process one of several."""
+        if site.module in joined:
+            return True
+        above = self.evaluator.calls.sites(site.module, site.scope)[:_MOST_SITES] if site.scope.is_function and depth < _DEEPEST else []
+        return any(self._joins(one, joined, depth + 1) for one in above if one.scope is not site.scope)
 
     # -- files -------------------------------------------------------------------------------------------------------------
 
