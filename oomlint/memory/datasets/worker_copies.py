@@ -15,7 +15,7 @@ from oomlint.memory.facts import dataset_facts, holding_fact, items_of, loader_f
 from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, loaders_of, story_places
 from oomlint.memory.shared.content_kinds import IN_MEMORY, Content, Kind
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, PORTABLE, StartMethods, start_methods
-from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Unknown, assumptions
+from oomlint.model.values import Alternative, Const, Element, External, ExternalCall, Instance, Unknown, assumptions
 from oomlint.weighing import words
 
 if TYPE_CHECKING:
@@ -363,9 +363,14 @@ def _in_memory(loader: Loader, dataset: Dataset, held: list[Holding], workers: A
 
 
 def _is_served_unseen(dataset: Dataset) -> bool:
-    """Whether samples come from something that nobody knows as well: a dataset of a library, which may decode them."""
+    """Whether samples come from an object of a library as well, which may decode them: a dataset. What nobody knows says nothing."""
     evaluator = datasets_of(dataset.module.project).evaluator
-    return any(h.read and h.content.kind is Kind.UNKNOWN and takes_index(dataset, h.name, evaluator) for h in dataset.holdings)
+    for holding in dataset.holdings:
+        if holding.read and holding.content.kind is Kind.UNKNOWN and dataset.instance is not None and takes_index(dataset, holding.name, evaluator):
+            values = [alt.value for alt in evaluator.attribute(dataset.instance, holding.name, ())]
+            if any(isinstance(one, ExternalCall) or (isinstance(one, Instance) and evaluator.method(one, "__getitem__") is None) for one in values):
+                return True
+    return False
 
 
 def wholly_held(dataset: Dataset, held: list[Holding]) -> list[Holding]:
