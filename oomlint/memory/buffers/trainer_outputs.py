@@ -185,7 +185,9 @@ def discarded_predictions(module: Module, project: Project) -> Iterator[tuple[cs
             continue
         if len([a for a in call.args if a.keyword is None]) > _MOST_POSITIONAL or _is_shown(module, call):
             continue
-        if _is_lightning(module, project, call.func.value, scope) and not _is_read(project, module) and not _gives_nothing(module, project, call, scope):
+        if not _is_lightning(module, project, call.func.value, scope) or _is_read(project, module) or _gives_nothing(module, project, call, scope):
+            continue
+        if not _is_written(module, project, call.func.value, scope):
             yield call, scope
 
 
@@ -211,9 +213,32 @@ def _is_shown(module: Module, call: cst.Call) -> bool:
 
 
 def _is_read(project: Project, module: Module) -> bool:
-    """Whether code of the project looks into the trainer's loop, where the predictions lie as well, or a writer is given all of them at the end."""
-    others = (*project.mentioning([b"predict_loop"], module.path), *project.mentioning([b"write_on_epoch_end"], module.path))
-    return any(_LOOKS_IN.search(other.source.text) or _WRITES_ALL.search(other.source.text) for other in (module, *others))
+    """Whether code of the project looks into the trainer's loop, where the predictions lie as well."""
+    return any(_LOOKS_IN.search(other.source.text) for other in (module, *project.mentioning([b"predict_loop"], module.path)))
+
+
+def _is_written(module: Module, project: Project, trainer: cst.BaseExpression, scope: Scope) -> bool:
+    """Whether a writer is given all predictions at the end; where nobody knows the callbacks of the trainer, whether the project has such a writer."""
+    evaluator = evaluator_of(project)
+    made = [alt.value for frame in evaluator.calls.frames(module, scope)[:4] for alt in evaluator.values(trainer, frame)]
+    writes = {_writes_all(value, evaluator) for value in made}
+    if True in writes or writes == {False}:
+        return True in writes
+    return any(_WRITES_ALL.search(other.source.text) for other in (module, *project.mentioning([b"write_on_epoch_end"], module.path)))
+
+
+def _writes_all(trainer: Value, evaluator: Evaluator) -> bool | None:
+    """Whether one of the callbacks that a trainer is made with writes all at the end; ``None`` where not all of them are known."""
+    if not isinstance(trainer, ExternalCall) or names.canonical(trainer.name) != _LIGHTNING or any(arg.star for arg in trainer.call.args):
+        return None
+    given = next((arg.value for arg in trainer.call.args if arg.keyword is not None and arg.keyword.value == "callbacks"), None)
+    if given is None:
+        return False
+    callbacks = [element.value for element in given.elements] if isinstance(given, cst.List | cst.Tuple) else [given]
+    values = [alt.value for node in callbacks for alt in evaluator.values(node, trainer.frame)]
+    if any(isinstance(one, Instance) and evaluator.method(one, "write_on_epoch_end") is not None for one in values):
+        return True
+    return False if all(isinstance(one, Instance | ExternalCall) for one in values) else None
 
 
 def _is_lightning(module: Module, project: Project, node: cst.BaseExpression, scope: Scope) -> bool:
