@@ -365,6 +365,23 @@ def test_a_run_that_takes_long_is_cancelled(folder: Path) -> None:
     session(folder, talk, "--allow-run")
 
 
+def test_modules_of_the_project_are_not_imported_by_the_verifier(folder: Path) -> None:
+    for name in ("types", "warnings", "operator", "runpy", "asyncio"):
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'marker')!r}, 'w').close()\nraise ImportError('{name} of the project')\n")
+    (folder / "train.py").write_text(RUN)
+
+    async def talk(client: Client) -> None:
+        client.open("train.py")
+        await client.shows("train.py", ("OOM101", 2))
+        (lens,) = await client.lenses("train.py")
+        await client.run(lens)
+        await client.says("oomlint: OOM101 in train.py, line 3: ")
+        assert not any("of the project" in message for message in client.messages)
+
+    session(folder, talk, "--allow-run")
+    assert not (folder / "marker").exists()
+
+
 def test_nothing_is_run_unless_that_is_allowed(folder: Path) -> None:
     async def whole() -> None:
         client = Client(folder)

@@ -100,9 +100,10 @@ def _is_saved(subject: Subject) -> bool:
 
 async def _verdict(subject: Subject, folder: str) -> str:
     """The outcome and its reason. Raises ValueError with what the command says where it gives none."""
-    words = ["verify", "--output-format=json", "--quiet", f"--select={subject.code}", "--", f"{subject.place.path}:{subject.place.row}"]
+    # `-P`: Python would look for modules in the project's folder first.
+    words = ["-P", "-m", "oomlint", "verify", "--output-format=json", "--quiet", f"--select={subject.code}", "--", f"{subject.place.path}:{subject.place.row}"]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "oomlint", *words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        sys.executable, *words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     try:
         out, errors = await process.communicate()
