@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
+import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -380,6 +385,64 @@ def test_modules_of_the_project_are_not_imported_by_the_verifier(folder: Path) -
 
     session(folder, talk, "--allow-run")
     assert not (folder / "marker").exists()
+
+
+def test_a_mark_of_the_encoding_is_no_edit(tmp_path: Path) -> None:
+    from oomlint.finding import Place  # noqa: PLC0415
+    from oomlint.lsp import verifying  # noqa: PLC0415
+
+    (tmp_path / "train.py").write_bytes(b"\xef\xbb\xbf" + RUN.encode())
+    place = Place(str(tmp_path / "train.py"), 0, 1, 1, 1, 2)
+    assert verifying._is_saved(verifying.Subject("OOM101", place, RUN.encode()))
+    assert not verifying._is_saved(verifying.Subject("OOM101", place, GOOD.encode()))
+
+
+@pytest.mark.parametrize(("asked", "status"), [(["shutdown", "exit"], 0), (["exit"], 1)])
+def test_a_session_ends_as_the_protocol_has_it(asked: list[str], status: int) -> None:
+    requests: dict[str, dict[str, object]] = {
+        "initialize": {"id": 1, "params": {"processId": None, "rootUri": None, "capabilities": {}}},
+        "shutdown": {"id": 2},
+        "exit": {},
+    }
+    bodies = [json.dumps({"jsonrpc": "2.0", "method": name, **requests[name]}) for name in ("initialize", *asked)]
+    sent = "".join(f"Content-Length: {len(body)}\r\n\r\n{body}" for body in bodies)
+    done = subprocess.run([sys.executable, "-m", "oomlint", "server"], input=sent, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("way", ["exit", "SIGTERM"])
+def test_a_server_that_ends_takes_the_run_with_it(folder: Path, way: str) -> None:
+    pytest.importorskip("torch", reason="the extra verify is not installed")
+    (folder / "train.py").write_text("import time\n\ntime.sleep(600)\n" + RUN)
+
+    async def talk() -> None:
+        client = Client(folder, "--allow-run")
+        await client.begin()
+        server = client.client._server
+        assert server is not None
+        client.open("train.py")
+        await client.shows("train.py", ("OOM101", 5))
+        (lens,) = await client.lenses("train.py")
+        await client.run(lens)
+        await asyncio.sleep(2)  # it starts
+        (child,) = _children(server.pid)
+        if way == "exit":
+            client.client.exit(None)
+        else:
+            server.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(server.wait(), LIMIT) == (1 if way == "exit" else -signal.SIGTERM)
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
+        with suppress(Exception):
+            await client.client.stop()  # type: ignore[no-untyped-call]
+
+    asyncio.run(talk())
+
+
+def _children(process: int) -> list[int]:
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    return [pid for pid, parent in (map(int, line.split()) for line in listed.splitlines()) if parent == process]
 
 
 def test_nothing_is_run_unless_that_is_allowed(folder: Path) -> None:

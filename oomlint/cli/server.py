@@ -21,10 +21,9 @@ class Arguments:
 def perform(arguments: Arguments) -> int:
     """Serve until the editor ends it."""
     try:
-        from oomlint.lsp.server import make  # noqa: PLC0415 - brings an extra's libraries
+        from oomlint.lsp.server import serve  # noqa: PLC0415 - brings an extra's libraries
     except ModuleNotFoundError as error:
         say(f"error: {error.name} is missing: pip install 'oomlint[lsp]'")
         return 2
     gc.set_threshold(50_000, 20, 50)  # as in a check: trees are no garbage
-    make(allow_run=arguments.allow_run).start_io()
-    return 0
+    return serve(allow_run=arguments.allow_run)

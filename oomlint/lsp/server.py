@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -75,6 +77,7 @@ class Server(LanguageServer):
         self._told: set[str] = set()
         self.verifier = Verifier(self._refresh_lenses, self._tell) if allow_run else None
         self._refresh: asyncio.Future[None] | None = None
+        self.is_shut_down = False
         plugins.use(plugins.Sources(installed=True))  # and nothing of a project, which is opened to be looked at
         self._codes = tuple(code for code, _ in registry.catalogue())
 
@@ -337,7 +340,37 @@ def make(*, allow_run: bool) -> Server:
         text = translation.explanation(codes)
         return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text)) if text else None
 
+    @server.feature(types.SHUTDOWN)
+    async def ended(params: None) -> None:  # noqa: ARG001
+        server.is_shut_down = True
+        if server.verifier is not None:
+            await server.verifier.end()
+
+    @server.feature(types.EXIT)
+    def left(params: None) -> None:  # noqa: ARG001
+        if server.verifier is not None:
+            server.verifier.end_at_once()
+
     return server
+
+
+def serve(*, allow_run: bool) -> int:
+    """Serve over standard input and output until the editor ends it, and return the exit status that the protocol asks for."""
+    server = make(allow_run=allow_run)
+
+    def end(number: int, _: object) -> None:
+        if server.verifier is not None:
+            server.verifier.end_at_once()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)  # an orderly end would wait for standard input
+
+    if server.verifier is not None:
+        for name in ("SIGTERM", "SIGHUP"):
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), end)
+    with open(os.dup(sys.stdout.fileno()), "wb") as output:  # it is closed at the end, and the stream that Python writes to must stay open
+        server.start_io(stdout=output)
+    return 0 if server.is_shut_down else 1
 
 
 def _offer_verdicts(server: Server, verifier: Verifier) -> None:
@@ -352,10 +385,6 @@ def _offer_verdicts(server: Server, verifier: Verifier) -> None:
     @server.command(CANCEL)
     def cancel() -> None:
         verifier.cancel()
-
-    @server.feature(types.SHUTDOWN)
-    async def ended(params: None) -> None:  # noqa: ARG001
-        await verifier.end()
 
 
 def _uri_of(params: Any) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 VERIFY: Final = "oomlint.verify"
 CANCEL: Final = "oomlint.cancel"
 _PATIENCE: Final = 10  # seconds in which a run that is cancelled may end its processes itself
+_LOOK: Final = 0.02  # seconds between looks at whether it has ended
 _LONGEST: Final = 100  # characters of a reason in a lens
 
 
@@ -41,6 +44,7 @@ class Verifier:
         self._verdicts: dict[Subject, str] = {}
         self._running: Subject | None = None
         self._task: asyncio.Task[None] | None = None
+        self._process: asyncio.subprocess.Process | None = None
 
     def title(self, subject: Subject) -> tuple[str, str]:
         """What a lens says of a fix, and the command behind it."""
@@ -74,10 +78,25 @@ class Verifier:
             with suppress(asyncio.CancelledError):
                 await self._task
 
+    def end_at_once(self) -> None:
+        """The same where no loop runs any more, and nobody is left to be told."""
+        self._changed = lambda: None
+        self._tell = lambda text: None  # noqa: ARG005
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        latest = time.monotonic() + _PATIENCE
+        with suppress(ProcessLookupError):
+            process.terminate()  # it ends what it has started
+            while sys.platform != "win32" and time.monotonic() < latest:
+                os.kill(process.pid, 0)  # a thread of the loop takes its status
+                time.sleep(_LOOK)
+            process.kill()
+
     async def _verify(self, subject: Subject, folder: str) -> None:
         name = f"{subject.code} in {os.path.basename(subject.place.path)}, line {subject.place.row}"
         try:
-            verdict = await _verdict(subject, folder)
+            verdict = await self._verdict(subject, folder)
             self._verdicts = {known: said for known, said in self._verdicts.items() if known.place.path != subject.place.path or known.data == subject.data}
             self._verdicts[subject] = verdict
             self._tell(f"{name}: {verdict}")
@@ -89,37 +108,46 @@ class Verifier:
             self._running = self._task = None
             self._changed()
 
+    async def _verdict(self, subject: Subject, folder: str) -> str:
+        """The outcome and its reason. Raises ValueError with what the command says where it gives none."""
+        # `-P`: Python would look for modules in the project's folder first.
+        words = [
+            "-P",
+            "-m",
+            "oomlint",
+            "verify",
+            "--output-format=json",
+            "--quiet",
+            f"--select={subject.code}",
+            "--",
+            f"{subject.place.path}:{subject.place.row}",
+        ]
+        process = self._process = await asyncio.create_subprocess_exec(
+            sys.executable, *words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            out, errors = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.terminate()  # it ends what it has started
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(process.communicate(), _PATIENCE)
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
+        wanted = {"row": subject.place.row, "column": subject.place.column}
+        found: list[dict[str, Any]] = []
+        with suppress(ValueError):
+            found = json.loads(out)
+        verdict = next((entry["verdict"] for entry in found if (entry["code"], entry["location"]) == (subject.code, wanted)), None)
+        if verdict is None:
+            raise ValueError(errors.decode(errors="replace").strip()[-500:] or f"oomlint verify has ended with {process.returncode}")
+        return ": ".join(filter(None, [verdict["outcome"], verdict["reason"]]))
+
 
 def _is_saved(subject: Subject) -> bool:
     try:
         with open(subject.place.path, "rb") as stream:
-            return stream.read() == subject.data
+            return stream.read().removeprefix(codecs.BOM_UTF8) == subject.data.removeprefix(codecs.BOM_UTF8)  # editors keep it out of the text
     except OSError:
         return False
-
-
-async def _verdict(subject: Subject, folder: str) -> str:
-    """The outcome and its reason. Raises ValueError with what the command says where it gives none."""
-    # `-P`: Python would look for modules in the project's folder first.
-    words = ["-P", "-m", "oomlint", "verify", "--output-format=json", "--quiet", f"--select={subject.code}", "--", f"{subject.place.path}:{subject.place.row}"]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    try:
-        out, errors = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.terminate()  # it ends what it has started
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(process.communicate(), _PATIENCE)
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-    wanted = {"row": subject.place.row, "column": subject.place.column}
-    found: list[dict[str, Any]] = []
-    with suppress(ValueError):
-        found = json.loads(out)
-    verdict = next((entry["verdict"] for entry in found if (entry["code"], entry["location"]) == (subject.code, wanted)), None)
-    if verdict is None:
-        raise ValueError(errors.decode(errors="replace").strip()[-500:] or f"oomlint verify has ended with {process.returncode}")
-    return ": ".join(filter(None, [verdict["outcome"], verdict["reason"]]))
