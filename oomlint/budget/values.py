@@ -55,6 +55,10 @@ def values_of(words: Sequence[str]) -> Values:
             raise BudgetError(f"--set {word}: it is written NAME=VALUE, such as `N=1449`")
         if _WHOLE.fullmatch(text.strip()):
             number = int(text)
+            if number == 0 and name.strip() in {BATCH, PREFETCH}:
+                raise BudgetError(f"--set {word}: it is 1 at least")
+        elif name.strip() in SETTINGS:
+            raise BudgetError(f"--set {word}: {text!r} is no whole number")
         else:
             try:
                 number = size(text)
