@@ -118,6 +118,24 @@ def test_several_commands_have_a_table_each(budget: Budget) -> None:
     assert [one["loaders"][0]["workers"] for one in found] == [2, 3]
 
 
+def test_the_same_script_with_other_limits_has_a_table_too(budget: Budget) -> None:
+    run = "docker run -m {} --shm-size 1g image {} train.py\n"
+    Path("run.sh").write_text(
+        run.format("8g", "python") + run.format("2g", "python") + run.format("2g", "torchrun --nproc_per_node 2") + run.format("8g", "python")
+    )
+    found = json.loads(budget("run.sh", "--output-format", "json").out)
+    assert [(one["limits"]["memory"]["bytes"], one["ranks"]) for one in found] == [(8 * GIB, 1), (2 * GIB, 1), (2 * GIB, 2)]
+
+
+@pytest.mark.parametrize("launcher", ["torchrun --nproc_per_node=gpu", "deepspeed", "accelerate launch --multi_gpu"])
+def test_a_launcher_that_leaves_the_ranks_open_is_told(budget: Budget, launcher: str) -> None:
+    said = "(of how many, nobody says: --ranks)"
+    Path("run.sh").write_text(f"{launcher} train.py\n")
+    assert said in budget(f"{launcher} train.py").out
+    assert said in budget("run.sh").out
+    assert said not in budget(f"{launcher} train.py", "--ranks", "2").out
+
+
 def test_a_cell_that_starts_a_script(budget: Budget) -> None:
     cells: list[dict[str, object]] = [
         {"cell_type": "code", "source": ["!python train.py --num-workers 6\n"], "metadata": {}, "outputs": [], "execution_count": None}

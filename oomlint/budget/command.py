@@ -23,6 +23,7 @@ class Command:
     script: str  # its absolute path
     options: tuple[str, ...]  # what stands behind the script
     ranks: int | None  # None where the command says nothing of them
+    ranks_open: bool = False  # a launcher starts several processes, and nobody says how many
 
 
 def read(text: str, folder: str) -> Command:
@@ -53,7 +54,7 @@ def of_words(words: list[str], folder: str) -> Command | None:
     if at is None or path is None:
         return None
     count = processes_of(words[: at + 1], os.path.basename(words[at]))
-    return Command(path, tuple(words[at + 1 :]), count or None)
+    return Command(path, tuple(words[at + 1 :]), count or None, count is None)
 
 
 def _script_at(words: list[str]) -> int | None:

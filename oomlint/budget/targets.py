@@ -36,6 +36,7 @@ class Target:
     ranks: int | None = None
     cell: int = 0
     command: bool = False
+    ranks_open: bool = False  # the command starts several processes, and nobody says how many
     given: Given = field(default_factory=Given)
     asked: str = ""  # the file that the command stands in
 
@@ -56,7 +57,7 @@ def targets(paths: Sequence[str], folder: str, name: Named) -> list[Target]:
     if words[0] in _SHELLS and os.path.isfile(words[1]):
         return _of_path(os.path.abspath(words[1]), folder, name)
     run = command.read(word, folder)
-    return [Target(run.script, run.options, run.ranks, command=True)]
+    return [Target(run.script, run.options, run.ranks, command=True, ranks_open=run.ranks_open)]
 
 
 def _of_path(path: str, folder: str, name: Named) -> list[Target]:
@@ -92,15 +93,19 @@ def _cells(path: str) -> list[tuple[Command, None]]:
 
 def _started(found: Sequence[tuple[Command, Given | None]], path: str, folder: str, name: Named) -> Iterator[Target]:
     """The scripts that commands start, each with what the job gives it. A path is that from the file's folder, or from the current one."""
-    seen: set[tuple[str, tuple[str, ...]]] = set()
+    seen: set[object] = set()
     for one, told in found:
         places = dict.fromkeys((os.path.dirname(path), os.path.dirname(os.path.dirname(path)), folder))
         run = next((run for place in places if (run := command.of_words(one.words, place)) is not None), None)
-        if run is None or (run.script, run.options) in seen:
+        if run is None:
             continue
-        seen.add((run.script, run.options))
         ranks = run.ranks or job_limits.tasks(one)
-        yield Target(run.script, run.options, ranks, command=True, given=told or _given(one, name), asked=path)
+        target = Target(run.script, run.options, ranks, command=True, ranks_open=run.ranks_open, given=told or _given(one, name), asked=path)
+        given = target.given
+        key = (run, ranks, *(limit.size if limit is not None else None for limit in (given.ram, given.shm)), given.cores)
+        if key not in seen:
+            seen.add(key)
+            yield target
 
 
 def _given(one: Command, name: Named) -> Given:

@@ -66,7 +66,7 @@ def budget(arguments: Arguments) -> int:
         method = str(arguments.start_method) if arguments.start_method is not None else said or _default_method(arguments)
         count = ranks or target.ranks or (1 if target.command and not program.ranks_by_code else program.ranks)
         setup = Setup(method, count, given)
-        opened = program.ranks_open and ranks is None and target.ranks is None and not target.command
+        opened = ranks is None and target.ranks is None and (target.ranks_open or (program.ranks_open and not target.command))
         here = _limits(arguments, target)
         found.append(
             report.Budget(program, setup, tuple(rows(program, setup)), judge(program, setup, here), here, files, opened, fitting(program, setup, here))
