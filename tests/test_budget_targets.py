@@ -284,6 +284,16 @@ def test_the_device_has_a_limit_of_its_own(budget: Budget) -> None:
     assert table(budget, "train.py")["verdict"]["fits"]
 
 
+def test_activations_that_nobody_knows_leave_the_verdict_open(budget: Budget) -> None:
+    Path("train.py").write_text(ARRAY + MODEL.partition("def main")[0] + "model = Net().cuda()\ntorch.optim.SGD(model.parameters())\n")
+    words = ("train.py", "--ram", "64GiB", "--vram", "64GiB", "--shm", "8GiB")
+    given = ("--set", "activations of model=1GiB")
+    assert not table(budget, *words)["verdict"]["complete"]
+    assert "As far as it is known, it fits: " in budget(*words).out
+    assert table(budget, *words, *given)["verdict"]["complete"]
+    assert "\nIt fits: " in budget(*words, *given).out
+
+
 def test_without_a_device_the_model_is_in_the_main_process(budget: Budget) -> None:
     Path("train.py").write_text(MODEL.replace('.to("cuda")', ""))
     assert [row["holder"] for row in table(budget, "train.py")["rows"] if row["what"] == "parameters of `net`"] == ["main"]

@@ -31,7 +31,7 @@ def rows(program: Program, setup: Setup) -> Iterator[Row]:
     for number, loader in enumerate(program.loaders):
         moments = active(loader, program) - {Moment.START}
         batch = setup.setting(BATCH, loader.batch)
-        yield Row(DEVICE, f"the batch of `{loader.name}`", loader.sample.times(batch), Certainty.AT_LEAST, loader.place, moments, number)
+        yield Row(DEVICE, f"the batch of `{loader.name}`", loader.sample.times(batch), Certainty.ABOUT, loader.place, moments, number)
         sample = loader.sample.filled(setup.values).value
         if loader.pinned and sample is not None and isinstance(batch, int):
             yield Row(

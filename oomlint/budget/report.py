@@ -106,7 +106,7 @@ def _entry(budget: Budget, name: Named) -> dict[str, Any]:
         },
         "verdict": {
             "fits": verdict.fits,
-            "complete": not verdict.missing,
+            "complete": verdict.complete,
             "moment": verdict.moment.value if verdict.moment is not None else None,
             "short_of": verdict.by or None,
             "workers": [{"start_method": one.method, "most": one.workers, "bounded": one.bound} for one in verdict.workers],
@@ -139,7 +139,7 @@ def schema() -> dict[str, Any]:
     setting = {"name": _TEXT, "most": {"type": "integer", "minimum": 0}, "places": {"type": "array", "items": {"$ref": "#/$defs/place"}}}
     verdict = {
         "fits": {"type": "boolean", "description": "as far as it is known"},
-        "complete": {"type": "boolean", "description": "whether the totals leave nothing out"},
+        "complete": {"type": "boolean", "description": "whether the totals leave nothing out, on the device too, and no row is known at least only"},
         "moment": {"anyOf": [moment, {"type": "null"}], "description": "the first at which it does not fit"},
         "short_of": {"enum": ["memory", "shm", "device", None]},
         "workers": {"type": "array", "items": _object(fit)},

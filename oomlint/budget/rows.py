@@ -33,7 +33,7 @@ def _whole(row: Row, ranks: int) -> Row:
 
 
 def _rows(program: Program, setup: Setup) -> Iterator[Row]:
-    yield Row(MAIN_PROCESS, "interpreter, torch and numpy", Size((MAIN,)), Certainty.AT_LEAST, None, _ALWAYS)
+    yield Row(MAIN_PROCESS, "interpreter, torch and numpy", Size((MAIN,)), Certainty.ABOUT, None, _ALWAYS)
     sent = {source for loader in program.loaders for source in loader.sources if setup.method != "fork" and _workers(loader, setup) != 0}
     for source in program.sources:
         yield from _resident(source, source in sent, program)
@@ -123,7 +123,7 @@ def dataset_of(loader: LoaderNoun) -> Name:
 
 
 def _by(loader: LoaderNoun) -> Certainty:
-    return Certainty.AT_LEAST if loader.sample.value is not None else Certainty.EXACT
+    return Certainty.ABOUT if loader.sample.value is not None else Certainty.EXACT
 
 
 def _workers(loader: LoaderNoun, setup: Setup) -> int | Name:

@@ -152,18 +152,18 @@ def verdict(budget: Budget) -> Iterator[str]:
     cores = f", {given.cores:g} cores" if given.cores else ""
     yield f"Limits: {', '.join(' '.join(one) for one in known)}{cores}."
     if judged.moment is None:
-        sure, bound = ("As far as it is known, it fits", "at least") if judged.missing else ("It fits", "at most")
+        sure, bound = ("As far as it is known, it fits", "at least") if not judged.complete else ("It fits", "at most")
         yield f"{sure}: {readable(peak.bytes)} {bound}, at the moment `{peak.moment}`."
     else:
         total = next(one for one in judged.totals if one.moment is judged.moment)
         took = {"memory": total.bytes, "shm": total.shared, "device": total.device}[judged.by]
-        least = total.device_missing if judged.by == "device" else judged.missing
+        least = total.device_missing or DEVICE in judged.least if judged.by == "device" else not judged.host_complete
         yield f"It does not fit: at the moment `{judged.moment}` it takes {readable(took)}{' at least' if least else ''} of {_SHORT_OF[judged.by]}."
     if judged.workers:
-        yield f"Workers that fit: {'; '.join(_fit(one, complete=not judged.missing) for one in judged.workers)}."
+        yield f"Workers that fit: {'; '.join(_fit(one, complete=judged.host_complete) for one in judged.workers)}."
     if budget.settings:
         told = (f"{one.name}={one.most}{'' if one.places else ' (the code does not write that number)'}" for one in budget.settings)
-        bound = "at most, " if judged.missing else ""
+        bound = "at most, " if not (judged.complete if judged.by == "device" else judged.host_complete) else ""
         yield f"What would fit, each alone: {bound}{'; '.join(told)}."
     most = max((count for count in budget.workers if count is not None), default=0)
     if given.cores and most > given.cores:

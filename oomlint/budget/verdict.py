@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from oomlint.budget.nouns import Moment
+from oomlint.budget.nouns import Certainty, Moment
 from oomlint.budget.row import DEVICE, IN_WORKERS, SHARED, Row
 from oomlint.budget.rows import at, rows
 
@@ -52,6 +52,7 @@ class Verdict:
     moment: Moment | None  # the first at which it does not fit
     by: str  # what is short: "memory", "shm" or "device"
     workers: tuple[Fit, ...]
+    least: frozenset[str] = frozenset()  # the holders of which a row is known at least only
 
     @property
     def peak(self) -> Total:
@@ -62,6 +63,16 @@ class Verdict:
     def every_missing(self) -> tuple[Name, ...]:
         """What they leave out, on the device too."""
         return tuple(dict.fromkeys((*self.missing, *(name for one in self.totals for name in one.device_missing))))
+
+    @property
+    def complete(self) -> bool:
+        """Whether the totals are all that there is: nothing is left out, and no row says `at least`."""
+        return not self.every_missing and not self.least
+
+    @property
+    def host_complete(self) -> bool:
+        """The same of the host alone."""
+        return not self.missing and self.least <= {DEVICE}
 
     @property
     def missing(self) -> tuple[Name, ...]:
@@ -93,10 +104,12 @@ def _missing(found: Sequence[Row]) -> tuple[Name, ...]:
 
 def judge(program: Program, setup: Setup, limits: Given) -> Verdict:
     """The totals against the limits, and the largest number of workers that fits under each start method."""
-    found = totals(rows(program, setup))
+    every = rows(program, setup)
+    found = totals(every)
     short = short_of(found, limits)
+    least = frozenset(row.group for row in every if row.known is Certainty.AT_LEAST)
     fits = [_most(program, setup.under(method), limits) for method in dict.fromkeys((setup.method, *METHODS))] if has_workers(program, setup) else []
-    return Verdict(found, short is None, short[0] if short else None, short[1] if short else "", tuple(fits))
+    return Verdict(found, short is None, short[0] if short else None, short[1] if short else "", tuple(fits), least)
 
 
 def has_workers(program: Program, setup: Setup) -> bool:
