@@ -148,6 +148,31 @@ def test_ranks_multiply_everything(budget: Budget) -> None:
     assert table(budget, "torchrun --nproc_per_node 8 train.py", "--ranks", "2")["ranks"] == 2
 
 
+@pytest.mark.parametrize(
+    ("made", "size"),
+    [
+        ("np.zeros((1000, 1000))", 8 * 10**6),
+        ("np.zeros((1000, 1000)).astype(np.float32)", 4 * 10**6),
+        ("np.zeros((1000, 1000)).astype('uint8').reshape(-1, 10)", 10**6),
+        ("torch.zeros(1000, 1000).double()", 8 * 10**6),
+        ("torch.zeros(1000, 1000).half()", 2 * 10**6),
+        ("torch.from_numpy(np.zeros((1000, 1000)))", 8 * 10**6),
+        ("torch.full((1000, 1000), 7)", 8 * 10**6),
+        ("torch.full((1000, 1000), 0.5)", 4 * 10**6),
+        ("np.zeros((1000, 1000), dtype=np.uint8) / 255", None),
+        ("np.zeros((1000, 1000), dtype=np.uint8).repeat(3)", None),
+        ("torch.zeros(1000, 1000).repeat(2, 2)", None),
+        ("np.zeros((1000, 1000)).astype(unknown)", None),
+    ],
+)
+def test_a_cast_changes_the_bytes_and_arithmetic_makes_them_unknown(budget: Budget, made: str, size: int | None) -> None:
+    text = ARRAY.replace("import numpy as np", "import numpy as np\nimport torch").replace("np.zeros((1000, 300, 1000), dtype=np.float32)", made)
+    for written in (text, text.replace(f"self.x = {made}", f"x = {made}\n        self.x = x")):
+        Path("train.py").write_text(written)
+        (row,) = (row for row in table(budget, "train.py")["rows"] if row["what"] == "`x` of Frames")
+        assert (row["bytes"], row["known"]) == (size, "exact" if size else "unknown")
+
+
 def test_the_second_dataset_of_a_class_has_names_of_its_own(budget: Budget) -> None:
     Path("train.py").write_text(
         "import numpy as np\nfrom torch.utils.data import DataLoader, Dataset\n"

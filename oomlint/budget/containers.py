@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.budget.casts import AS_MADE, bytes_of, item_of
 from oomlint.budget.costs import COUNTED, least_of_one
 from oomlint.budget.nouns import Certainty, Container
 from oomlint.budget.sizes import Name, Size, named
@@ -77,7 +78,7 @@ class Containers:
         if fact.holds not in COUNTED:
             return None
         filed = self._from_file(holding, owner)
-        size, certainty, file = filed if filed is not None else (*self._sized(holding, fact.owner, fact.items), "")
+        size, certainty, file = filed if filed is not None else (*self._sized(holding, owner, fact.owner, fact.items), "")
         if holding.content.size.exact is None and filed is None and is_small(holding.content, self.project.settings):
             return None
         return Container(fact.name, fact.owner, fact.holds, fact.items, size, certainty, fact.place, holding.read, file)
@@ -89,15 +90,20 @@ class Containers:
             return
         frame = self._frame_of(owner, record.module, record.node)
         values = (part.value for part in record.node.elements if isinstance(part, cst.DictElement | cst.Element))
-        contents = [self.datasets.contents.of(value, frame) for value in values]
-        arrays = sum(each.size.exact for each in contents if each.kind in {Kind.ARRAY, Kind.TENSOR} and each.size.exact is not None)
+        contents = [(value, self.datasets.contents.of(value, frame)) for value in values]
+        arrays = sum(bytes_of(each, value, frame, self.evaluator) or 0 for value, each in contents if each.kind in {Kind.ARRAY, Kind.TENSOR})
         if arrays:
             count = holding.content.count if holding.content.count is not None else Name(f"len({one.name})", one.owner)
             yield replace(one, name=f"arrays in {one.name}", kind=ContentKind.ARRAYS, items="", size=Size((count, arrays)), certainty=Certainty.AT_LEAST)
 
-    def _sized(self, holding: Holding, owner: str, items: str) -> tuple[Size, Certainty]:
+    def _sized(self, holding: Holding, dataset: Dataset, owner: str, items: str) -> tuple[Size, Certainty]:
         content = holding.content
-        made = self._allocated(holding)
+        item, made = self._item(holding, dataset), self._allocated(holding)
+        if made is not None and item != AS_MADE:
+            made = replace(made, item=item)
+        if content.size.exact is not None and item != AS_MADE:
+            exact = made.exact if made is not None else None
+            content = replace(content, size=replace(content.size, exact=exact))
         if content.size.exact is not None:
             whole = Size((*self._dimensions(made, owner), made.item)) if made is not None and made.item is not None else Size()
             return whole if whole.value == content.size.exact else Size((content.size.exact,)), Certainty.EXACT
@@ -112,6 +118,13 @@ class Containers:
         if least is not None and (content.count is not None or items != "dicts"):
             return Size((content.count if content.count is not None else Name(f"len({holding.name})", owner), least)), Certainty.AT_LEAST
         return Size((Name(holding.name, owner),)), Certainty.EXACT
+
+    def _item(self, holding: Holding, dataset: Dataset) -> int | None:
+        """Bytes of an element of an array, where they are not those that it is made with; None where nobody knows what has become of it."""
+        value = holding.effect.value if holding.effect is not None else None
+        if holding.content.kind not in {Kind.ARRAY, Kind.TENSOR} or value is None:
+            return AS_MADE
+        return item_of(value, self._frame_of(dataset, holding.module, value), holding.content, self.evaluator)
 
     def _allocated(self, holding: Holding) -> Bytes | None:
         """The shape that an array is made in."""
