@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
+from oomlint.budget.costs import FLOAT
 from oomlint.budget.layers import MORE_STATES, STATES, kept_beside, numbers_of
 from oomlint.budget.nouns import Counted, Trained
 from oomlint.budget.sizes import Name
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation
+from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.model import names
-from oomlint.model.values import Const, External, ExternalCall, Frame, Instance, Unknown, Written
+from oomlint.model.values import ClassRef, Const, Display, External, ExternalCall, Frame, Instance, Unknown, Written
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ _MOST_WAYS: Final = 4
 _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _SAME: Final = frozenset({"to", "cuda", "cpu", "float", "train", "eval", "requires_grad_", "compile", "share_memory"})  # what gives the model back
 _WRAPPERS: Final = frozenset({"DataParallel", "DistributedDataParallel", "compile", "DDP", "convert_sync_batchnorm"})
-_LISTS: Final = frozenset({"Sequential", "ModuleList", "ModuleDict", "ParameterList"})
+_LISTS: Final = frozenset({"Sequential", "ModuleList", "ModuleDict", "ParameterList", "OrderedDict"})
+_ADDS: Final = frozenset({"append", "extend", "insert", "add_module", "register_module", "register_parameter", "setattr"})
 _COPIES: Final = frozenset({"deepcopy", "AveragedModel"})
 _ON_DEVICE: Final = (b"cuda", b"'mps'", b'"mps"', b"accelerat", b"ightning", b"Trainer(")
 
@@ -57,10 +60,10 @@ class Models:
                 optimizer = self._optimizer(call, frame)
                 if not optimizer or not self.evaluator.where(call, frame):
                     continue  # nobody chooses it
-                for node in self._models(given):
-                    name = module.code(node).strip()
+                for node in self._models(given) or [given]:
+                    name = " ".join(module.code(node).split())
                     self._counted, self._seen = 0, set()
-                    counted = self._of(node, frame, 0)
+                    counted = self._of(node, frame, 0) if node is not given and not _chosen(given) else Counted()
                     if counted == Counted():
                         counted = _unknown(name)
                     key = (name, counted)
@@ -118,6 +121,8 @@ class Models:
         word = names.last_name(node.func)
         inner = node.args[0].value if node.args else None
         if word in _SAME and isinstance(node.func, cst.Attribute) and (not names.dotted(node.func.value).startswith("torch") or inner is None):
+            if word == "to" and any(item_bytes(arg.value, FLOAT) not in {None, FLOAT} for arg in node.args):
+                return _unknown(frame.module.code(node))
             return self._of(node.func.value, frame, depth + 1)
         if word in _WRAPPERS and inner is not None:
             return self._of(inner, frame, depth + 1)
@@ -126,7 +131,7 @@ class Models:
             counted, self._seen = self._of(inner, frame, depth + 1), seen
             return counted
         if word in _LISTS:
-            return self._sum([arg.value for arg in node.args if arg.keyword is None], frame, depth)
+            return self._listed(node, frame, depth)
         if word == "Parameter" and isinstance(inner, cst.Call):
             made = allocation(f"torch.{names.last_name(inner.func)}", inner, self.evaluator, frame)
             return Counted(made.elements) if made is not None and made.elements is not None else _unknown(frame.module.code(node))
@@ -140,7 +145,13 @@ class Models:
             self._seen.add(key)
             return self._of_instance(value, depth)
         if isinstance(value, ExternalCall):
-            return self._of_layer(value, depth)
+            counted, key = self._of_layer(value, depth), (value.call, value.frame)
+            if counted == Counted():
+                return counted
+            if not isinstance(node, cst.Call) and key in self._seen:
+                return _unknown(frame.module.code(node))  # the same layer under two names
+            self._seen.add(key)
+            return counted
         if isinstance(value, Written) and value.node is not None and value.node is not node and value.frame is not None:
             return self._of(value.node, value.frame, depth + 1)
         module = isinstance(value, Unknown) and depth == 0
@@ -156,7 +167,7 @@ class Models:
         if not library.startswith("torch.nn"):
             return _unknown(name) if library.startswith(("torchvision", "timm", "transformers", "segmentation_models", "monai")) else Counted()
         if layer in _LISTS:
-            return self._sum([arg.value for arg in value.call.args if arg.keyword is None], value.frame, depth)
+            return self._listed(value.call, value.frame, depth)
         if layer in _WRAPPERS and value.call.args:
             return self._of(value.call.args[0].value, value.frame, depth + 1)
         if layer == "Parameter" or library.startswith(("torch.nn.init", "torch.nn.functional", "torch.nn.utils")):
@@ -166,7 +177,7 @@ class Models:
             return one.times(times) if isinstance(times, int) else _unknown(value.frame.module.code(value.call))
         plain = [self._constant(arg.value, value.frame) for arg in value.call.args if arg.keyword is None]
         named = {arg.keyword.value: self._constant(arg.value, value.frame) for arg in value.call.args if arg.keyword is not None}
-        count = numbers_of(layer, plain, named) if not any(arg.star for arg in value.call.args) else None
+        count = numbers_of(layer, plain, named) if "dtype" not in named and not any(arg.star for arg in value.call.args) else None
         return Counted(count, kept=kept_beside(layer, plain, named)) if count is not None else _unknown(value.frame.module.code(value.call))
 
     def _of_instance(self, value: Instance, depth: int) -> Counted:
@@ -180,11 +191,46 @@ class Models:
             if isinstance(base, External) and base.name.startswith("torch.nn.") and (told := _super_call(init.scope)) is not None:
                 total = total.plus(self._of_layer(ExternalCall(base.name, told, frame), depth))
         own = names.self_name(init.scope)
+        if any(len(effect.path) > 1 and effect.path[-1] == ("attr", "weight") for effect in init.scope.effects.get(own or "", ())):
+            return _unknown(value.cls.scope.name)  # one weight under two names
+        for base in self.evaluator.lineage(value.cls):
+            inherited = self._own(base, "__init__") if not isinstance(base, External) else None
+            if isinstance(base, ClassRef) and inherited is not None and inherited is not init.scope and self._sets(base.module, inherited, value, depth):
+                total = total.plus(_unknown(base.scope.name))
+        for call in init.scope.calls:
+            method = names.last_name(call.func)
+            helper = self.evaluator.method(value, method) if own and names.dotted(call.func) == f"{own}.{method}" else None
+            adds = method in _ADDS and (names.dotted(call.func).startswith(f"{own}.") or method == "setattr")
+            if adds or (helper is not None and helper.scope is not init.scope and self._sets(helper.module, helper.scope, value, depth)):
+                total = total.plus(_unknown(init.module.code(call)))
         for effect in init.scope.effects.get(own, ()) if own else ():
             if effect.kind == "assign" and effect.value is not None and len(effect.path) == 1 and self.evaluator.where(effect.value, frame):
                 inside = any(isinstance(one, cst.For | cst.While) for one in init.module.walk.ancestors(effect.value) if one is not init.scope.node)
                 counted = self._of(effect.value, frame, depth + 1)
                 total = total.plus(_unknown(init.module.code(effect.value)) if inside and counted != Counted() else counted)
+        return total
+
+    def _own(self, cls: ClassRef, name: str) -> Scope | None:
+        return next((scope for scope in cls.scope.children if scope.is_function and scope.name == name), None)
+
+    def _sets(self, module: Module, scope: Scope, value: Instance, depth: int) -> bool:
+        """Whether another method puts layers on the object."""
+        own, seen = names.self_name(scope), self._seen
+        frame, self._seen = Frame(module, scope, None, value), set()
+        effects = [one for one in scope.effects.get(own, ()) if one.kind == "assign" and one.value is not None] if own else []
+        found = any(self._of(one.value, frame, depth + 1) != Counted() for one in effects if one.value is not None)
+        self._seen = seen
+        return found
+
+    def _listed(self, call: cst.Call, frame: Frame, depth: int) -> Counted:
+        """Layers that are put together; of a list that stands elsewhere, nobody knows what it has by then."""
+        total = Counted()
+        for arg in call.args:
+            if arg.keyword is not None:
+                continue
+            written = isinstance(arg.value, cst.List | cst.Tuple | cst.ListComp | cst.GeneratorExp)
+            elsewhere = isinstance(arg.value, cst.Name | cst.Attribute) and any(isinstance(a.value, Display) for a in self.evaluator.values(arg.value, frame))
+            total = total.plus(_unknown(frame.module.code(call)) if elsewhere or (arg.star and not written) else self._of(arg.value, frame, depth + 1))
         return total
 
     def _sum(self, nodes: Sequence[cst.BaseExpression], frame: Frame, depth: int) -> Counted:
@@ -212,6 +258,14 @@ class Models:
                 return _computed(node.operator, left, right)
         found = [alt for alt in self.evaluator.values(node, frame) if not alt.reach]
         return found[0].value.value if found and isinstance(found[0].value, Const) else None
+
+
+def _chosen(given: cst.BaseExpression) -> bool:
+    """Whether an optimizer is given some of the parameters only."""
+    nodes = [given, *descend(given)]
+    return any(isinstance(one, cst.CompFor) and one.ifs for one in nodes) or any(
+        isinstance(one, cst.Call) and names.last_name(one.func) == "filter" for one in nodes
+    )
 
 
 def _super_call(scope: Scope) -> cst.Call | None:
