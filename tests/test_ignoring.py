@@ -81,6 +81,13 @@ def test_encodings_stay(folder: Path, run: Callable[..., Done], encoding: str) -
     assert (folder / "a.py").read_bytes() == text.replace("  # é", f"  # é{IGNORE} é ist alt").encode(encoding)
 
 
+def test_blanks_around_a_reason_are_left_out(folder: Path, run: Callable[..., Done]) -> None:
+    for given, after in (("  known ", f"{IGNORE} known"), ("  ", IGNORE)):
+        (folder / "a.py").write_text(f"{IMPORT}x = {CALL}\n")
+        assert run(f"--add-ignore={given}").status == 0
+        assert (folder / "a.py").read_text() == f"{IMPORT}x = {CALL}{after}\n"
+
+
 def test_a_reason_that_the_encoding_cannot_hold_is_a_line(folder: Path, run: Callable[..., Done]) -> None:
     data = f"# coding: latin-1\n{IMPORT}x = {CALL}\n".encode()
     (folder / "a.py").write_bytes(data)
@@ -141,11 +148,14 @@ def test_links_to_a_file_silence_it_once(folder: Path, run: Callable[..., Done])
         ),
         (("--add-ignore=src/",), "--add-ignore=src/: that is a path, and no reason; write `--add-ignore src/`"),
         (("--add-ignore=train.py", "."), "--add-ignore=train.py: that is a path, and no reason; write `--add-ignore train.py`"),
+        (("--add-ignore=legacy", "."), "--add-ignore=legacy: that is a path, and no reason; write `--add-ignore legacy`"),
+        (("a.py:27", "--add-ignore"), "--add-ignore: a.py:27: No such file or directory"),
         (("--add-ignore", "missing.py"), "--add-ignore: missing.py: No such file or directory"),
         (("--add-ignore=known", "missing"), "--add-ignore: missing: No such file or directory"),
     ],
 )
-def test_wrong_options(run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], cause: str) -> None:
+def test_wrong_options(folder: Path, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], cause: str) -> None:
+    (folder / "legacy").mkdir()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     assert run(*words) == (2, "", f"oomlint: error: {cause}\n")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from oomlint import plugins
 from oomlint.cli.check import overridden, say, start_of, tell_failures, with_plugins
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from oomlint.finding import Finding
 
 _SHOWN = 2  # files that a line names which is about several
+_ROW: Final = re.compile(r"(?::\d+)+$")  # as other commands take it behind a path
 
 
 def check(arguments: Arguments) -> int:
@@ -70,7 +72,7 @@ def _refuse_together(arguments: Arguments, form: Format, *, fix: bool, overlay: 
     if arguments.add_ignore is not None and (fix or arguments.diff or arguments.write_baseline):
         raise ConfigError("--add-ignore goes without --fix, --diff and --write-baseline: one after the other")
     if arguments.add_ignore is not None:
-        _refuse_mixed_up(arguments.add_ignore, arguments.paths)
+        _refuse_mixed_up(arguments.add_ignore.strip(), arguments.paths)
     if arguments.write_baseline and arguments.diff:
         raise ConfigError("--write-baseline writes a file, and --diff writes nothing")
     if overlay and arguments.verify:
@@ -84,7 +86,7 @@ def _refuse_mixed_up(reason: str, paths: Sequence[str]) -> None:
     """Raise ConfigError where what ``--add-ignore`` is given as a reason looks like a path, or the other way round: comments would stand in the wrong files."""
     if not reason.isprintable():
         raise ConfigError("--add-ignore: the reason has to stand on a line")
-    if _is_like_path(reason) or (not paths and os.path.lexists(reason)):
+    if _is_like_path(reason) or os.path.lexists(reason):
         raise ConfigError(f"--add-ignore={reason}: that is a path, and no reason; write `--add-ignore {reason}`")
     for path in paths:
         if path == STANDARD or os.path.lexists(path):
@@ -95,6 +97,7 @@ def _refuse_mixed_up(reason: str, paths: Sequence[str]) -> None:
 
 
 def _is_like_path(text: str) -> bool:
+    text = _ROW.sub("", text)
     return " " not in text.strip() and (text.endswith((*SUFFIXES, "/", os.sep)) or text in {".", ".."})
 
 
@@ -153,7 +156,7 @@ class _Check:
         if self.baseline is not None and self.arguments.write_baseline:
             report = self._write_baseline(self.baseline, report)
         if self.arguments.add_ignore is not None:
-            report = self._silence(report, self.arguments.add_ignore)
+            report = self._silence(report, self.arguments.add_ignore.strip())
         if self.arguments.fix_only:
             report = replace(report, findings=tuple(item for item in report.findings if item.code is None))
         changed = {change.path: change.after for change in report.changes if self.arguments.diff or change.path in self.overlay}
