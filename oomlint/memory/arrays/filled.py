@@ -117,6 +117,8 @@ def _of_lists(module: Module, project: Project) -> Iterator[Filled]:
 def _until(keeper: Keeper | None, call: cst.Call) -> str:
     if keeper is None or keeper.node is call:
         return "all of it is in memory " + ("until the loop ends" if keeper is None else "at once")
+    if keeper.evaluated:
+        return "it stays until the evaluation ends"
     return f"it stays until `{keeper.saver}` writes it" if keeper.saver else f"it stays in {keeper.words}"
 
 

@@ -128,7 +128,7 @@ def _candidates(scope: Scope) -> Iterator[cst.BaseExpression]:
 def _divided(module: Module, node: cst.BaseExpression, keeper: Keeper, spots: tuple[Place, ...]) -> Inflation:
     code = module.code(node.left) if isinstance(node, cst.BinaryOperation) else ""
     narrow = "float32" in code or ".float()" in code
-    wide = f"4 bytes instead of 1, in {keeper.words}" if narrow else f"8 bytes instead of 1 in {keeper.words}, since NumPy divides integers to `float64`"
+    wide = f"{'4 bytes' if narrow else '8 bytes (`float64`)'} instead of 1, in {keeper.words}"
     message = Message("All data is divided before the first sample", f"each number takes {wide}", _LATER)
     return Inflation(node, message, spots, facts=_facts(module, node, keeper))
 

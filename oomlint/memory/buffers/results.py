@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -31,7 +32,7 @@ _KEEPS: Final = frozenset(
 )
 _REDUCES: Final = AVERAGES | {"cov", "corrcoef", "sum", "max", "min"}
 _WRITES: Final = frozenset("save savez savez_compressed dump tofile to_csv savemat create_dataset".split())
-_LOOKS: Final = frozenset("shape len size ndim dtype print".split())
+_LOOKS: Final = frozenset("shape len size ndim dtype nbytes itemsize print".split())
 _STEPS: Final = 3  # assignments that are followed
 _MOST_SITES: Final = 4
 
@@ -121,6 +122,9 @@ def _is_parted(
         return scope.is_function or not module.place(node).cell  # a notebook shows and keeps the last expression of a cell
     if isinstance(above, cst.Attribute):
         return above.attr.value in _LOOKS or (above.attr.value in _REDUCES | _WRITES and isinstance(parents.get(above), cst.Call))
+    row = _row_of(above, module) if isinstance(above, cst.Element) else None
+    if row is not None:
+        return _reads_parted(row[0], row[1], module, scope, evaluator, seen, depth)
     call = parents.get(above) if isinstance(above, cst.Arg) else None
     if not isinstance(call, cst.Call) or not isinstance(above, cst.Arg):
         return False
@@ -159,6 +163,18 @@ def _reads_parted(
     reads = [node for node in reads if made is None or all(here is not made for here in module.walk.ancestors(node))]
     unread = not reads and (not scope.is_function or name in module.walk.shared)  # other code may read it
     return not unread and all(_is_parted(node, module, scope, evaluator, seen, (), depth) for node in reads)
+
+
+def _row_of(element: cst.Element, module: Module) -> tuple[str, cst.CSTNode] | None:
+    """The name that a loop gives what stands in a row of a table which is written there: ``for name, rows in (("a", a), ("b", b)):``."""
+    row, cell, table, loop = islice(module.walk.ancestors(element), 4)
+    if not isinstance(row, cst.Tuple | cst.List) or not isinstance(cell, cst.Element):
+        return None
+    if not isinstance(loop, cst.For) or loop.iter is not table or not isinstance(loop.target, cst.Tuple):
+        return None
+    place = list(row.elements).index(element)
+    target = loop.target.elements[place].value if place < len(loop.target.elements) else None
+    return (target.value, loop.target) if isinstance(target, cst.Name) else None
 
 
 def _is_object(node: cst.Name, module: Module) -> bool:
