@@ -173,6 +173,24 @@ def test_a_cast_changes_the_bytes_and_arithmetic_makes_them_unknown(budget: Budg
         assert (row["bytes"], row["known"]) == (size, "exact" if size else "unknown")
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "np.load('a.npy')",
+        "open('a').read()",
+        "np.arange(5, 10**8)",
+        "np.linspace(0, 1, 10**8)",
+        "torch.linspace(1, 2, 10**8)",
+        "np.eye(10000)",
+        "torch.eye(10000)",
+    ],
+)
+def test_what_nobody_counts_is_told_as_left_out(budget: Budget, made: str) -> None:
+    text = ARRAY.replace("import numpy as np", "import numpy as np\nimport torch").replace("np.zeros((1000, 300, 1000), dtype=np.float32)", made)
+    Path("train.py").write_text(text)
+    assert "x" in next(one for one in table(budget, "train.py")["totals"] if one["moment"] == "construction")["missing"]
+
+
 def test_the_second_dataset_of_a_class_has_names_of_its_own(budget: Budget) -> None:
     Path("train.py").write_text(
         "import numpy as np\nfrom torch.utils.data import DataLoader, Dataset\n"

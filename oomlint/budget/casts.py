@@ -26,6 +26,7 @@ _SAME: Final = frozenset(
 )
 _WRAPPERS: Final = frozenset({"from_numpy", "as_tensor", "tensor", "array", "asarray", "ascontiguousarray"})
 _TYPED: Final = frozenset({"astype", "to", "type"})
+UNCOUNTED: Final = frozenset({"eye", "identity", "tri", "linspace", "logspace", "geomspace", "fromiter", "frombuffer"})  # arrays of sizes that are not counted
 _DEEPEST: Final = 12
 _MOST_WAYS: Final = 4
 
@@ -80,8 +81,11 @@ def _after(node: cst.Call, method: str) -> int | None:
 
 def _made(node: cst.Call, frame: Frame, evaluator: Questions) -> int | None:
     """What is made may have the type of what it is filled with: ``torch.full((3, 4), 0)``."""
+    maker = names.last_name(node.func)
+    if maker in UNCOUNTED or (maker == "arange" and sum(arg.keyword is None for arg in node.args) != 1):
+        return None  # its arguments are no shape
     words = {arg.keyword.value: arg.value for arg in node.args if arg.keyword is not None}
-    if names.last_name(node.func) != "full" or "dtype" in words or len(node.args) > 2:  # noqa: PLR2004 - a shape, a value
+    if maker != "full" or "dtype" in words or len(node.args) > 2:  # noqa: PLR2004 - a shape, a value
         return AS_MADE
     filled = words.get("fill_value", node.args[1].value if len(node.args) > 1 else None)
     values = [alt.value.value for alt in evaluator.values(filled, frame) if isinstance(alt.value, Const)] if filled is not None else []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.budget.casts import AS_MADE, bytes_of, item_of
+from oomlint.budget.casts import AS_MADE, UNCOUNTED, bytes_of, item_of
 from oomlint.budget.costs import COUNTED, least_of_one
 from oomlint.budget.nouns import Certainty, Container
 from oomlint.budget.sizes import Name, Size, named
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _NAME: Final = 120  # bytes: a string of 60 characters, with its place in a list
 _READERS: Final = {"load": ("npy", "npz", "pt"), "load_file": ("safetensors",), "read_parquet": ("parquet",), "memmap": ("npy",), "open_memmap": ("npy",)}
 _COUNT: Final = re.compile(r"len\(self\.(\w+)\)|self\.(\w+)\.(?:shape\[0\]|size\(0\))")
+_READS: Final = frozenset({"read", "read_bytes", "read_text"})
 _NUMPY: Final = frozenset({"npy", "npz"})
 
 
@@ -76,12 +77,28 @@ class Containers:
     def _of(self, holding: Holding, owner: Dataset) -> Container | None:
         fact = holding_fact(holding, owner)
         if fact.holds not in COUNTED:
-            return None
+            named = Size((Name(fact.name, fact.owner),))
+            return (
+                Container(fact.name, fact.owner, fact.holds, "", named, Certainty.EXACT, fact.place, holding.read)
+                if self._unrecognized(holding, owner)
+                else None
+            )
         filed = self._from_file(holding, owner)
         size, certainty, file = filed if filed is not None else (*self._sized(holding, owner, fact.owner, fact.items), "")
         if holding.content.size.exact is None and filed is None and is_small(holding.content, self.project.settings):
             return None
         return Container(fact.name, fact.owner, fact.holds, fact.items, size, certainty, fact.place, holding.read, file)
+
+    def _unrecognized(self, holding: Holding, owner: Dataset) -> bool:
+        """Whether what is kept has a size that nobody counts: the text of a file, an array of ``np.eye``."""
+        value = holding.effect.value if holding.effect is not None else None
+        if value is None or holding.content.kind not in {Kind.TEXT, Kind.UNKNOWN}:
+            return False
+        if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _READS:
+            return True
+        made = (alt.value for alt in self.evaluator.values(value, self._frame_of(owner, holding.module, value))[:4])
+        parts = (names.canonical(one.name).split(".") for one in made if isinstance(one, ExternalCall))
+        return any(part[0] in {"numpy", "torch"} and part[-1] in UNCOUNTED for part in parts)
 
     def _arrays_in(self, holding: Holding, one: Container, owner: Dataset) -> Iterator[Container]:
         """The arrays of known size in the records of a list: workers that are forked do not copy them, as they do the records."""
