@@ -191,6 +191,24 @@ def test_what_nobody_counts_is_told_as_left_out(budget: Budget, made: str) -> No
     assert "x" in next(one for one in table(budget, "train.py")["totals"] if one["moment"] == "construction")["missing"]
 
 
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ("self.x[i], i", SAMPLE + 8),
+        ("{'x': self.x[i], 'y': np.zeros((5, 5), dtype=np.float32).astype(np.float64)}", SAMPLE + 200),
+        ("self.x[i], decoded(i)", None),
+        ("{'x': self.x[i], 'y': decoded(i)}", None),
+        ("self.x[i], (np.zeros((5, 5)), decoded(i))", None),
+        ("np.zeros((5, 5)) / 255, self.x[i]", None),
+    ],
+)
+def test_a_sample_with_a_part_that_nobody_knows_is_unknown(budget: Budget, given: str, size: int | None) -> None:
+    Path("train.py").write_text(ARRAY.replace("return self.x[i]", f"return {given}"))
+    found = held(table(budget, "python train.py", "--start-method", "fork"), "shared")
+    assert found == {"batches in flight of `loader`": 3 * 4 * size if size is not None else None}
+    assert table(budget, "python train.py", "--set", "sample=100")["verdict"]["complete"] if size is None else True
+
+
 def test_the_second_dataset_of_a_class_has_names_of_its_own(budget: Budget) -> None:
     Path("train.py").write_text(
         "import numpy as np\nfrom torch.utils.data import DataLoader, Dataset\n"

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.budget.casts import bytes_of
 from oomlint.budget.sizes import Factor, Name, Size, Sum
-from oomlint.memory.loaders.in_flight import sample_bytes
+from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
-from oomlint.model.values import Frame, Written
+from oomlint.model.values import Display, Frame, Written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,33 +23,61 @@ if TYPE_CHECKING:
 
 _SAME: Final = frozenset({"from_numpy", "as_tensor", "tensor", "array", "asarray", "copy", "clone"})  # what gives as many bytes
 _DEEPEST: Final = 4
+_NUMBER: Final = 8  # bytes of a number, which a batch has as a tensor
 
 
 def sample_of(project: Project, dataset: Dataset | None, containers: Sequence[Container], owner: str) -> Size:
-    """Bytes of a sample of a dataset, at least; a name where they are not known."""
-    if dataset is not None:
-        known = sample_bytes(project, dataset)
-        if known is not None:
-            return Size((known,))
-        taken = _rows(project, dataset, containers)
-        if taken is not None:
-            return taken
-    return Size((Name("sample", owner),))
+    """Bytes of a sample of a dataset; a name where a part of it is not known."""
+    known = _known(project, dataset, containers) if dataset is not None else None
+    return known if known is not None else Size((Name("sample", owner),))
 
 
-def _rows(project: Project, dataset: Dataset, containers: Sequence[Container]) -> Size | None:
-    """The rows of arrays that the one ``return`` of ``__getitem__`` gives, as they are stored."""
+def _known(project: Project, dataset: Dataset, containers: Sequence[Container]) -> Size | None:
+    """The largest of what ``__getitem__`` returns, where all parts of all of it are known."""
     item = evaluator_of(project).method(dataset.instance, "__getitem__") if dataset.instance is not None else None
-    if item is None or len(item.scope.returns) != 1 or (given := item.scope.returns[0].value) is None:
+    if item is None or not item.scope.returns:
         return None
     frame = Frame(item.module, item.scope, None, dataset.instance)
-    parts = [part.value for part in given.elements] if isinstance(given, cst.Tuple | cst.List | cst.Dict) else [given]
-    sizes = [row for part in parts if (row := _row(part, frame, project, containers, 0)) is not None]
-    if len(sizes) == 1:
-        return sizes[0]
-    numbers = [size.value for size in sizes]
-    known = [number for number in numbers if number is not None]
-    return Size((Sum(f"({' + '.join(map(str, sizes))})", sum(known)),)) if known and len(known) == len(sizes) else None
+    sizes = []
+    for statement in item.scope.returns:
+        parts = _parts(statement.value, frame, project, containers, 0) if statement.value is not None else None
+        if not parts:
+            return None
+        numbers = [size.value for size in parts]
+        known = [number for number in numbers if number is not None]
+        if len(known) != len(parts):
+            return None
+        sizes.append(parts[0] if len(parts) == 1 else Size((Sum(f"({' + '.join(map(str, parts))})", sum(known)),)))
+    return max(sizes, key=lambda size: size.value or 0)
+
+
+def _parts(node: cst.BaseExpression, frame: Frame, project: Project, containers: Sequence[Container], depth: int) -> list[Size] | None:
+    """The arrays and numbers of a sample; None where one of them is not known."""
+    if isinstance(node, cst.Tuple | cst.List | cst.Dict):
+        found: list[Size] = []
+        for part in node.elements:
+            if isinstance(part, cst.StarredElement | cst.StarredDictElement) or depth > _DEEPEST:
+                return None
+            inner = _parts(part.value, frame, project, containers, depth + 1)
+            if inner is None:
+                return None
+            found += inner
+        return found
+    row = _row(node, frame, project, containers, 0)
+    if row is not None:
+        return [row]
+    evaluator = evaluator_of(project)
+    content = datasets_of(project).contents.of(node, frame)
+    if content.kind in {Kind.ARRAY, Kind.TENSOR}:
+        exact = bytes_of(content, node, frame, evaluator)
+        return [Size((exact,))] if exact is not None else None
+    if isinstance(node, cst.Name):
+        displays = [alt.value for alt in evaluator.values(node, frame) if isinstance(alt.value, Display) and isinstance(alt.value.node, cst.Tuple)]
+        if displays:
+            return _parts(displays[0].node, displays[0].frame, project, containers, depth + 1) if len(displays) == 1 and depth <= _DEEPEST else None
+    index = frame.scope.node.params.params[-1].name.value if isinstance(frame.scope.node, cst.FunctionDef) and frame.scope.node.params.params else ""
+    number = content.kind is Kind.SCALAR or (isinstance(node, cst.Name) and node.value == index)
+    return [Size((_NUMBER,))] if number or (isinstance(node, cst.Call) and names.dotted(node.func) in {"int", "float", "len", "bool"}) else None
 
 
 def _row(node: cst.BaseExpression, frame: Frame, project: Project, containers: Sequence[Container], depth: int) -> Size | None:
