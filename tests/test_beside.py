@@ -296,6 +296,47 @@ def test_an_unreadable_script_is_passed_by(project: Path) -> None:
     assert told(check(project), project) == []
 
 
+# -- variables of scripts ------------------------------------------------------------------------------------------------
+
+USED: Final = "python train.py --num_workers $NW\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("NW=64\n" + USED, 64),
+        ('export NW="64"  # many\n' + USED, 64),
+        ("#NW=8\n# it is read, and NW=2 is too few\nNW=64\n" + USED, 64),
+        ("num_workers=64\npython train.py \\\n  num_workers=$num_workers --num_workers $num_workers\n", 64),
+        ("NW=64\nsetup() {\n  echo $NW\n}\nsetup\n" + USED, 64),
+        (USED + "NW=64\n", None),
+        ("setup() {\n  local NW=64\n}\n" + USED, None),
+        ("function setup\n{\n  NW=64\n}\n" + USED, None),
+        ('echo "usage:\nNW=64\n"\n' + USED, None),
+        ("cat > settings <<'END'\nNW=64\nEND\n" + USED, None),
+        ("NW=64\nread -r NW\n" + USED, None),
+        ("NW=64\nfor NW in 1 2; do\n" + USED + "done\n", None),
+        ("NW=64\nunset NW\n" + USED, None),
+        ('NW=64\n[ -n "$SMALL" ] && NW=2\n' + USED, None),
+        ("NW=64\n((NW = 2))\n" + USED, None),
+        ("NW=64 " + USED, None),
+        ('export NW="64 32"\n' + USED, None),
+        ("N=2\nNW=64 echo\n" + USED.replace("$NW", "${NW:-8}"), None),
+    ],
+)
+def test_a_variable_counts_where_one_assignment_before_the_command_sets_it(text: str, value: int | None) -> None:
+    command = commands_of("train.sh", text)[-1]
+    number = command.number_at(command.words.index("--num_workers") + 1)
+    assert (None if number is None else number.value) == value
+
+
+def test_a_makefile_may_set_a_variable_below() -> None:
+    (command,) = commands_of("Makefile", "train:\n\tpython train.py --num_workers $(NW)\nNW := 64\n")
+    number = command.number_at(3)
+    assert number is not None
+    assert number.value == 64
+
+
 # -- the editor --------------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oomlint.beside_code import Beside, beside
 from oomlint.finding import Edit, Place
+from oomlint.model import shell_scripts
 from oomlint.rows import span_of, starts_of
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ _WHOLE_QUOTE: Final = re.compile(r"(?:--?[\w-]+=)?(['\"])(.*)\1", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
 _DEFAULT: Final = re.compile(r"\$\{(\w+):?-(\d+)\}")
 _LONGEST_WAY: Final = 4  # from a variable to the one that it is set to
-# What `sbatch` reads of a script, and the variable that it sets to it.
-_BATCH_CPUS: Final = re.compile(r"^#SBATCH[ \t]+(?:--cpus-per-task[= ]|-c[ \t]*)[ \t]*(\d{1,9})[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 _CPUS_OF_TASK: Final = "SLURM_CPUS_PER_TASK"
 _ASSIGNED: Final = re.compile(
     r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|declare[ \t]+|local[ \t]+|ENV[ \t]+|ARG[ \t]+)?(\w+)[ \t]*[?:]{0,2}=[ \t]*([^\s;#]*)", re.MULTILINE
@@ -93,7 +92,9 @@ class Text:
 
     @cached_property
     def assigned(self) -> dict[str, Word | None]:
-        """Variables that the file sets, with what it sets them to; ``None`` where that happens more than once."""
+        """Variables that the file sets, with what it sets them to; ``None`` where that happens more than once, or is not plain."""
+        if self._is_script:
+            return {name: Word(*given) if given is not None else None for name, given in shell_scripts.assigned(self.content).items()}
         found: dict[str, Word | None] = {}
         for match in _ASSIGNED.finditer(self.content):
             found[match[1]] = None if match[1] in found else Word(match[2].strip("\"'"), match.start(2), match.end(2))
@@ -102,8 +103,22 @@ class Text:
     @cached_property
     def batch_processors(self) -> Word | None:
         """The processors of a task that a script asks SLURM for; ``None`` where it does not say so just once."""
-        found = [Word(match[1], match.start(1), match.end(1)) for match in _BATCH_CPUS.finditer(self.content)] if not self.cell else []
-        return found[0] if len(found) == 1 else None
+        found = [given for name, given in self.batch_options if name in {"--cpus-per-task", "-c"}]
+        return found[0] if len(found) == 1 and re.fullmatch(r"\d{1,9}", found[0].text) else None
+
+    @cached_property
+    def batch_options(self) -> tuple[tuple[str, Word], ...]:
+        """The options that a script gives to SLURM."""
+        return tuple((name, Word(*given)) for name, given in shell_scripts.batch_options(self.content)) if not self.cell else ()
+
+    @property
+    def _is_script(self) -> bool:
+        return not self.cell and beside(self.path) is Beside.SHELL
+
+    def set_before(self, name: str, index: int) -> Word | None:
+        """What a variable is set to for a command at an index; ``None`` where that is not known."""
+        given = self.assigned.get(name)
+        return None if given is None or (self._is_script and given.start > index) else given
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +197,7 @@ class Command:
             named, default = _VARIABLE.fullmatch(here.text), _DEFAULT.fullmatch(here.text)
             name = default[1] if default is not None else named[1] or named[2] or named[3] if named is not None else ""
             if name in self.text.assigned:
-                given = self.text.assigned[name]
+                given = self.text.set_before(name, here.start)
                 if given is None:
                     return None
                 if given.start != here.start:  # else it is set to its own value, or to a default

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint import amounts
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 DEFAULT_SHARED: Final = 64 * 1024 * 1024  # bytes of `/dev/shm`, where a container of Docker or Podman is told nothing
 _ENGINES: Final = frozenset({"docker", "podman", "nvidia-docker"})
 _SHARED_FOLDER: Final = "/dev/shm"  # noqa: S108 - what is mounted there
-_SEVERAL_TASKS: Final = re.compile(r"^#SBATCH[ \t]+(?:--exclusive|(?:--ntasks(?:-per-\w+)?[= ]|-n[ \t]*)[ \t]*(?!1\b))", re.MULTILINE)
-_BATCH_MEMORY: Final = re.compile(r"^#SBATCH[ \t]+--(mem|mem-per-cpu)[= ][ \t]*(\d{1,12}(?:\.\d+)?[KMGT]?)B?[ \t]*(?:#.*)?\r?$", re.MULTILINE | re.IGNORECASE)
-_BATCH_TASKS: Final = re.compile(r"^#SBATCH[ \t]+(?:--ntasks-per-node[= ]|--ntasks[= ]|-n[ \t]*)[ \t]*(\d{1,6})[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+_TASKS: Final = frozenset({"--ntasks-per-node", "--ntasks", "-n"})
+_BATCH_MEMORY: Final = re.compile(r"(\d{1,12}(?:\.\d+)?[KMGT]?)B?", re.IGNORECASE)
+_OTHER_JOBS: Final = frozenset({"sbatch", "salloc", "ssh"})  # what they start is no part of the job that the script is
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +135,15 @@ def processors(command: Command) -> Limit | None:
     words = run if run is not None else _words_of_srun(command)
     for number, word in enumerate(words):
         flag, equals, _ = word.text.partition("=")
-        if flag in flags:
-            said = command.given_in(word) if equals else words[number + 1] if number + 1 < len(words) else None
+        glued = run is None and word.text.startswith("-c") and len(word.text) > len("-c") and not equals  # `-c16`
+        if flag in flags or glued:
+            said = _behind(word) if glued else command.given_in(word) if equals else words[number + 1] if number + 1 < len(words) else None
             count = _count(said.text) or _counted(command, said) if said is not None else 0
             return Limit(count, command.text.place(said.start, said.end)) if said is not None and count else None
-    asked = command.text.batch_processors if run is None else None
-    if not words and _SEVERAL_TASKS.search(command.text.content):
+    asked = command.text.batch_processors if run is None and not _is_of_another_job(command) else None
+    if not words and any(
+        name == "--exclusive" or ((name == "-n" or name.startswith("--ntasks")) and given.text != "1") for name, given in command.text.batch_options
+    ):
         return None  # what is not started by `srun` has the processors of all tasks
     return Limit(int(asked.text), command.text.place(asked.start, asked.end)) if asked is not None and int(asked.text) else None
 
@@ -164,16 +168,20 @@ def memory(command: Command) -> Limit | None:
             said = word if equals else run[number + 1] if number + 1 < len(run) else None
             size = _size(text if equals else said.text if said is not None else "")
             return Limit(size, command.text.place(said.start, said.end)) if said is not None and size else None
-    found = list(_BATCH_MEMORY.finditer(command.text.content)) if run is None and not command.text.cell else []
-    if len(found) != 1:
+    asked = [(name, given) for name, given in command.text.batch_options if name.lower() in {"--mem", "--mem-per-cpu"}]
+    if run is not None or len(asked) != 1 or _is_of_another_job(command):
         return None
-    text = found[0][2] if found[0][2][-1:].isalpha() else f"{found[0][2]}M"  # Slurm counts in units of 1024
+    ((name, given),) = asked
+    plain = _BATCH_MEMORY.fullmatch(given.text)
+    if plain is None:
+        return None
+    text = plain[1] if plain[1][-1:].isalpha() else f"{plain[1]}M"  # Slurm counts in units of 1024
     each = 1.0
-    if found[0][1].lower() == "mem-per-cpu":
+    if name == "--mem-per-cpu":
         cpus = command.text.batch_processors
         each = (int(cpus.text) if cpus is not None else 1) * (tasks(command) or 1)
     size = _size(text)
-    return Limit(size * each, command.text.place(found[0].start(2), found[0].end(2))) if size else None  # `--mem=0` is all that there is
+    return Limit(size * each, command.text.place(given.start, given.end)) if size else None  # `--mem=0` is all that there is
 
 
 def tasks(command: Command) -> int | None:
@@ -183,12 +191,23 @@ def tasks(command: Command) -> int | None:
         return None
     for number, word in enumerate(words):
         flag, equals, text = word.text.partition("=")
-        if flag in {"--ntasks-per-node", "--ntasks", "-n"}:
+        if re.fullmatch(r"-n[1-9]\d{0,5}", word.text):
+            return int(word.text[2:])
+        if flag in _TASKS:
             given = text if equals else words[number + 1].text if number + 1 < len(words) else ""
             return int(given) if re.fullmatch(r"[1-9]\d{0,5}", given) else None
-    found = [one for one in _BATCH_TASKS.finditer(command.text.content) if int(one[1])]
-    per_node = next((one for one in found if "per-node" in one[0]), None)
-    return int((per_node or found[0])[1]) if found else None
+    found = [(name, int(given.text)) for name, given in command.text.batch_options if name in _TASKS and re.fullmatch(r"0*[1-9]\d{0,5}", given.text)]
+    return next((count for name, count in found if name == "--ntasks-per-node"), found[0][1] if found else None)
+
+
+def _is_of_another_job(command: Command) -> bool:
+    words = (word.text for word in (*command.outer, *command.parts))
+    return any(os.path.basename(word) in _OTHER_JOBS for word in takewhile(lambda word: not word.endswith(".py"), words))
+
+
+def _behind(word: Word) -> Word:
+    """The value of a short option that is written in the same word."""
+    return word._replace(text=word.text[2:], start=word.end - len(word.text) + 2)
 
 
 def _engine_words(command: Command) -> tuple[Word, ...] | None:

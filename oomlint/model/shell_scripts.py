@@ -1,0 +1,103 @@
+"""What the text of a shell script says outside of its commands: the variables that it sets, and what it asks a batch system for."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ASSIGNED: Final = re.compile(
+    r"""^[ \t]*(export[ \t]+|readonly[ \t]+|declare[ \t]+|local[ \t]+)?(\w+)=((?>(?:"[^"\n]*"|'[^'\n]*'|[^\s;#"'])*))(?=([ \t]+[^\s;&|#])?)""", re.MULTILINE
+)
+# What else may set a variable: an assignment behind another command or with `+=`, arithmetic, and commands that take its name.
+_ASSIGNED_ELSEWHERE: Final = re.compile(
+    r"(?:[;&|({]|\b(?:then|do|else)\b|[;&|({][ \t]*export\b)[ \t]*(\w+)\+?=|^[ \t]*(\w+)\+=|\(\([ \t]*(\w+)[ \t]*(?:[-+*/]?=(?!=)|\+\+|--)", re.MULTILINE
+)
+_NAMES_SET: Final = re.compile(r"(?<![\w.$-])(?:read|mapfile|readarray|unset|getopts|for|select|let|printf[ \t]+-v)[ \t]([^\n;|&]*)")
+_NAME: Final = re.compile(r"(?<![\w${-])[A-Za-z_]\w*")
+_APART: Final = re.compile(
+    r"""\\.
+    |(?P<comment>(?:(?<=[\s;&|()])|(?<![\s\S]))\#[^\n]*)
+    |(?P<text>'[^']*(?:'|\Z)
+        |"(?:\\.|[^"\\])*(?:"|\Z)
+        |(?<!<)<<-?[ \t]*\\?(?P<quote>['"]?)(?P<mark>[A-Za-z_]\w*)(?P=quote)[^\n]*\n(?s:.*?)(?:^[ \t]*(?P=mark)[ \t]*\r?$|\Z))""",
+    re.VERBOSE | re.MULTILINE | re.DOTALL,
+)
+_FUNCTION: Final = re.compile(
+    r"^([ \t]*)(?:function[ \t]+[\w:-]+[ \t]*(?:\([ \t]*\))?|[\w:-]+[ \t]*\([ \t]*\))\s*[{(](?![^\n]*[;\s][})][ \t]*$).*?(?:^\1[})]|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_BATCH: Final = re.compile(r"#SBATCH[ \t]")
+_OPTION_WORD: Final = re.compile(r"[^\s'\"]+|'[^'\n]*'|\"[^\"\n]*\"")
+
+
+class Given(NamedTuple):
+    """A value that is written in the text, and its characters."""
+
+    text: str
+    start: int
+    end: int
+
+
+def assigned(content: str) -> dict[str, Given | None]:
+    """Variables that a script sets, with what it sets them to; ``None`` where that is not plain: more than once, in a function or a text, by a command."""
+    comments, texts = _apart(content)
+    functions = [match.span() for match in _FUNCTION.finditer(content)]
+    found: dict[str, Given | None] = {}
+    for match in _ASSIGNED.finditer(content):
+        start = match.start(2)
+        if content.endswith(("\\\n", "\\\r\n"), 0, match.start()):
+            continue  # a word of the command above
+        plain = not (_within(start, texts) or _within(start, functions) or (match[1] or "").startswith("local") or (match[4] and not match[1]))
+        found[match[2]] = Given(match[3].strip("\"'"), match.start(3), match.end(3)) if plain and match[2] not in found else None
+    for match in _ASSIGNED_ELSEWHERE.finditer(content):
+        if not _within(match.start(match.lastindex or 0), comments):
+            found[match[match.lastindex or 0]] = None
+    for match in _NAMES_SET.finditer(content):
+        if not _within(match.start(1), comments):
+            found.update(dict.fromkeys(_NAME.findall(match[1])))
+    return found
+
+
+def _apart(content: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The characters of comments, and those of texts in quotes and here-documents."""
+    matches = [match for match in _APART.finditer(content) if match.lastgroup]
+    return [match.span() for match in matches if match["comment"] is not None], [match.span() for match in matches if match["comment"] is None]
+
+
+def _within(index: int, spans: list[tuple[int, int]]) -> bool:
+    number = bisect_right(spans, (index, 0)) - 1
+    return number >= 0 and spans[number][0] < index < spans[number][1]
+
+
+def batch_options(content: str) -> Iterator[tuple[str, Given]]:
+    """The options that ``sbatch`` reads in a script, with their values: it stops at the first command."""
+    at = 0
+    for line in content.splitlines(keepends=True):
+        if line.strip() and not line.startswith("#"):
+            return
+        if _BATCH.match(line):
+            yield from _options(content, at + len("#SBATCH"), at + len(line))
+        at += len(line)
+
+
+def _options(content: str, start: int, end: int) -> Iterator[tuple[str, Given]]:
+    words = []
+    for match in _OPTION_WORD.finditer(content, start, end):
+        if match[0].startswith("#"):
+            break
+        words.append(Given(match[0].strip("\"'"), *match.span()))
+    for number, word in enumerate(words):
+        following = words[number + 1] if number + 1 < len(words) else Given("", word.end, word.end)
+        name, equals, _ = word.text.partition("=")
+        if word.text.startswith("--"):
+            size = len(name) + 1
+            yield name, Given(word.text[size:], word.start + size, word.end) if equals else following
+        elif word.text.startswith("-"):
+            yield (
+                word.text[:2],
+                Given(word.text[2:].removeprefix("="), word.end - len(word.text[2:].removeprefix("=")), word.end) if word.text[2:] else following,
+            )
