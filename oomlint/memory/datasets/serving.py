@@ -64,18 +64,19 @@ class Serving:
     def _reader(self, module: Module, use: cst.BaseExpression, since: cst.CSTNode | None, depth: int, entered: Entered | None, leaves: Leaves) -> str:
         below: cst.CSTNode = use
         around = set(module.walk.ancestors(since)) if since is not None else set()
-        looped = False
+        looped, found = False, ""
         for here in module.walk.ancestors(use):
             if here in around:
-                return ""
+                return found
             if isinstance(here, cst.For | cst.While) and below is here.body:
-                if who := self.loop_with_model(module, here):
-                    return who
-                looped = True
+                who = self.loop_with_model(module, here)
+                if who and who != EVALUATION:
+                    return who  # also where the evaluation is part of it
+                looped, found = True, who or found
             if isinstance(here, cst.FunctionDef):
-                return self._of_function(module, module.walk.scope_at(here.body), use, depth, entered, leaves, looped=looped)
+                return found or self._of_function(module, module.walk.scope_at(here.body), use, depth, entered, leaves, looped=looped)
             below = here
-        return ""
+        return found
 
     def _of_function(self, module: Module, scope: Scope, use: cst.BaseExpression, depth: int, entered: Entered | None, leaves: Leaves, *, looped: bool) -> str:
         """A method that reads a sample, a generator of parts, or a function that gives a part to the loop that calls it."""
