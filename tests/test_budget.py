@@ -197,6 +197,7 @@ def test_what_nobody_counts_is_told_as_left_out(budget: Budget, made: str) -> No
         ("self.x[i], i", SAMPLE + 8),
         ("{'x': self.x[i], 'y': np.zeros((5, 5), dtype=np.float32).astype(np.float64)}", SAMPLE + 200),
         ("self.x[i], decoded(i)", None),
+        ("np.array(self.x[i], dtype=np.float64)", None),
         ("{'x': self.x[i], 'y': decoded(i)}", None),
         ("self.x[i], (np.zeros((5, 5)), decoded(i))", None),
         ("np.zeros((5, 5)) / 255, self.x[i]", None),

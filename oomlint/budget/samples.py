@@ -87,7 +87,7 @@ def _row(node: cst.BaseExpression, frame: Frame, project: Project, containers: S
     if isinstance(node, cst.Call):
         called = node.func.value if isinstance(node.func, cst.Attribute) and not node.args else None
         inner = called if called is not None else node.args[0].value if node.args else None
-        return _row(inner, frame, project, containers, depth + 1) if inner is not None and names.last_name(node.func) in _SAME else None
+        return _row(inner, frame, project, containers, depth + 1) if inner is not None and not node.args[1:] and names.last_name(node.func) in _SAME else None
     if isinstance(node, cst.Subscript):
         whole = node.value
         own = isinstance(whole, cst.Attribute) and isinstance(whole.value, cst.Name) and whole.value.value == names.self_name(frame.scope)
@@ -97,8 +97,12 @@ def _row(node: cst.BaseExpression, frame: Frame, project: Project, containers: S
         rest: tuple[Factor, ...] = kept.size.factors[1:] if kept is not None else ()
         return Size(rest) if rest and all(isinstance(part, int) for part in rest) else None
     if isinstance(node, cst.Name):
-        for alt in evaluator_of(project).values(node, frame)[:2]:
+        found: set[Size | None] = set()
+        for alt in evaluator_of(project).values(node, frame)[:_DEEPEST]:
             value = alt.value
             if isinstance(value, Written) and value.node is not None and value.node is not node and value.frame is not None:
-                return _row(value.node, value.frame, project, containers, depth + 1)
+                found.add(_row(value.node, value.frame, project, containers, depth + 1))
+            else:
+                found.add(None)
+        return found.pop() if len(found) == 1 else None
     return None
