@@ -32,6 +32,7 @@ _SAME: Final = frozenset({"to", "cuda", "cpu", "float", "train", "eval", "requir
 _WRAPPERS: Final = frozenset({"DataParallel", "DistributedDataParallel", "compile", "DDP", "convert_sync_batchnorm"})
 _LISTS: Final = frozenset({"Sequential", "ModuleList", "ModuleDict", "ParameterList", "OrderedDict"})
 _ADDS: Final = frozenset({"append", "extend", "insert", "add_module", "register_module", "register_parameter", "setattr"})
+_CHANGES: Final = frozenset({"half", "double", "bfloat16", "requires_grad_"})
 _COPIES: Final = frozenset({"deepcopy", "AveragedModel"})
 _ON_DEVICE: Final = (b"cuda", b"'mps'", b'"mps"', b"accelerat", b"ightning", b"Trainer(")
 
@@ -63,7 +64,7 @@ class Models:
                 for node in self._models(given) or [given]:
                     name = " ".join(module.code(node).split())
                     self._counted, self._seen = 0, set()
-                    counted = self._of(node, frame, 0) if node is not given and not _chosen(given) else Counted()
+                    counted = self._of(node, frame, 0) if node is not given and not _chosen(given) and not self._cast(reached, name) else Counted()
                     if counted == Counted():
                         counted = _unknown(name)
                     key = (name, counted)
@@ -85,6 +86,8 @@ class Models:
         if least is None:
             return Name(f"state of {optimizer}")
         options = {arg.keyword.value: self._constant(arg.value, frame) for arg in call.args if arg.keyword is not None}
+        if any(word in options and options[word] is None for word in MORE_STATES):
+            return Name(f"state of {optimizer}")
         return least + sum(more for word, more in MORE_STATES.items() if options.get(word))
 
     @staticmethod
@@ -92,6 +95,12 @@ class Models:
         """The ``model`` of each ``model.parameters()``; of several parts of one, each."""
         calls = [node for node in descend(given) if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)]
         return [one.func.value for one in calls if isinstance(one.func, cst.Attribute) and one.func.attr.value in _PARAMETERS]
+
+    @staticmethod
+    def _cast(reached: Sequence[Module], name: str) -> bool:
+        """Whether a statement gives a model another type, or freezes it: ``model.half()``."""
+        calls = (call for module in reached for call, _ in module.walk.calls if names.last_name(call.func) in _CHANGES)
+        return any(names.dotted(call.func).rpartition(".")[0] == name for call in calls)
 
     def _copies(self, module: Module, name: str) -> int:
         """How often a whole copy of the model is kept: an average of its weights, a teacher."""
