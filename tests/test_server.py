@@ -411,7 +411,7 @@ def test_a_session_ends_as_the_protocol_has_it(asked: list[str], status: int) ->
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-@pytest.mark.parametrize("way", ["exit", "SIGTERM"])
+@pytest.mark.parametrize("way", ["exit", "SIGTERM", "SIGINT"])
 def test_a_server_that_ends_takes_the_run_with_it(folder: Path, way: str) -> None:
     pytest.importorskip("torch", reason="the extra verify is not installed")
     (folder / "train.py").write_text("import time\n\ntime.sleep(600)\n" + RUN)
@@ -430,8 +430,8 @@ def test_a_server_that_ends_takes_the_run_with_it(folder: Path, way: str) -> Non
         if way == "exit":
             client.client.exit(None)
         else:
-            server.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(server.wait(), LIMIT) == (1 if way == "exit" else -signal.SIGTERM)
+            server.send_signal(getattr(signal, way))
+        assert await asyncio.wait_for(server.wait(), LIMIT) == (1 if way == "exit" else -getattr(signal, way))
         with pytest.raises(ProcessLookupError):
             os.kill(child, 0)
         with suppress(Exception):

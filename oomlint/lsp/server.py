@@ -365,7 +365,7 @@ def serve(*, allow_run: bool) -> int:
         os.kill(os.getpid(), number)  # an orderly end would wait for standard input
 
     if server.verifier is not None:
-        for name in ("SIGTERM", "SIGHUP"):
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), end)
     with open(os.dup(sys.stdout.fileno()), "wb") as output:  # it is closed at the end, and the stream that Python writes to must stay open
