@@ -220,7 +220,7 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_is_passed_on(tmp_path: Path) -> None:
-    program = "print('ready', flush=True)\ntry: wait(30)\nexcept KeyboardInterrupt: print('interrupted', flush=True); sys.exit(7)"
+    program = "try: print('ready', flush=True); wait(30)\nexcept KeyboardInterrupt: print('interrupted', flush=True); sys.exit(7)"
     (tmp_path / "train.py").write_text(START + program)
     process = traced(tmp_path, sys.executable, "train.py")
     assert process.stdout
