@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.memory.shared.content_kinds import Kind
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Const, ExternalCall, Written
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _after(node: cst.Call, method: str) -> int | None:
         return AS_MADE
     if method in _CASTS:
         return _CASTS[method]
-    given = [arg.value for arg in node.args if arg.keyword is None] + [arg.value for arg in node.args if arg.keyword and arg.keyword.value == "dtype"]
+    given = [*arguments.plain(node), *filter(None, [arguments.named(node, "dtype")])]
     if method == "to" and len(given) == 1 and isinstance(given[0], cst.SimpleString):
         return AS_MADE  # a device
     return next((item for one in given if (item := item_bytes(one, AS_MADE))), None)
@@ -84,10 +84,9 @@ def _made(node: cst.Call, frame: Frame, evaluator: Questions) -> int | None:
     maker = names.last_name(node.func)
     if maker in UNCOUNTED or (maker == "arange" and sum(arg.keyword is None for arg in node.args) != 1):
         return None  # its arguments are no shape
-    words = {arg.keyword.value: arg.value for arg in node.args if arg.keyword is not None}
-    if maker != "full" or "dtype" in words or len(node.args) > 2:  # noqa: PLR2004 - a shape, a value
+    if maker != "full" or arguments.has(node, "dtype") or len(node.args) > 2:  # noqa: PLR2004 - a shape, a value
         return AS_MADE
-    filled = words.get("fill_value", node.args[1].value if len(node.args) > 1 else None)
+    filled = arguments.argument_for(node, "fill_value", place=1)
     values = [alt.value.value for alt in evaluator.values(filled, frame) if isinstance(alt.value, Const)] if filled is not None else []
     kinds = {type(value) for value in values}
     return {bool: 1, int: 8, float: AS_MADE}.get(kinds.pop()) if len(kinds) == 1 else None

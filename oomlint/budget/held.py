@@ -13,7 +13,7 @@ from oomlint.finding import AllocationFact, Consequence, LoopFact, LoopKind, Mul
 from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.ranks.checkpoints import LOADS
 from oomlint.memory.shared.step_contexts import library_name
-from oomlint.model import names
+from oomlint.model import arguments, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -132,7 +132,7 @@ def checkpoints(modules: Iterable[Module], project: Project, files: Sequence[Dat
         for call, scope in module.walk.calls:
             if names.last_name(call.func) != "load" or not call.args or library_name(project, call.func, module, scope) not in LOADS:
                 continue
-            mapped = any(arg.keyword is not None and arg.keyword.value == "mmap" for arg in call.args)
+            mapped = arguments.has(call, "mmap")
             if mapped or not loaded(module, scope, call).checkpoint:
                 continue
             place = module.place(call)

@@ -13,7 +13,7 @@ from oomlint.budget.sizes import Name
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.byte_size import item_bytes
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, Const, Display, External, ExternalCall, Frame, Instance, Unknown, Written
 from oomlint.syntax.walk import descend
 
@@ -54,7 +54,7 @@ class Models:
             if b"optim" not in module.source.data:
                 continue
             for call, scope in module.walk.calls:
-                given = next((arg.value for arg in call.args if arg.keyword is None or arg.keyword.value == "params"), None)
+                given = arguments.argument_for(call, "params", place=0)
                 if given is None or not names.last_name(call.func)[:1].isupper() or not runs(module.place(call)):
                     continue
                 frame = next(iter(self.evaluator.calls.frames(module, scope)), None) or self.evaluator.calls.plain_frame(module, scope)
@@ -186,7 +186,7 @@ class Models:
             return one.times(times) if isinstance(times, int) else _unknown(value.frame.module.code(value.call))
         plain = [self._constant(arg.value, value.frame) for arg in value.call.args if arg.keyword is None]
         named = {arg.keyword.value: self._constant(arg.value, value.frame) for arg in value.call.args if arg.keyword is not None}
-        count = numbers_of(layer, plain, named) if "dtype" not in named and not any(arg.star for arg in value.call.args) else None
+        count = numbers_of(layer, plain, named) if "dtype" not in named and not arguments.has_stars(value.call) else None
         return Counted(count, kept=kept_beside(layer, plain, named)) if count is not None else _unknown(value.frame.module.code(value.call))
 
     def _of_instance(self, value: Instance, depth: int) -> Counted:

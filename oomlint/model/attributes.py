@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.questions import UNKNOWN, Questions, parted, trim
 from oomlint.model.values import (
     ABSENT,
@@ -108,19 +108,16 @@ class Attributes(Questions):
         fields = self.fields(instance.cls)
         if fields is None:
             return None
-        found = next(((n, f) for n, f in enumerate(fields) if f[0] == name), None)
+        found = next((field for field in fields if field[0] == name), None)
         if found is None:
             return None
-        position, (_, default, module) = found
+        _, default, module = found
         bound = instance.bound
         if bound is not None:
-            given = names.keyword(bound, name)
-            if given is None:
-                ordered = names.positional(bound)
-                given = ordered[position] if ordered is not None and position < len(ordered) else None
+            given = arguments.given(bound, name, [field[0] for field in fields])
             if given is not None:
                 return self.passed(given, name, rest)
-            for star in names.starred(bound):
+            for star in arguments.starred(bound):
                 got = self.access(star.node.value, (("item", name), *rest), star.bound.frame)
                 if not all(isinstance(a.value, Absent) for a in got):
                     return got
@@ -128,11 +125,9 @@ class Attributes(Questions):
             return [Alternative(UNKNOWN)]
         frame = self.module_frame(module)
         if isinstance(default, cst.Call) and names.last_name(default.func) in {"field", "Field", "ib", "attrib"}:
-            inner = next((a.value for a in default.args if a.keyword is not None and a.keyword.value == "default"), None)
-            if inner is None and default.args and default.args[0].keyword is None:
-                inner = default.args[0].value
+            inner = arguments.argument_for(default, "default", place=0)
             if inner is None:
-                factory = next((a.value for a in default.args if a.keyword is not None and a.keyword.value == "default_factory"), None)
+                factory = arguments.named(default, "default_factory")
                 if factory is None:
                     return [Alternative(UNKNOWN)]
                 made = [b for a in self.values(factory, frame) for b in self._make(a.value, default, frame)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import Bound, ClassRef, Frame, FunctionRef, Instance, Partial
 
@@ -283,7 +283,7 @@ class Calls:
 def _started(call: cst.Call) -> tuple[cst.Arg, ...] | None:
     """The function that a call has run elsewhere, then its arguments: ``Thread(target=f, args=(a, b))``, ``submit(f, a, b)``, ``apply_async(f, (a, b))``."""
     named = {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
-    plain = [arg for arg in call.args if arg.keyword is None and not arg.star]
+    plain = arguments.positionals(call)
     last = names.last_name(call.func)
     target = named.get("target") if last in _TARGETS else plain[0] if plain else named.get("func") or named.get("fn")
     if target is None:

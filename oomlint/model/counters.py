@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -182,10 +182,7 @@ def _given(name: str, spot: Spot) -> tuple[cst.BaseExpression, Spot] | None:
         return None
     caller, call = spot.called
     place -= names.is_method(spot.scope)
-    found = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == name), None)
-    if found is None:
-        plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
-        found = plain[place] if 0 <= place < len(plain) else None
+    found = arguments.argument_for(call, name, place=place)
     return None if found is None else (found, caller)
 
 

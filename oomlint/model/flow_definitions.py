@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.flow_state import Flowing, module_of
 from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, tensor
 from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, TRAINABLE_FACTORIES, WEIGHTED, WEIGHTS
@@ -236,9 +236,10 @@ def _likeliest(parts: Iterable[Held | None]) -> Held:
 
 def is_bounded(call: cst.Call) -> bool:
     """Whether a ``deque`` has a greatest length."""
-    if len([arg for arg in call.args if arg.keyword is None]) > 1:
+    if len(call.args) > len(arguments.by_name(call)) + 1:
         return True
-    return any(arg.keyword is not None and arg.keyword.value == "maxlen" and names.dotted(arg.value) != "None" for arg in call.args)
+    longest = arguments.named(call, "maxlen")
+    return longest is not None and names.dotted(longest) != "None"
 
 
 def is_metric(held: Held) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.events import Via
 from oomlint.model.flow_libraries import FlowLibraries
 from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, State
@@ -122,7 +122,7 @@ class FlowFunctions(FlowLibraries):
         value = Instance(cls, (Bound(tuple(node.args), self.act.frame, node),), node, self.act.frame)
         found = self.object_of(value)
         fields = self.evaluator.fields(cls) if found.kind is Kind.OBJECT else None
-        if not fields or any(arg.star for arg in node.args) or any(self.evaluator.method(value, name) for name in _OWN_CONSTRUCTION):
+        if not fields or arguments.has_stars(node) or any(self.evaluator.method(value, name) for name in _OWN_CONSTRUCTION):
             return found
         free = (name for name, _, _ in fields)
         given = ((arg.keyword.value if arg.keyword is not None else next(free, ""), held) for arg, held in zip(node.args, args, strict=True))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.flow_state import flag, makes_step
 from oomlint.model.flow_values import FlowValues
 from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, meet_all, mixed, pack, smaller, tags_of, tensor
@@ -107,7 +107,7 @@ class FlowLibraries(FlowValues):
         if last in {"dict", "defaultdict"}:
             parts: list[tuple[object, Held]] = [(arg.keyword.value, held) for arg, held in zip(node.args, args, strict=True) if arg.keyword is not None]
             # What only keywords make is known as a whole.
-            return pack(parts) if parts and len(parts) == len(node.args) and not any(arg.star for arg in node.args) else pack(parts).having(exact=False)
+            return pack(parts) if parts and len(parts) == len(node.args) and not arguments.has_stars(node) else pack(parts).having(exact=False)
         if last == "sum" and args:
             inner = args[0].any() if args[0].kind is Kind.PACK else self.element_of(args[0])
             return mixed([inner]).having(size=inner.size) if inner.kind is not Kind.UNKNOWN else UNKNOWN.having(tags=args[0].all_tags, graph=inner.graph)
@@ -180,7 +180,8 @@ class FlowLibraries(FlowValues):
         if functional and (
             last.endswith("loss") or last in {"cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "nll_loss"}
         ):
-            reduced = not any(arg.keyword is not None and arg.keyword.value == "reduction" and constant_key(arg.value) == "none" for arg in node.args)
+            reduction = arguments.named(node, "reduction")
+            reduced = reduction is None or constant_key(reduction) != "none"
             if not found.tensorlike:
                 return tensor(
                     graph=Graph.MAYBE if found.graph else Graph.NO, size=Size.SCALAR if reduced else Size.SMALL, tags=found.tags, sources=found.sources

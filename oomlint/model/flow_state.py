@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
 from oomlint.model.held import NONE, UNKNOWN, Device, Held, Ids, Kind, Mode, Path, meet
 from oomlint.model.readings import Memory
@@ -339,7 +339,8 @@ def module_of(**fields: object) -> Held:
 
 def flag(node: cst.Call, name: str) -> bool:
     """Whether a keyword argument is there and not literally False."""
-    return any(arg.keyword is not None and arg.keyword.value == name and names.dotted(arg.value) not in {"False", "None"} for arg in node.args)
+    given = arguments.named(node, name)
+    return given is not None and names.dotted(given) not in {"False", "None"}
 
 
 def makes_step(node: cst.Call, args: Sequence[Held]) -> bool:

@@ -1,4 +1,4 @@
-"""Names: what an import, a definition or a builtin means, and how arguments meet parameters."""
+"""Names: what an import, a definition or a builtin means."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 if TYPE_CHECKING:
-    from oomlint.model.values import Bound
     from oomlint.syntax.walk import Scope
 
 BUILTINS = frozenset(dir(builtins))
@@ -108,90 +107,3 @@ def self_name(scope: Scope) -> str | None:
         return None
     params = parameters(scope)
     return params[0].name.value if params else None
-
-
-class Given:
-    """The argument that a call gives to one parameter."""
-
-    __slots__ = ("bound", "node")
-
-    def __init__(self, node: cst.Arg, bound: Bound) -> None:
-        self.node = node
-        self.bound = bound
-
-
-def positional(bound: tuple[Bound, ...]) -> list[Given] | None:
-    """Positional arguments of all layers; ``None`` where a starred one hides how many there are."""
-    found: list[Given] = []
-    for layer in bound:
-        for arg in layer.args:
-            if arg.star == "*":
-                handed = _handed_through(arg, layer)
-                if handed is None:
-                    return None
-                found.extend(handed)
-            elif arg.star == "" and arg.keyword is None:
-                found.append(Given(arg, layer))
-    return found
-
-
-def _handed_through(arg: cst.Arg, layer: Bound) -> list[Given] | None:
-    """What ``*args`` stands for where it is the rest parameter of the function around the call."""
-    scope, outer = layer.frame.scope, layer.frame.bound
-    if not isinstance(scope.node, cst.FunctionDef) or not isinstance(arg.value, cst.Name) or outer is None:
-        return None
-    rest = scope.node.params.star_arg
-    if not isinstance(rest, cst.Param) or rest.name.value != arg.value.value:
-        return None
-    given = positional(outer)
-    if given is None:
-        return None
-    params = scope.node.params
-    own = len(params.posonly_params) + len(params.params) - is_method(scope)
-    return given[own:]
-
-
-def keyword(bound: tuple[Bound, ...], name: str) -> Given | None:
-    """The keyword argument of that name, from the outermost layer that gives it."""
-    for layer in reversed(bound):
-        for arg in layer.args:
-            if arg.keyword is not None and arg.keyword.value == name:
-                return Given(arg, layer)
-    return None
-
-
-def starred(bound: tuple[Bound, ...]) -> list[Given]:
-    """The ``**mapping`` arguments, the one that wins first."""
-    return [Given(arg, layer) for layer in reversed(bound) for arg in reversed(layer.args) if arg.star == "**"]
-
-
-def argument_for(scope: Scope, name: str, bound: tuple[Bound, ...], *, skip_first: bool) -> Given | None:
-    """The explicit argument that ``bound`` gives to parameter ``name`` of a function, by position or keyword."""
-    if not isinstance(scope.node, cst.FunctionDef | cst.Lambda):
-        return None
-    found = keyword(bound, name)
-    if found is not None:
-        return found
-    params = scope.node.params
-    ordered = [p.name.value for p in (*params.posonly_params, *params.params)]
-    if skip_first:
-        ordered = ordered[1:]
-    if name not in ordered:
-        return None
-    place = ordered.index(name)
-    given = positional(bound)
-    if given is None:
-        leading: list[Given] = []
-        for layer in bound:
-            for arg in layer.args:
-                if arg.star == "*":
-                    return leading[place] if place < len(leading) else None
-                if arg.star == "" and arg.keyword is None:
-                    leading.append(Given(arg, layer))
-        return None
-    return given[place] if place < len(given) else None
-
-
-def hides_positionals(bound: tuple[Bound, ...]) -> bool:
-    """Whether a ``*args`` in the call may fill any parameter."""
-    return positional(bound) is None

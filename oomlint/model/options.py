@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.launches import Launches
 from oomlint.model.values import Alternative, Const, ExternalCall, Frame, Options, Step, Unknown, picked
 from oomlint.syntax.walk import constant_key, descend
@@ -78,7 +78,7 @@ class OptionSource:
                 frame = self._frame(module, scope)
                 if options.style == "absl" and constant_key(call.args[0].value) == name:
                     return self.evaluator.sources.config_file(call, frame, ())
-                dest = self._keyword(call, "dest") or (call.args[1].value if len(call.args) > 1 and call.args[1].keyword is None else None)
+                dest = arguments.argument_for(call, "dest", place=1)
                 if options.style != "absl" and dest is not None and constant_key(dest) == name:
                     return [Alternative(self.evaluator.sources.filled(a.value, module)) for a in self.evaluator.values(call.args[0].value, frame)[:1]]
         return None
@@ -177,7 +177,7 @@ class OptionSource:
 
     @staticmethod
     def _keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
-        return next((a.value for a in call.args if a.keyword is not None and a.keyword.value == name), None)
+        return arguments.named(call, name)
 
     def _destination(self, call: cst.Call) -> str:
         dest = self._keyword(call, "dest")

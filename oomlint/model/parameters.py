@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.questions import UNKNOWN, Questions, parted
 from oomlint.model.values import (
     ABSENT,
@@ -40,15 +40,15 @@ class Parameters(Questions):
             return self._rest(accessors, frame)
         out: Alternatives = []
         if bound is not None:
-            given = names.argument_for(scope, name, bound, skip_first=names.is_method(scope))
+            given = arguments.given_to(scope, name, bound)
             if given is not None:
                 return self.passed(given, name, accessors)
-            for star in names.starred(bound):
+            for star in arguments.starred(bound):
                 there, absent = parted(self.access(star.node.value, (("item", name), *accessors), star.bound.frame))
                 out.extend(there)
                 if not absent:
                     return out
-            if names.hides_positionals(bound):
+            if arguments.hides_positionals(bound):
                 return [*out, Alternative(UNKNOWN)]
         command = self.options.command_parameter(frame, name)
         if command is not None:
@@ -90,7 +90,7 @@ class Parameters(Questions):
             found.append(Alternative(Unknown(f"parameter {name}"), (step,), frozenset({(key, "other")}), reach=True))
         return found
 
-    def passed(self, given: names.Given, name: str, accessors: tuple[Accessor, ...]) -> Alternatives:
+    def passed(self, given: arguments.Given, name: str, accessors: tuple[Accessor, ...]) -> Alternatives:
         """What a caller passes as ``name``."""
         frame = given.bound.frame
         found = self.access(given.node.value, accessors, frame)
@@ -107,11 +107,11 @@ class Parameters(Questions):
             return [Alternative(UNKNOWN)]
         if any(p.name.value == key for p in names.parameters(frame.scope)):
             return [Alternative(ABSENT)]
-        given = names.keyword(bound, key)
+        given = arguments.keyword(bound, key)
         if given is not None:
             return self.passed(given, key, accessors[1:])
         out: Alternatives = []
-        for star in names.starred(bound):
+        for star in arguments.starred(bound):
             there, absent = parted(self.access(star.node.value, accessors, star.bound.frame))
             out.extend(there)
             if not absent:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import libcst as cst
 
-    from oomlint.model.names import Given
+    from oomlint.model.arguments import Given
     from oomlint.model.project import Module, Project
     from oomlint.model.reach import Conditions
     from oomlint.model.values import Alternatives, Bound, ClassRef, FunctionRef, Instance, ModuleRef, Picks, Value

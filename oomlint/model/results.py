@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.displays import is_grown
 from oomlint.model.questions import MOST, UNKNOWN, Questions, is_cpu_count, short, trim, written
 from oomlint.model.sources import CONTAINERS
@@ -224,7 +224,7 @@ class Results(Questions):
 
     def _extreme(self, node: cst.Call, frame: Frame, *, least: bool) -> Alternatives:
         """``min`` and ``max`` over numbers. An unknown operand still bounds: ``min(x, 0)`` is never above 0, ``max(1, x)`` never below 1."""
-        operands = [arg.value for arg in node.args if arg.keyword is None and arg.star == ""]
+        operands = arguments.plain(node)
         if len(operands) == 1:
             inner = operands[0]
             if not isinstance(inner, cst.List | cst.Tuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from oomlint.finding import Place
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.readings import Memory
 from oomlint.model.settings_formats import SUFFIXES, compose
 from oomlint.model.values import ABSENT, Alternative, Const, External, ExternalCall, Frame, Merged, Settings, SettingsFile, Step, Unknown, Value
@@ -197,19 +197,17 @@ class SettingsReader:
             found = self.evaluator.values(call.func, outer)
             if not any(isinstance(a.value, External) and a.value.name in MAINS for a in found):
                 continue
-            folder, base = "", "config"
-            for position, arg in enumerate(call.args):
-                key = arg.keyword.value if arg.keyword is not None else ("config_path", "config_name")[min(position, 1)]
-                text = constant_key(arg.value)
-                if not isinstance(text, str):
-                    text = self.path_text(arg.value, outer) or ""
-                if key == "config_path":
-                    folder = text
-                elif key == "config_name":
-                    base = text
+            folder = self._text(arguments.argument_for(call, "config_path", place=0), outer, "")
+            base = self._text(arguments.argument_for(call, "config_name", place=1), outer, "config")
             value = self._hydra(os.path.join(os.path.dirname(frame.module.path), folder), base)
             return self.evaluator.reach_into(Alternative(value), accessors) if value is not None else None
         return None
+
+    def _text(self, given: cst.BaseExpression | None, frame: Frame, default: str) -> str:
+        if given is None:
+            return default
+        text = constant_key(given)
+        return text if isinstance(text, str) else self.path_text(given, frame) or ""
 
     def _hydra(self, folder: str, base: str) -> Value | None:
         import yaml  # noqa: PLC0415

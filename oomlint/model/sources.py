@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.settings_files import MAINS
 from oomlint.model.values import (
     ABSENT,
@@ -419,8 +419,8 @@ def is_unread(value: Value) -> bool:
 
 
 def _argument(call: cst.Call, *words: str, place: int = 0) -> cst.BaseExpression | None:
-    named = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value in words), None)
-    plain = [arg.value for arg in call.args if arg.keyword is None and arg.star == ""]
+    named = arguments.named(call, *words)
+    plain = arguments.plain(call)
     return named if named is not None else plain[place] if place < len(plain) else None
 
 

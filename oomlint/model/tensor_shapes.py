@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.held import MAP, Size
 from oomlint.syntax.walk import constant_key
 
@@ -19,10 +19,9 @@ _MODES: Final[dict[object, int]] = {"linear": 3, "bilinear": 4, "bicubic": 4, "t
 
 def axes_of(node: cst.Call, before: int) -> int | None:
     """How many axes a reduction takes away; ``None`` where it takes all, or nobody knows. The first ``before`` arguments are no axes."""
-    plain = [arg.value for arg in node.args if arg.keyword is None and not arg.star][before:]
-    named = [arg.value for arg in node.args if arg.keyword is not None and arg.keyword.value in _DIMS]
-    kept = any(arg.keyword is not None and arg.keyword.value in {"keepdim", "keepdims"} and names.dotted(arg.value) == "True" for arg in node.args)
-    for told in (*named, *plain[:1]):
+    plain = arguments.plain(node)[before:]
+    kept = names.dotted(arguments.named(node, "keepdim", "keepdims")) == "True"
+    for told in [*filter(None, [arguments.named(node, *_DIMS)]), *plain[:1]]:
         if isinstance(told, cst.Integer | cst.UnaryOperation | cst.Name):
             return 0 if kept else 1
         if isinstance(told, cst.Tuple | cst.List):
@@ -40,12 +39,12 @@ def reduced_by(held: Held, axes: int | None) -> Held:
 
 def viewed(method: str, node: cst.Call, before: int, dims: int) -> int:
     """How many axes a view of a tensor with ``dims`` axes has at least; 0 where nobody knows. The first ``before`` arguments are no sizes."""
-    given = [arg for arg in node.args if arg.keyword is None][before:]
+    given = arguments.positionals(node)[before:]
     match method:
         case "view" | "reshape" | "expand":
             only = given[0].value if len(given) == 1 else None
             sizes = [part.value for part in (only.elements if isinstance(only, cst.Tuple | cst.List) else given)]
-            if any(arg.star for arg in given) or any(isinstance(part, cst.StarredElement) for part in getattr(only, "elements", ())):
+            if arguments.has_stars(node) or any(isinstance(part, cst.StarredElement) for part in getattr(only, "elements", ())):
                 return 0
             if method != "expand" and sizes and _is_rest(sizes[0]):
                 return max(dims, len(sizes))  # what was one sample is many rows now: all of it is still there

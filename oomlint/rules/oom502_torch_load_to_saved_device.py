@@ -16,6 +16,7 @@ from oomlint.memory.ranks.checkpoints import LOADS, held_on, released
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.step_contexts import library_name
 from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model import arguments
 from oomlint.model.names import last_name
 from oomlint.model.values import Absent
 from oomlint.rule import Rule
@@ -140,7 +141,7 @@ class TorchLoadToSavedDevice(Rule):
     @staticmethod
     def _is_open(call: cst.Call, module: Module, project: Project, scope: Scope) -> bool:
         """Whether the call leaves the device to the checkpoint; a mapping of arguments may say it, unless all that is in it is known."""
-        if not call.args or any(a.star == "*" or (a.keyword is not None and a.keyword.value == "map_location") for a in call.args):
+        if not call.args or any(a.star == "*" for a in call.args) or arguments.has(call, "map_location"):
             return False
         evaluator = evaluator_of(project)
         for arg in call.args:
@@ -148,4 +149,4 @@ class TorchLoadToSavedDevice(Rule):
                 found = evaluator.access(arg.value, (("item", "map_location"),), evaluator.calls.plain_frame(module, scope))
                 if not found or not all(isinstance(alt.value, Absent) for alt in found):
                     return False
-        return len([a for a in call.args if a.keyword is None and not a.star]) <= 1
+        return len(arguments.positionals(call)) <= 1

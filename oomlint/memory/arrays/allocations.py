@@ -20,7 +20,7 @@ from oomlint.memory.shared.array_shapes import allocation, counts_samples
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.construction import constructions_of, speaks_of_data
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, Instance
 from oomlint.scout.telling import BUILDERS, LARGE_NUMBER, MAKERS
 
@@ -75,7 +75,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
     plain = evaluator.calls.plain_frame(module, scope)
     made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
     size = allocation(made, call, evaluator, plain)
-    if size is None or any(a.keyword is not None and a.keyword.value == "device" and "meta" in module.code(a.value) for a in call.args):
+    if size is None or ((device := arguments.named(call, "device")) is not None and "meta" in module.code(device)):
         return None
     large, each, by_use = _is_large(project, size), False, False
     keeper: Keeper | None = None

@@ -18,7 +18,7 @@ from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall
 from oomlint.syntax.walk import descend
 
@@ -104,8 +104,8 @@ def _maps(node: cst.CSTNode) -> bool:
     """Whether it is a call that maps a file into memory."""
     if not isinstance(node, cst.Call):
         return False
-    given = (arg for arg in node.args if arg.keyword is not None and arg.keyword.value in {"mmap_mode", "mmap"})
-    return names.last_name(node.func) in {"memmap", "open_memmap"} or any(names.dotted(arg.value) not in {"None", "False"} for arg in given)
+    given = arguments.named(node, "mmap_mode", "mmap")
+    return names.last_name(node.func) in {"memmap", "open_memmap"} or (given is not None and names.dotted(given) not in {"None", "False"})
 
 
 def _is_column(load: Load) -> bool:

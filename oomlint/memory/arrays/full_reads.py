@@ -11,7 +11,7 @@ import libcst as cst
 
 from oomlint.memory.arrays.stored_arrays import H5Object, Store, Stored, is_full
 from oomlint.memory.datasets.serving import is_target
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.readings import Memory
 from oomlint.model.values import Display, Element, External, ExternalCall, Unknown, Written
 from oomlint.syntax.walk import children_of
@@ -176,7 +176,7 @@ class WholeReads(Stored):
             return None
         if what.store is Store.MEMMAP:
             form = {"tolist": Form.LIST, "copy": Form.COPY, "astype": Form.COPY, "clone": Form.COPY}.get(name)
-            if name == "astype" and any(a.keyword is not None and a.keyword.value == "copy" for a in node.args):
+            if name == "astype" and arguments.has(node, "copy"):
                 return None
         elif name == "read_direct":
             form = Form.VALUE if len(node.args) == 1 else None  # more arguments select a part
@@ -251,7 +251,7 @@ def _copies(node: cst.Call, form: Form) -> bool:
         return names.last_name(node.func) not in {"as_tensor", "asarray", "from_numpy"}
     if form is Form.LIST:
         return False  # a list of maps
-    given = {arg.keyword.value for arg in node.args if arg.keyword is not None}
+    given = set(arguments.by_name(node))
     if names.last_name(node.func) in {"array", "copy"}:
         return "copy" not in given
     return names.last_name(node.func) in {"float32", "float64"}

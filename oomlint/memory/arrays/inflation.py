@@ -23,7 +23,7 @@ from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.known_libraries import GENERATORS
 from oomlint.memory.shared.operand_kinds import made_by_numpy, operand
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import External, ExternalCall, Instance
 from oomlint.syntax.edits import Text, replace
 from oomlint.syntax.walk import descend
@@ -226,12 +226,12 @@ def _converted(module: Module, project: Project, scope: Scope, call: cst.Call) -
 def _typed(module: Module, call: cst.Call, inner: cst.BaseExpression, name: str) -> Fix | None:
     """``np.ones(shape).astype(np.float32)`` → ``np.ones(shape, dtype=np.float32)``."""
     last = name.rpartition(".")[2]
-    if not isinstance(inner, cst.Call) or not inner.args or any(a.star for a in inner.args) or len(call.args) != 1:
+    if not isinstance(inner, cst.Call) or not inner.args or arguments.has_stars(inner) or len(call.args) != 1:
         return None
     drawn = last in {"random", "standard_normal"} and name.startswith("Generator")  # the old generators take no type
-    if (last not in _TYPED and not drawn) or any(a.keyword is not None and a.keyword.value == "dtype" for a in inner.args):
+    if (last not in _TYPED and not drawn) or arguments.has(inner, "dtype"):
         return None
-    if len([a for a in inner.args if a.keyword is None]) > (2 if last == "full" else 1):
+    if len(arguments.positionals(inner)) > (2 if last == "full" else 1):
         return None
     wanted = call.args[0].value
     word = str(wanted.evaluated_value) if isinstance(wanted, cst.SimpleString) else names.last_name(wanted)
@@ -247,7 +247,7 @@ def _typed(module: Module, call: cst.Call, inner: cst.BaseExpression, name: str)
 
 def _fits(call: cst.Call, word: str) -> bool:
     """Whether `full` takes its value for this type: NumPy refuses an integer that the type cannot hold, where `astype` wraps it around."""
-    value = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "fill_value"), call.args[1].value if len(call.args) > 1 else None)
+    value = arguments.argument_for(call, "fill_value", place=1)
     if word.startswith(("float", "f", "half", "single")) or isinstance(value, cst.Float):
         return True
     return isinstance(value, cst.Integer) and value.evaluated_value <= 127  # noqa: PLR2004 - what all of them hold
@@ -356,7 +356,8 @@ def _casts(module: Module, project: Project, scope: Scope) -> Iterator[Inflation
         made = _made(module, project, scope, call.func.value) if keeper is not None else None
         if keeper is None or made is None or not _is_large(project, made[1]):
             continue
-        given = next((module.code(a.value) for a in made[2].args if a.keyword is not None and a.keyword.value == "dtype"), "")
+        dtype = arguments.named(made[2], "dtype")
+        given = module.code(dtype) if dtype is not None else ""
         if given and given == module.code(call.args[0].value):
             text = Text(module.tree)
             last = text.span(call.args[0].value)[1]

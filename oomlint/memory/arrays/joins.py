@@ -21,7 +21,7 @@ from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Display, ExternalCall
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _origins(project: Project, module: Module, scope: Scope, call: cst.Call) -> 
         elif isinstance(value, ExternalCall) and known_read(value.name) is not None:
             yield value.frame.module.place(value.call, "all of them are read here")
     for frame in frames:
-        given = names.argument_for(scope, iterated.value, frame.bound or (), skip_first=names.is_method(scope)) if isinstance(iterated, cst.Name) else None
+        given = arguments.given_to(scope, iterated.value, frame.bound or ()) if isinstance(iterated, cst.Name) else None
         if given is None or not isinstance(given.node.value, cst.Name):
             continue
         outer, name = given.bound.frame, given.node.value.value

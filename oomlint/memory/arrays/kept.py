@@ -17,7 +17,7 @@ from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
 from oomlint.memory.shared.attribute_names import may_be_data
 from oomlint.memory.shared.content_kinds import Kind
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory
 from oomlint.model.values import ExternalCall, FunctionRef
@@ -481,7 +481,7 @@ def byte_range(node: cst.BaseExpression) -> bool:
 
 def _unpickles(node: cst.CSTNode) -> bool:
     """Whether a read gives an array that was saved with pickle: ``item`` takes the object out of it."""
-    return isinstance(node, cst.Call) and any(arg.keyword is not None and arg.keyword.value == "allow_pickle" for arg in node.args)
+    return isinstance(node, cst.Call) and arguments.has(node, "allow_pickle")
 
 
 def _is_object(node: cst.CSTNode) -> bool:

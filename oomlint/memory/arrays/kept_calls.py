@@ -10,8 +10,8 @@ import libcst as cst
 from oomlint.memory.arrays.kept_names import KeptNames
 from oomlint.memory.arrays.kept_state import DEEPEST, Does, Going, Search
 from oomlint.memory.datasets.serving import Entered
-from oomlint.memory.shared.step_contexts import parameter_of
-from oomlint.model import names
+from oomlint.model import arguments, names
+from oomlint.model.arguments import parameter_of
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Const, External, FunctionRef, Instance
 
@@ -138,7 +138,7 @@ class KeptCalls(KeptNames):
             if isinstance(value, ClassRef):
                 return self._made(search, value, call, arg, going)
             if isinstance(value, External) and value.name.rpartition(".")[2] in _DATASETS and value.name.startswith("torch"):
-                if value.name.endswith(".Subset") and arg is not next((a for a in call.args if a.keyword is None or a.keyword.value == "dataset"), None):
+                if value.name.endswith(".Subset") and arg is not arguments.arg_for(call, "dataset", place=0):
                     return None  # the rows that it picks
                 if not going.part:
                     words = f"a `{value.name.rpartition('.')[2]}`"
@@ -168,7 +168,7 @@ class KeptCalls(KeptNames):
 
     def _of_references(self, module: Module, call: cst.Call) -> bool:
         """Whether a call is told to make an array of objects: ``dtype=object``."""
-        given = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "dtype"), None)
+        given = arguments.named(call, "dtype")
         if given is None:
             return False
         frame = self.evaluator.calls.plain_frame(module, module.walk.scope_at(call))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, STEPS, Going, Keeping, Search, names_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Bound, ClassRef, External
 from oomlint.syntax.walk import descend
@@ -108,7 +108,7 @@ class KeptNames(Keeping):
         calls = self.evaluator.calls
         for site in (*calls.sites(module, scope, most=_MOST_SITES), *calls.starts(module, scope)):
             bound = (Bound(site.args, calls.plain_frame(site.module, site.scope), site.call),)
-            given = names.argument_for(scope, name, bound, skip_first=names.is_method(scope))
+            given = arguments.given_to(scope, name, bound)
             if given is None or self.constructions.per_item(site.module, site.scope) or self._of_another_program(search, site):
                 continue
             now = replace(going, depth=going.depth + 1, index=None, entered=None, into=None, many=going.many or self.repeats(site.module, site.call))

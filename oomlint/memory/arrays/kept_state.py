@@ -14,7 +14,7 @@ import libcst as cst
 from oomlint.memory.datasets.serving import Entered, serving_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.torch_tables import TO_DEVICE
 from oomlint.model.values import Const, ExternalCall, Unknown
 from oomlint.scout.telling import MAPS
@@ -254,7 +254,7 @@ class Keeping(ABC):
 
     def moves(self, module: Module, call: cst.Call) -> bool:
         """Whether a call puts a tensor on an accelerator, or on a device that nobody knows: a method, or a maker that is given a ``device``."""
-        given = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "device"), None)
+        given = arguments.named(call, "device")
         if given is not None:
             return self._names_accelerator(module, call, given)
         method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""

@@ -14,6 +14,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.byte_size import allocated
 from oomlint.memory.shared.construction import constructions_of
+from oomlint.model import arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,10 +50,10 @@ def _is_small(read: WholeRead, project: Project) -> bool:
     call = read.what.call
     if small_file(read.what.module, read.what.path):
         return True
-    given = {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
-    if "shape" not in given:
+    given = arguments.named(call, "shape")
+    if given is None:
         return False
-    shape = call.with_changes(args=[cst.Arg(given["shape"].value), *([given["dtype"]] if "dtype" in given else [])])
+    shape = call.with_changes(args=[cst.Arg(given), *filter(None, [arguments.named_arg(call, "dtype")])])
     evaluator = evaluator_of(project)
     size = allocated("numpy.empty", shape, evaluator, evaluator.calls.plain_frame(read.what.module, read.what.opened_in))
     return size.exact is not None and size.exact < _SMALL

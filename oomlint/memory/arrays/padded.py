@@ -9,7 +9,7 @@ from oomlint.memory.arrays.loads import Load
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Const, FunctionRef
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def padded(module: Module, project: Project) -> Iterator[Load]:
 
 def _padded(module: Module, project: Project, scope: Scope, call: cst.Call) -> Iterator[Load]:
     """``tokenizer(texts, padding=True)``: each text as long as the longest one."""
-    given = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
+    given = arguments.by_name(call)
     pads = next((given[name] for name in _PADS if name in given), None)
     if pads is None or _CODES.isdisjoint(given) or not call.args or module.code(pads) in _NO:
         return

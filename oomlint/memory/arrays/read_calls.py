@@ -15,7 +15,7 @@ from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory, finder
 from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
@@ -280,10 +280,10 @@ class ReadCalls:
             kind = known_read(alt.value.name)
             if kind is None:
                 continue
-            path = next((a.value for a in call.args if a.keyword is None and not a.star), None)
+            path = next(iter(arguments.plain(call)), None)
             if name == "PIL.Image.open" and _as_it_is(module, call):
                 return None  # nothing is decoded
-            if name == "torch.load" and any(a.star == "**" or (a.keyword is not None and a.keyword.value == "mmap") for a in call.args):
+            if name == "torch.load" and (arguments.has(call, "mmap") or any(a.star == "**" for a in call.args)):
                 return None
             if name == "numpy.load":
                 if self._mapped(module, call):
@@ -295,8 +295,7 @@ class ReadCalls:
 
     @staticmethod
     def _mapped(module: Module, call: cst.Call) -> bool:
-        plain = [a.value for a in call.args if a.keyword is None]
-        mode = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "mmap_mode"), plain[1] if len(plain) > 1 else None)
+        mode = arguments.argument_for(call, "mmap_mode", place=1)
         return mode is not None and module.code(mode) != "None"
 
     def _is_video(self, module: Module, scope: Scope, node: cst.BaseExpression) -> bool:
@@ -487,7 +486,7 @@ def small_file(module: Module, path: cst.BaseExpression | None, depth: int = 0) 
     if path is None or depth > _DEEPEST_PATH:
         return False
     if isinstance(path, cst.Call):
-        plain = [a.value for a in path.args if a.keyword is None]
+        plain = arguments.plain(path)
         if names.last_name(path.func) == "open" and plain:
             return small_file(module, plain[0], depth + 1)
         if names.last_name(path.func) in {"join", "joinpath", "Path", "str", "abspath", "expanduser"} and plain:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.readings import Memory, finder
 from oomlint.model.values import Bound, Const, Display, Each, Element, ExternalCall, FunctionRef, Unknown, Written
 from oomlint.syntax.walk import UNKNOWN_KEY, path_of
@@ -216,13 +216,13 @@ class Stored:
         module, call = value.frame.module, value.call
         if store is None or (value.name == "numpy.load" and not self._is_mapped(value)):
             return None
-        path = next((arg.value for arg in call.args if arg.keyword is None and not arg.star), None)
+        path = next(iter(arguments.plain(call)), None)
         return H5Object(store, call, module, value.frame.scope, path, (), call, value.frame)
 
     def _is_mapped(self, value: ExternalCall) -> bool:
         """Whether ``numpy.load`` maps the file: for a path that ends in ``.npz`` it does not."""
-        plain = [arg.value for arg in value.call.args if arg.keyword is None and not arg.star]
-        mode = next((arg.value for arg in value.call.args if arg.keyword is not None and arg.keyword.value == "mmap_mode"), None)
+        plain = arguments.plain(value.call)
+        mode = arguments.named(value.call, "mmap_mode")
         mode = mode or (plain[1] if len(plain) > 1 else None)
         if mode is None or (plain and ".npz" in value.frame.module.code(plain[0])):
             return False
@@ -375,7 +375,7 @@ class Stored:
             if not self._signs(site.module):
                 continue
             outer = calls.plain_frame(site.module, site.scope)
-            given = names.argument_for(scope, node.value, (Bound(site.args, outer, site.call),), skip_first=names.is_method(scope))
+            given = arguments.given_to(scope, node.value, (Bound(site.args, outer, site.call),))
             if given is not None and (found := self.stored(given.node.value, outer)) is not None:
                 return found
         return None

@@ -17,7 +17,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.operand_kinds import operand
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall, Instance
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _is_mapped(project: Project, module: Module, scope: Scope, node: cst.BaseExp
     for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope))[:3]:
         if isinstance(alt.value, ExternalCall) and alt.value.name.startswith("datasets."):
             last = alt.value.name.rpartition(".")[2]
-            split = next((arg.value for arg in alt.value.call.args if arg.keyword is not None and arg.keyword.value == "split"), None)
+            split = arguments.named(alt.value.call, "split")
             trains = isinstance(split, cst.SimpleString) and str(split.evaluated_value) == "train"
             return trains if last == "load_dataset" else last == "concatenate_datasets" or (last.startswith("from_") and last not in _FROM_MEMORY)
     if isinstance(node, cst.Name) and depth < _DEEPEST:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, descend, path_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _handed(module: Module, call: cst.Call, arg: cst.Arg) -> Loaded:
     if written.endswith("load_state_dict"):
         if isinstance(call.func, cst.Attribute) and _WITHOUT_TENSORS.search(names.last_name(call.func.value)):
             return Loaded()
-        keeps = any(a.keyword is not None and a.keyword.value == "assign" for a in call.args)
+        keeps = arguments.has(call, "assign")
         return Loaded(checkpoint=True, only_states=not keeps and not arg.star, restores=True)
     if written in {"len", "type", "isinstance", "print", "list", "sorted", "hasattr"}:
         return Loaded(only_states=written != "print")
@@ -181,5 +181,5 @@ def falls_back(module: Module, call: cst.Call) -> bool:
         if isinstance(here, cst.ExceptHandler) and isinstance(tried, cst.Try):
             first = [node for node in descend(tried.body) if isinstance(node, cst.Call) and names.last_name(node.func) == names.last_name(call.func)]
             same = (node for node in first if node.args and node.args[0].value.deep_equals(call.args[0].value))
-            return any(any(arg.keyword is not None and arg.keyword.value == "map_location" for arg in node.args) for node in same)
+            return any(arguments.has(node, "map_location") for node in same)
     return False

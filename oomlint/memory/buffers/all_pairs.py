@@ -19,7 +19,7 @@ from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.held import Graph
 from oomlint.model.values import External
 from oomlint.syntax.walk import descend
@@ -161,7 +161,7 @@ def _sides(project: Project, met: Met) -> tuple[int, ...]:
     last = names.last_name(node.func)
     if last not in _LAST:
         return ()
-    plain = [arg.value for arg in node.args if arg.keyword is None and not arg.star]
+    plain = arguments.plain(node)
     evaluator = evaluator_of(project)
     called = evaluator.values(node.func, evaluator.calls.plain_frame(module, module.walk.scope_at(node)))[:2]
     name = next((names.canonical(alt.value.name) for alt in called if isinstance(alt.value, External)), "")
@@ -169,7 +169,7 @@ def _sides(project: Project, met: Met) -> tuple[int, ...]:
     if name in _PRODUCTS:
         return _of_product(plain[-2], plain[-1], operand) if len(plain) > 1 else ()
     if name in _DISTANCES:
-        if len(plain) == 1 and name.startswith(_ALONE) and not any(a.keyword is not None and a.keyword.value == "Y" for a in node.args):
+        if len(plain) == 1 and name.startswith(_ALONE) and not arguments.has(node, "Y"):
             return (0, 1) if operand is plain[0] else ()
         return tuple(side for side, one in enumerate(plain[:2]) if one is operand)
     if not name and last in _PRODUCT_METHODS and isinstance(node.func, cst.Attribute) and plain:

@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loops_around
-from oomlint.model import names
+from oomlint.model import arguments, names
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
@@ -44,7 +44,7 @@ def loss_of(call: cst.Call) -> cst.BaseExpression | None:
     if word not in BACKWARDS or not isinstance(call.func, cst.Attribute):
         return None
     owner = names.dotted(call.func.value)
-    given = call.args[0].value if call.args and call.args[0].keyword is None and not call.args[0].star else None
+    given = next(iter(arguments.plain(call)), None)
     if word == "manual_backward" or re.search(r"(^|\.)(accelerator|fabric|autograd|engine)$", owner):
         return given
     return call.func.value
@@ -52,13 +52,8 @@ def loss_of(call: cst.Call) -> cst.BaseExpression | None:
 
 def flag(call: cst.Call, keyword: str) -> bool:
     """Whether the backward is called with ``keyword=True``, or ``loss.backward(None, True)``."""
-    for arg in call.args:
-        if arg.keyword is not None and arg.keyword.value == keyword:
-            return isinstance(arg.value, cst.Name) and arg.value.value == "True"
-    plain = [arg for arg in call.args if arg.keyword is None and not arg.star]
-    place = {"retain_graph": 1, "create_graph": 2}[keyword]
-    last = plain[place].value if len(plain) == len(call.args) and len(plain) > place and names.last_name(call.func) == "backward" else None
-    return isinstance(last, cst.Name) and last.value == "True"
+    place = {"retain_graph": 1, "create_graph": 2}[keyword] if names.last_name(call.func) == "backward" else -1
+    return names.dotted(arguments.argument_for(call, keyword, place=place)) == "True"
 
 
 def regions_of(call: cst.Call, module: Module, scope: Scope, project: Project, depth: int = 0) -> list[Region]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef
 from oomlint.syntax.walk import descend
 
@@ -145,9 +145,8 @@ def averaged(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
 
 def _along_first(call: cst.Call) -> bool:
     """Whether a reduction goes along the first axis."""
-    plain = [arg.value for arg in call.args if arg.keyword is None]
     own = 0 if isinstance(call.func, cst.Attribute) and names.dotted(call.func.value) not in {"np", "numpy", "torch"} else 1
-    axis = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value in {"axis", "dim"}), plain[own] if len(plain) > own else None)
+    axis = arguments.argument_for(call, "axis", "dim", place=own)
     return isinstance(axis, cst.Integer) and axis.value == "0"
 
 

@@ -17,7 +17,7 @@ from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.training_loops import says_first
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.walk import UNKNOWN_KEY, descend
@@ -143,7 +143,7 @@ def _handed(module: Module, project: Project, scope: Scope, effect: Effect) -> C
     evaluator = evaluator_of(project)
     for site in evaluator.calls.sites(module, scope, most=4):
         frame = evaluator.calls.plain_frame(site.module, site.scope)
-        given = names.argument_for(scope, effect.root, (Bound(site.args, frame, site.call),), skip_first=True)
+        given = arguments.given_to(scope, effect.root, (Bound(site.args, frame, site.call),))
         node, this = given.node.value if given is not None else None, names.self_name(site.scope)
         if not isinstance(node, cst.Attribute) or not isinstance(node.value, cst.Name) or node.value.value != this or frame.this is None:
             continue

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.training_loops import loops_over, made_anew, sets_at_first
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Bound
 from oomlint.syntax.walk import descend, path_of
 
@@ -46,7 +46,7 @@ def given_at(project: Project, site: Site, node: cst.BaseExpression, scope: Scop
     """What a call gives for a parameter of the method; another expression is itself."""
     if isinstance(node, cst.Name):
         frame = evaluator_of(project).calls.plain_frame(site.module, site.scope)
-        found = names.argument_for(scope, node.value, (Bound(site.args, frame, site.call),), skip_first=True)
+        found = arguments.given_to(scope, node.value, (Bound(site.args, frame, site.call),))
         if found is not None:
             return found.node.value
     return node

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.memory.shared.training_loops import within
-from oomlint.model import names
+from oomlint.model import arguments, names
 
 if TYPE_CHECKING:
     from oomlint.memory.shared.training_loops import Loop, Path
@@ -58,7 +58,7 @@ def _one_number(effect: Effect, loop: Loop, scope: Scope, module: Module, depth:
 
 def _scalar_call(node: cst.Call, loop: Loop, scope: Scope, module: Module, depth: int, *, epochs: bool) -> bool:
     name = names.last_name(node.func)
-    dims = any(a.keyword is not None and a.keyword.value in {"dim", "axis"} for a in node.args)
+    dims = arguments.has(node, "dim", "axis")
     base = node.func.value if isinstance(node.func, cst.Attribute) else None
     if base is None or names.last_name(base) in {"np", "torch", "numpy", "math", "time"}:
         if name in _NUMBERS or (name in _REDUCTIONS and not dims and len(node.args) == 1):
@@ -67,7 +67,7 @@ def _scalar_call(node: cst.Call, loop: Loop, scope: Scope, module: Module, depth
         return True
     if name in {"DataFrame", "Series"}:
         row = node.args[0].value if node.args else None
-        one = any(a.keyword is not None and a.keyword.value == "index" and isinstance(a.value, cst.List) for a in node.args)
+        one = isinstance(arguments.named(node, "index"), cst.List)
         return one or (isinstance(row, cst.List) and len(row.elements) == 1) or epochs
     if name in {"array", "asarray", "tensor", "as_tensor", "Tensor"} and node.args:
         return _scalar(node.args[0].value, loop, scope, module, depth + 1, epochs=epochs)

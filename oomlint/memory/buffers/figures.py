@@ -15,7 +15,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import loops_over, rounds
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, Const, External, FunctionRef
 from oomlint.syntax.walk import descend
 
@@ -88,11 +88,9 @@ class Figures:
 
     def _reuses(self, call: cst.Call, module: Module, scope: Scope) -> bool:
         """Whether the call asks for a figure by a number or a name: the second call gives the first one's figure."""
-        number = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "num"), None)
-        if number is None and names.last_name(call.func) == "figure" and call.args and call.args[0].keyword is None:
-            number = call.args[0].value
+        number = arguments.argument_for(call, "num", place=0 if names.last_name(call.func) == "figure" else -1)
         if number is None:
-            return any(arg.star for arg in call.args)
+            return arguments.has_stars(call)
         targets = {n.value for loop in loops_over(call, module, scope) if isinstance(loop, cst.For) for n in descend(loop.target) if isinstance(n, cst.Name)}
         if any(isinstance(node, cst.Name) and node.value in targets for node in descend(number)):
             return False  # each round has a number of its own
@@ -218,11 +216,8 @@ class Figures:
 
     def _hands_on(self, called: FunctionRef, call: cst.Call, arg: cst.Arg, depth: int) -> bool:
         """Whether a function of the project gives the figure that it is handed to somebody out of sight: ``self.writer.add_figure(name, figure)``."""
-        params = [param.name.value for param in names.parameters(called.scope)]
-        plain = params[names.is_method(called.scope) and isinstance(call.func, cst.Attribute) :]
-        place = list(call.args).index(arg)
-        name = arg.keyword.value if arg.keyword is not None else plain[place] if place < len(plain) else ""
-        return depth < _DEEPEST and name in params and self._goes_out(name, called.module, called.scope, depth + 1)
+        name = arguments.parameter_of(called, call, arg)
+        return depth < _DEEPEST and name is not None and self._goes_out(name, called.module, called.scope, depth + 1)
 
 
 def _is_left(loop: Loop, node: cst.CSTNode, module: Module) -> bool:

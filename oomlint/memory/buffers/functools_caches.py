@@ -11,7 +11,7 @@ from oomlint.memory.buffers.cached_payload import Heavy, heavy
 from oomlint.memory.buffers.caches import Cache
 from oomlint.memory.datasets.sample_callers import readers
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef, Instance
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def unbounded(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> b
     if isinstance(node, cst.Call):
         if names.last_name(node.func) != "lru_cache" or not _is_external(node.func, "functools.lru_cache", frame, evaluator):
             return False
-        given = next((a.value for a in node.args if a.keyword is None or a.keyword.value == "maxsize"), None)
+        given = arguments.argument_for(node, "maxsize", place=0)
         found = evaluator.values(given, frame) if given is not None else []
         return bool(found) and all(isinstance(a.value, Const) and a.value.value is None for a in found)
     return names.last_name(node) in {"cache", "memoize"} and _is_external(node, "functools.cache", frame, evaluator)

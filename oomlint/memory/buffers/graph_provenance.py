@@ -11,7 +11,7 @@ from oomlint.memory.buffers.backward_regions import regions_of
 from oomlint.memory.buffers.recurrent_state import bodies_of, callees, forward_of, modules_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loader_like
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef, Const, Element, External, ExternalCall, FunctionRef, Instance, ModuleRef, Options, Written
 from oomlint.syntax.walk import children_of, descend
 
@@ -193,11 +193,11 @@ class _Tracer:
         for site in sites:
             outer = regions_of(site.call, site.module, site.scope, self.project, 1)
             bound = (Bound(site.args, self.evaluator.calls.plain_frame(site.module, site.scope), site.call),)
-            given = names.argument_for(scope, name, bound, skip_first=names.is_method(scope))
+            given = arguments.given_to(scope, name, bound)
             if not outer:
                 continue
             if given is None:
-                if names.hides_positionals(bound):
+                if arguments.hides_positionals(bound):
                     return False
                 continue
             if not self.follow(given.node.value, outer[0], depth + 1):

@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.memory.buffers.growing_loops import handing_call
 from oomlint.memory.buffers.joined_behind import joins_of
 from oomlint.memory.facts import growth_facts
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.flow import iterated
 from oomlint.model.questions import short
 
@@ -84,11 +84,9 @@ def _written(node: cst.CSTNode, store: Store) -> str:
         root = root.value
     if via is not None and via.callee is not None and isinstance(root, cst.Name):
         params = [param.name.value for param in names.parameters(via.callee)][names.is_method(via.callee) :]
-        plain = [arg for arg in via.call.args if arg.keyword is None and not arg.star]
-        named = {arg.keyword.value: arg for arg in via.call.args if arg.keyword is not None}
-        given = named.get(root.value) or dict(zip(params, plain, strict=False)).get(root.value)
+        given = arguments.argument_for(via.call, root.value, place=params.index(root.value) if root.value in params else -1)
         if given is not None:
-            return via.module.code(given.value).strip()
+            return via.module.code(given).strip()
         if root.value == names.self_name(via.callee) and isinstance(via.call.func, cst.Attribute):
             return via.module.code(via.call.func.value).strip() + store.module.code(node).strip().removeprefix(root.value)
     return store.module.code(node).strip()

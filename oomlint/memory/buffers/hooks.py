@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.events import Hooked
 from oomlint.model.readings import Memory
 from oomlint.model.values import Bound, FunctionRef, Partial
@@ -67,7 +67,7 @@ def registrations(module: Module) -> Iterator[tuple[cst.Call, Scope, cst.BaseExp
         word = names.last_name(call.func)
         if word not in REGISTERS or not (isinstance(call.func, cst.Attribute) or word.startswith("register_module_")):
             continue
-        given = next((a.value for a in call.args if a.keyword is None or a.keyword.value == "hook"), None)
+        given = arguments.argument_for(call, "hook", place=0)
         if given is not None:
             yield call, scope, given
 
@@ -226,7 +226,7 @@ def container_of(stored: Stored, module: Module, scope: Scope, project: Project)
         maker = hook.scope.parent
         if any(p.name.value == root for p in names.parameters(maker)):
             bound = (Bound(tuple(hook.made_by.args), evaluator_of(project).calls.plain_frame(module, scope), hook.made_by),)
-            given = names.argument_for(maker, root, bound, skip_first=names.is_method(maker))
+            given = arguments.given_to(maker, root, bound)
             node = given.node.value if given is not None else None
             while isinstance(node, cst.Subscript):
                 node = node.value

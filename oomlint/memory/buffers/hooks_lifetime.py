@@ -11,7 +11,7 @@ from oomlint.memory.buffers.hooks import container_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph, runs_of
 from oomlint.memory.shared.loop_kinds import changes_in, conditional_in, loader_like, loops_around
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef
 from oomlint.syntax.walk import descend, path_of
 
@@ -255,7 +255,7 @@ def registered_by_calls(call: cst.Call, module: Module, scope: Scope, project: P
             given = site.call.func.value if isinstance(site.call.func, cst.Attribute) else None
         else:
             bound = (Bound(site.args, evaluator.calls.plain_frame(site.module, site.scope), site.call),)
-            argument = names.argument_for(scope, path[0], bound, skip_first=names.is_method(scope))
+            argument = arguments.given_to(scope, path[0], bound)
             given = argument.node.value if argument is not None else None
         loop = next(iter(loops_around(site.call, site.module, site.scope)), None)
         if loop is None or given is None or conditional_in(site.call, loop, site.module):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.torch_tables import DENSE_NAME
 from oomlint.model.values import ClassRef, External
 
@@ -58,9 +58,7 @@ def _list_states(cls: Scope) -> set[str]:
     for call in built.calls if built is not None else ():
         if names.last_name(call.func) != "add_state" or not call.args:
             continue
-        given = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
-        plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
-        name, default = given.get("name", plain[0] if plain else None), given.get("default", plain[1] if len(plain) > 1 else None)
+        name, default = arguments.argument_for(call, "name", place=0), arguments.argument_for(call, "default", place=1)
         if isinstance(name, cst.SimpleString) and isinstance(default, cst.List) and not default.elements:
             found.add(name.raw_value)
     return found
@@ -71,7 +69,7 @@ def _on_host(cls: Scope, module: Module, project: Project) -> bool:
     built = cls.child("__init__")
     sites = evaluator_of(project).calls.sites(module, built) if built is not None else []
     calls = [*(site.call for site in sites), *(built.calls if built is not None else ())]
-    return any(arg.keyword is not None and arg.keyword.value == "compute_on_cpu" for call in calls for arg in call.args)
+    return any(arguments.has(call, "compute_on_cpu") for call in calls)
 
 
 def _added(update: Scope, states: set[str]) -> Iterator[tuple[str, cst.Call]]:

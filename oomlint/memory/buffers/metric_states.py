@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall
 from oomlint.syntax.walk import descend
 
@@ -51,8 +51,8 @@ def _keeps_all(name: str, call: cst.Call, *, unit: bool) -> bool:
     curve = _CURVES.match(last)
     if not curve and not _LIST_METRICS.match(last):
         return False
-    given = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
-    positional = [arg.value for arg in call.args if arg.keyword is None]
+    given = arguments.by_name(call)
+    positional = arguments.plain(call)
     for word in ("thresholds", "compute_on_cpu"):
         if word in given and names.dotted(given[word]) not in {"None", "False"}:
             return False
@@ -79,6 +79,6 @@ def _has_lists(name: str, call: cst.Call) -> bool:
         return any(_has_lists(names.last_name(node.func), node) for node in inner)
     if _LISTS.match(last):
         return True
-    if not _LIST_CURVES.match(last) or any(arg.star for arg in call.args) or sum(arg.keyword is None for arg in call.args) > 1:
+    if not _LIST_CURVES.match(last) or arguments.has_stars(call) or sum(arg.keyword is None for arg in call.args) > 1:
         return False
-    return all(names.dotted(arg.value) == "None" for arg in call.args if arg.keyword is not None and arg.keyword.value == "thresholds")
+    return not arguments.has(call, "thresholds") or names.dotted(arguments.named(call, "thresholds")) == "None"

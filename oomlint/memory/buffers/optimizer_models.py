@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from oomlint.model import arguments
 from oomlint.model.names import is_method, last_name, parameters, self_name
 from oomlint.syntax.walk import descend, path_of
 
@@ -29,7 +30,7 @@ class ModelPath(NamedTuple):
 
 def optimized(call: cst.Call) -> ModelPath | None:
     """Whose parameters the optimizer gets: the ``model`` of ``model.parameters()``, of one model only."""
-    given = next((a for a in call.args if a.keyword is None or a.keyword.value == "params"), None)
+    given = arguments.arg_for(call, "params", place=0)
     if given is None or given.star:
         return None
     found: set[ModelPath] = set()
@@ -67,15 +68,10 @@ def in_the_callers_words(call: cst.Call, scope: Scope, model: ModelPath) -> Mode
     if model.root == self_name(scope):
         path = path_of(call.func.value) if isinstance(call.func, cst.Attribute) else None
         return ModelPath(path[0], (*path[1], *model.accessors)) if path is not None else None
-    own = [p.name.value for p in parameters(scope)]
-    place = own.index(model.root) - is_method(scope)
-    for number, arg in enumerate(call.args):
-        if arg.star:
-            return None
-        if (arg.keyword is None and number == place) or (arg.keyword is not None and arg.keyword.value == model.root):
-            path = path_of(arg.value)
-            return ModelPath(path[0], (*path[1], *model.accessors)) if path is not None else None
-    return None
+    place = [p.name.value for p in parameters(scope)].index(model.root) - is_method(scope)
+    given = arguments.argument_for(call, model.root, place=place)
+    path = path_of(given) if given is not None else None
+    return ModelPath(path[0], (*path[1], *model.accessors)) if path is not None else None
 
 
 def renewed_in_function(model: ModelPath, module: Module, scope: Scope) -> bool:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.buffers.buffer_readers import AVERAGES
-from oomlint.memory.shared.step_contexts import parameter_of
 from oomlint.model import names
+from oomlint.model.arguments import parameter_of
 from oomlint.model.values import ClassRef, FunctionRef
 from oomlint.syntax.walk import descend, path_of
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Absent, ClassRef, Const, Element, External, ExternalCall, Frame, FunctionRef, Instance, Partial, Written
 from oomlint.syntax.walk import path_of
 
@@ -65,8 +65,8 @@ def whole_evaluations(module: Module, project: Project) -> Iterator[Evaluation]:
     if "compute_metrics" not in module.source.text or _is_stepped(module):
         return
     for call, scope in module.walk.calls:
-        given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
-        if "compute_metrics" not in given or any(a.star for a in call.args):
+        given = arguments.by_name(call)
+        if "compute_metrics" not in given or arguments.has_stars(call):
             continue
         trainer = _trainer(evaluator, call, evaluator.calls.plain_frame(module, scope))
         if not trainer:
@@ -97,7 +97,7 @@ def _trainer(evaluator: Evaluator, call: cst.Call, frame: Frame) -> str:
 def _evaluation(evaluator: Evaluator, call: cst.Call, given: dict[str, cst.BaseExpression], frame: Frame, trainer: str) -> Evaluation | None:
     if any(isinstance(a.value, Const) for a in evaluator.values(given["compute_metrics"], frame)):
         return None
-    positional = [a.value for a in call.args if a.keyword is None]
+    positional = arguments.plain(call)
     model = given.get("model", positional[0] if positional else given.get("model_init"))
     head = _head(evaluator, model, frame) if model is not None else ""
     if not head and trainer == "trl.SFTTrainer":
@@ -133,7 +133,7 @@ def _class_of(evaluator: Evaluator, value: Value, depth: int) -> str:
         value = value.whole if value.accessors and value.accessors[0][1] == 0 else value
     if isinstance(value, ExternalCall):
         if value.name in _HANDS_ON:
-            first = next((a.value for a in value.call.args if a.keyword is None or a.keyword.value == "model"), None)
+            first = arguments.argument_for(value.call, "model", place=0)
             return _head(evaluator, first, value.frame, depth + 1) if first is not None else ""
         made = value.name.removesuffix(".from_pretrained").removesuffix(".from_config").removesuffix(".from_encoder_decoder_pretrained")
         return made.rpartition(".")[2] if value.name.startswith(("transformers.", "unsloth.", "optimum.")) else ""
@@ -157,7 +157,7 @@ def _made(evaluator: Evaluator, node: cst.BaseExpression, frame: Frame) -> Exter
 
 def _option(evaluator: Evaluator, made: ExternalCall, name: str) -> str | None:
     """An argument as text, empty where it is not given, off or None; ``None`` where nobody knows."""
-    arg = next((a for a in made.call.args if a.keyword is not None and a.keyword.value == name), None)
+    arg = arguments.named_arg(made.call, name)
     if arg is not None:
         found = evaluator.values(arg.value, made.frame)
     else:
@@ -181,9 +181,9 @@ def discarded_predictions(module: Module, project: Project) -> Iterator[tuple[cs
     for call, scope in module.walk.calls:
         if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "predict" or not isinstance(module.walk.parents.get(call), cst.Expr):
             continue
-        if any(a.star or (a.keyword is not None and a.keyword.value == "return_predictions") for a in call.args) or not call.args:
+        if arguments.has_stars(call) or arguments.has(call, "return_predictions") or not call.args:
             continue
-        if len([a for a in call.args if a.keyword is None]) > _MOST_POSITIONAL or _is_shown(module, call):
+        if len(arguments.positionals(call)) > _MOST_POSITIONAL or _is_shown(module, call):
             continue
         if not _is_lightning(module, project, call.func.value, scope) or _is_read(project, module) or _gives_nothing(module, project, call, scope):
             continue
@@ -194,7 +194,7 @@ def discarded_predictions(module: Module, project: Project) -> Iterator[tuple[cs
 def _gives_nothing(module: Module, project: Project, call: cst.Call, scope: Scope) -> bool:
     """Whether the module's own step of a prediction returns nothing: then there is nothing to keep."""
     evaluator = evaluator_of(project)
-    model = next((a.value for a in call.args if a.keyword is None or a.keyword.value == "model"), None)
+    model = arguments.argument_for(call, "model", place=0)
     found = evaluator.values(model, evaluator.calls.plain_frame(module, scope)) if model is not None else ()
     steps = [evaluator.method(alt.value, "predict_step") if isinstance(alt.value, Instance) else None for alt in found]
     return bool(steps) and all(step is not None and not step.scope.yields and not any(item.value is not None for item in step.scope.returns) for step in steps)
@@ -229,9 +229,9 @@ def _is_written(module: Module, project: Project, trainer: cst.BaseExpression, s
 
 def _writes_all(trainer: Value, evaluator: Evaluator) -> bool | None:
     """Whether one of the callbacks that a trainer is made with writes all at the end; ``None`` where not all of them are known."""
-    if not isinstance(trainer, ExternalCall) or names.canonical(trainer.name) != _LIGHTNING or any(arg.star for arg in trainer.call.args):
+    if not isinstance(trainer, ExternalCall) or names.canonical(trainer.name) != _LIGHTNING or arguments.has_stars(trainer.call):
         return None
-    given = next((arg.value for arg in trainer.call.args if arg.keyword is not None and arg.keyword.value == "callbacks"), None)
+    given = arguments.named(trainer.call, "callbacks")
     if given is None:
         return False
     callbacks = [element.value for element in given.elements] if isinstance(given, cst.List | cst.Tuple) else [given]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.datasets.dataset_classes import READS_FILE
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, FunctionRef
 from oomlint.syntax.walk import descend
 
@@ -136,8 +136,7 @@ class _Reader:
                 callee = alt.value if isinstance(alt.value, FunctionRef) else callee
         if callee is None:
             return names.last_name(call.func) in READS_FILE
-        free = [p.name.value for p in names.parameters(callee.scope)][1 if names.is_method(callee.scope) else 0 :]
-        given = arg.keyword.value if arg.keyword is not None else next((name for name, one in zip(free, call.args, strict=False) if one is arg), None)
+        given = arguments.parameter_of(callee, call, arg)
         if given is None:
             return False
         return self.names(callee, frozenset({given}), depth + 1) or (_gives_back(callee, given) and self._is_name(call, function, depth))

@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.memory.arrays.full_reads import own_code, whole_reads_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.readings import Memory
 from oomlint.model.values import Bound, ClassRef, Display, Instance
 from oomlint.syntax.walk import descend
@@ -113,7 +113,7 @@ class ItemContexts:
             frame = self.evaluator.calls.plain_frame(context.module, context.scope)
             bound = (Bound(tuple(node.args), frame, node),)
             for param in names.parameters(scope):
-                given = names.argument_for(scope, param.name.value, bound, skip_first=names.is_method(scope))
+                given = arguments.given_to(scope, param.name.value, bound)
                 if given is not None and mentions(given.node.value, known, names.self_name(context.scope)):
                     found.add(param.name.value)
         return frozenset(found)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import libcst as cst
 
-from oomlint.memory.shared.step_contexts import parameter_of
-from oomlint.model import names
+from oomlint.model import arguments, names
+from oomlint.model.arguments import parameter_of
 from oomlint.model.values import External, FunctionRef
 from oomlint.syntax.walk import descend
 
@@ -85,8 +85,8 @@ def _ways(instance: Instance, evaluator: Questions) -> Iterator[_Way]:
                 if isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Name) and call.func.value.value == way.this:
                     method = evaluator.method(instance, call.func.attr.value)
                     if method is not None:
-                        given = zip(_parameters(method), call.args, strict=False)
-                        further.append(_Way(method, frozenset(name for name, arg in given if arg.keyword is None and _is_number(arg.value, index))))
+                        numbers = (arguments.parameter_of(method, call, arg) for arg in call.args if _is_number(arg.value, index))
+                        further.append(_Way(method, frozenset(name for name in numbers if name is not None)))
         queue = further
 
 

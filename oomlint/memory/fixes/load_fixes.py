@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.finding import Fix, Safety
 from oomlint.memory.arrays.load_messages import STREAMS
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Const, ExternalCall
 from oomlint.syntax.edits import Text
 
@@ -52,9 +52,9 @@ def mapped(module: Module, call: cst.Call, project: Project) -> Fix | None:
 
     ``None`` where a file is already open, where the program writes the same file, and where the arguments are not plain.
     """
-    if any(a.star for a in call.args):
+    if arguments.has_stars(call):
         return None
-    given = {a.keyword.value for a in call.args if a.keyword is not None}
+    given = set(arguments.by_name(call))
     if given & {"mmap", "f"} or not call.args or call.args[0].keyword is not None:
         return None
     path = call.args[0].value
@@ -78,7 +78,7 @@ def _written(path: cst.BaseExpression, module: Module, call: cst.Call, project: 
         for other, there in one.walk.calls:
             if names.dotted(other.func) != "torch.save":
                 continue
-            given = next((a.value for a in other.args if a.keyword is not None and a.keyword.value == "f"), None)
+            given = arguments.named(other, "f")
             target = given or (other.args[1].value if len(other.args) > 1 else None)
             if target is not None and read & _names(target, one, there, project):
                 return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.fixes.class_family import SETTINGS, awaited, built_by_itself
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, Const, ExternalCall, Frame, FunctionRef, Options, Settings, Value, Written
 from oomlint.syntax.walk import descend
 
@@ -113,7 +113,7 @@ def _no_name(family: Family, method: Scope, path: cst.BaseExpression) -> bool:
         return True
     for module, call, init in _constructions(family):
         params = [param.name.value for param in init.params.params[1:]] if init is not None else []
-        positional = [arg for arg in call.args if arg.keyword is None and not arg.star]
+        positional = arguments.positionals(call)
         given = list(zip(params, positional, strict=False)) if params else [("", arg) for arg in positional]
         given += [(arg.keyword.value, arg) for arg in call.args if arg.keyword is not None]
         scope = module.walk.scope_at(call)

@@ -18,7 +18,7 @@ from oomlint.memory.fixes.notebook_imports import is_bound_before
 from oomlint.memory.fixes.property_writer import before, end_of, private, shadowed
 from oomlint.memory.fixes.rewrites import import_edit, imported_as
 from oomlint.memory.shared.content_kinds import Kind
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall, Frame
 from oomlint.syntax.edits import Text
 from oomlint.syntax.walk import descend
@@ -168,10 +168,10 @@ def _made(family: Family, value: Value, asked: cst.BaseExpression, name: str, *,
     call, last = value.call, value.name.rpartition(".")[2]
     if _ODD.search(value.frame.module.code(call)):
         return False
-    asked_for = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "dtype"), None)
+    asked_for = arguments.named(call, "dtype")
     if asked_for is not None:
         return _is_type(asked_for) and last != "memmap"
-    if any(arg.star for arg in call.args):
+    if arguments.has_stars(call):
         return False
     if last == "load":
         return by_use or _TEXTS.search(name) is None

@@ -11,7 +11,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.handles.dataset_handles import handles_of
 from oomlint.memory.handles.lazy_open import closes
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, FunctionRef, Instance
 
 if TYPE_CHECKING:
@@ -207,16 +207,15 @@ def _handed_on(module: Module, scope: Scope, opening: list[Scope], project: Proj
     evaluator, uses = evaluator_of(project), _Uses(opening)
     frame = evaluator.calls.plain_frame(module, scope)
     for call in scope.calls:
-        for number, arg in enumerate(call.args):
+        for arg in call.args:
             if arg.star or not isinstance(arg.value, cst.Name | cst.Attribute):
                 continue
             for alt in evaluator.values(call.func, frame)[:2]:
                 function = alt.value
                 if not isinstance(function, FunctionRef) or function.this is not None or _makes_loader(function.scope):
                     continue
-                params = [p.name.value for p in names.parameters(function.scope)]
-                name = arg.keyword.value if arg.keyword is not None else params[number] if number < len(params) else ""
-                if name in params and any(_is_name(base, name) for _, base, _ in uses.of_others(function.module, function.scope)):
+                name = arguments.parameter_of(function, call, arg)
+                if name is not None and any(_is_name(base, name) for _, base, _ in uses.of_others(function.module, function.scope)):
                     yield call, arg.value, module.code(call)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomlint.memory.handles.openings import Opens
 from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.model import arguments
 from oomlint.model.values import is_usual
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def in_core(opening: Opening, project: Project) -> bool:
 def _drivers(opening: Opening, project: Project) -> list[Alternative]:
     """What the driver may be, by all who call the code that opens the file."""
     evaluator = evaluator_of(project)
-    given = next((arg.value for arg in opening.call.args if arg.keyword is not None and arg.keyword.value == "driver"), None)
+    given = arguments.named(opening.call, "driver")
     if opening.kind is not Opens.H5 or given is None:
         return []
     return [alt for frame in evaluator.calls.frames(opening.module, opening.scope) for alt in evaluator.values(given, frame)]

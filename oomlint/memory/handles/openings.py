@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.readings import Memory
 from oomlint.model.values import Const, Each, External
 
@@ -108,9 +108,7 @@ class Openings:
                 kind = self._numpy(module, scope, call)
             if kind is None:
                 continue
-            first = next((a.value for a in call.args if a.keyword is None and not a.star), None) or self._keyword(
-                call, "name", "filename", "file", "path", "fp"
-            )
+            first = arguments.argument_for(call, "name", "filename", "file", "path", "fp", place=0)
             return Opening(kind, name, module, scope, call, first, self._mode(kind, module, scope, call))
         return None
 
@@ -140,10 +138,10 @@ class Openings:
 
     @staticmethod
     def _keyword(call: cst.Call, *wanted: str) -> cst.BaseExpression | None:
-        return next((a.value for a in call.args if a.keyword is not None and a.keyword.value in wanted), None)
+        return arguments.named(call, *wanted)
 
     def _mode(self, kind: Opens, module: Module, scope: Scope, call: cst.Call) -> str | None:
-        if any(a.star for a in call.args):
+        if arguments.has_stars(call):
             return None
         if kind is Opens.LMDB:
             readonly = self._keyword(call, "readonly")
@@ -152,9 +150,7 @@ class Openings:
             return "w"
         if kind not in _MODE_AT:
             return "r"
-        plain = [a.value for a in call.args if a.keyword is None]
-        place = _MODE_AT[kind]
-        node = self._keyword(call, "mode", "mmap_mode") or (plain[place] if len(plain) > place else None)
+        node = arguments.argument_for(call, "mode", "mmap_mode", place=_MODE_AT[kind])
         if node is None:
             return _READS[kind]
         found = {a.value.value for a in self.evaluator.values(node, self.evaluator.calls.plain_frame(module, scope)) if isinstance(a.value, Const)}

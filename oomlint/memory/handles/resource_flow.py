@@ -15,7 +15,7 @@ from oomlint.memory.handles.openings import Opens
 from oomlint.memory.handles.resource_state import End, Trail
 from oomlint.memory.handles.resource_values import INTO, TrailValues
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance, Partial
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class _Follower(TrailValues):
         if isinstance(function.scope.node, cst.FunctionDef) and function.scope.name == "__init__":
             self.stored(node, grip, local=False)
             return
-        name = _parameter(function, arg, call)
+        name = arguments.parameter_of(function, call, arg)
         if name is None or self.depth >= _DEEPEST or function.scope is self.scope:
             self.trail.add(End.KEPT if grip is Grip.FILE else End.UNKNOWN, node)
             return
@@ -125,17 +125,3 @@ class _Follower(TrailValues):
                 self.follow(call, Grip.MAYBE)
             else:
                 self.trail.add(end, node)
-
-
-def _parameter(function: FunctionRef, arg: cst.Arg, call: cst.Call) -> str | None:
-    """The parameter that an argument fills."""
-    if arg.star or any(a.star for a in call.args):
-        return None
-    if arg.keyword is not None:
-        return arg.keyword.value if any(p.name.value == arg.keyword.value for p in names.parameters(function.scope)) else None
-    place = next(n for n, a in enumerate(call.args) if a is arg)
-    if names.is_method(function.scope) and (function.this is not None or isinstance(call.func, cst.Attribute)):
-        place += 1
-    node = function.scope.node
-    params = [*node.params.posonly_params, *node.params.params] if isinstance(node, cst.FunctionDef | cst.Lambda) else []
-    return params[place].name.value if place < len(params) else None

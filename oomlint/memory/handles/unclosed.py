@@ -12,7 +12,7 @@ from oomlint.memory.handles.resource_flow import trail_of
 from oomlint.memory.handles.resource_state import SETTLES, End
 from oomlint.memory.handles.unclosed_paths import left_open
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef
 from oomlint.syntax.walk import descend
 
@@ -83,7 +83,7 @@ def _repeats(module: Module, scope: Scope, node: cst.CSTNode, project: Project, 
 
 def _in_memory(opening: Opening) -> bool:
     """Whether there is no file behind it."""
-    given = {a.keyword.value for a in opening.call.args if a.keyword is not None}
+    given = set(arguments.by_name(opening.call))
     code = opening.module.code(opening.path) if opening.path is not None else ""
     return "backing_store" in given or "BytesIO" in code or "fileobj" in given
 

@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.finding import Confidence, Fix, LoaderFact, Message, Place, Safety, Severity
 from oomlint.memory.facts import worker_count
 from oomlint.memory.loaders.loader_calls import confidence_of, evaluator_of, is_given, is_true, is_zero, story_places
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ABSENT, Absent, Alternative, Bound, ClassRef, Const, External, Frame, Step, assumptions, join
 from oomlint.syntax.edits import delete_argument, is_cheap_path, replace, wrapped
 
@@ -86,11 +86,11 @@ def _makes_arguments(evaluator: Evaluator, module: Module, call: cst.Call, scope
 
 def _argument(evaluator: Evaluator, call: cst.Call, name: str, frame: Frame) -> list[Alternative]:
     bound = (Bound(tuple(call.args), frame, call),)
-    given = names.keyword(bound, name)
+    given = arguments.keyword(bound, name)
     if given is not None:
         return evaluator.values(given.node.value, frame)
     out: list[Alternative] = []
-    for star in names.starred(bound):
+    for star in arguments.starred(bound):
         found = evaluator.access(star.node.value, (("item", name),), frame)
         if not any(isinstance(a.value, Absent) for a in found):
             return [*out, *found]
@@ -133,11 +133,10 @@ def _case(evaluator: Evaluator, module: Module, call: cst.Call, scope: Scope, na
 
 
 def _fix(module: Module, call: cst.Call, name: str) -> Fix | None:
-    by_name = {a.keyword.value: a for a in call.args if a.keyword is not None}
-    arg, workers = by_name.get(name), by_name.get("dataloader_num_workers")
+    arg, workers = arguments.named_arg(call, name), arguments.named_arg(call, "dataloader_num_workers")
     if arg is None:
         return None
-    if workers is None and any(a.star for a in call.args):
+    if workers is None and arguments.has_stars(call):
         return None
     if workers is None or (isinstance(workers.value, cst.Integer) and workers.value.evaluated_value == 0):
         edit = delete_argument(module.tree, call, arg)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Place
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.evaluate import Evaluator
 from oomlint.model.readings import Memory
 from oomlint.model.values import (
@@ -73,18 +73,7 @@ class Loader:
 
     def explicit(self, name: str) -> cst.Arg | None:
         """The argument as it is written in the call itself, by keyword or position."""
-        for arg in self.call.args:
-            if arg.keyword is not None and arg.keyword.value == name:
-                return arg
-        if name not in PARAMETERS or self.layers:
-            return None
-        place = PARAMETERS.index(name)
-        for number, arg in enumerate(self.call.args):
-            if arg.keyword is not None or arg.star:
-                return None
-            if number == place:
-                return arg
-        return None
+        return arguments.arg_for(self.call, name, place=PARAMETERS.index(name) if name in PARAMETERS and not self.layers else -1)
 
     @property
     def inherited(self) -> bool:
@@ -236,7 +225,7 @@ class Loaders:
         """Calls of classes out of sight that are called loaders and are given what a DataLoader is given: its workers and its batches."""
         found = []
         for call, scope in module.walk.calls:
-            given = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+            given = set(arguments.by_name(call))
             if not names.last_name(call.func).endswith("DataLoader") or "num_workers" not in given or given.isdisjoint({"batch_size", "batch_sampler"}):
                 continue
             values = [alt.value for alt in self.evaluator.values(call.func, self.evaluator.calls.plain_frame(module, scope))]
@@ -274,44 +263,24 @@ class Loaders:
 
     def _argument(self, loader: Loader, name: str, frame: Frame) -> list[Alternative]:
         bound = loader.bound(frame)
-        given = names.keyword(bound, name)
-        if given is None and name in PARAMETERS:
-            ordered = names.positional(bound)
-            place = PARAMETERS.index(name)
-            if ordered is not None and place < len(ordered):
-                given = ordered[place]
-            elif ordered is None:
-                leading = self._leading(bound)
-                if place < len(leading):
-                    given = leading[place]
+        given = arguments.given(bound, name, PARAMETERS)
         if given is not None:
             return self.evaluator.values(given.node.value, given.bound.frame)
         out: list[Alternative] = []
-        for star in names.starred(bound):
+        for star in arguments.starred(bound):
             absent: list[Alternative] = []
             for alt in self.evaluator.access(star.node.value, (("item", name),), star.bound.frame):
                 (absent if isinstance(alt.value, Absent) else out).append(alt)
             if not absent:
                 return out
-        if names.hides_positionals(bound) and name in PARAMETERS:
+        if arguments.hides_positionals(bound) and name in PARAMETERS:
             return [*out, Alternative(Unknown("*args"))]
         if out:
             # The mapping has the key on some ways only: on the others the argument is left out.
-            stars = names.starred(bound)
+            stars = arguments.starred(bound)
             rest = [a for star in stars for a in self.evaluator.access(star.node.value, (("item", name),), star.bound.frame) if isinstance(a.value, Absent)]
             return [*out, *rest]
         return [Alternative(ABSENT)]
-
-    @staticmethod
-    def _leading(bound: tuple[Bound, ...]) -> list[names.Given]:
-        found: list[names.Given] = []
-        for layer in bound:
-            for arg in layer.args:
-                if arg.star == "*":
-                    return found
-                if arg.star == "" and arg.keyword is None:
-                    found.append(names.Given(arg, layer))
-        return found
 
     def workers(self, loader: Loader, frame: Frame) -> list[Alternative]:
         """The worker count; a missing one is 0."""

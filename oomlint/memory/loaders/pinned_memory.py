@@ -12,6 +12,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.facts import allocation_fact, dataset_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, loaders_of, story_places
 from oomlint.memory.shared.content_kinds import Kind
+from oomlint.model import arguments, names
 from oomlint.model.values import Absent, Alternative, Const, ExternalCall, Frame, assumptions
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def rounded_arrays(module: Module, project: Project) -> Iterator[Rounded]:
         frame = evaluator.calls.plain_frame(module, scope)
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "pin_memory" and not call.args:
             content = contents.of(call.func.value, frame)
-        elif any(a.keyword is not None and a.keyword.value == "pin_memory" and isinstance(a.value, cst.Name) and a.value.value == "True" for a in call.args):
+        elif names.dotted(arguments.named(call, "pin_memory")) == "True":
             content = contents.of(call, frame)
         else:
             continue

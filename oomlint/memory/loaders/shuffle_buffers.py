@@ -10,6 +10,7 @@ import libcst as cst
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of, is_positive, loaders_of
 from oomlint.memory.shared.test_suites import holds_tests
+from oomlint.model import arguments
 from oomlint.model.values import Const, Display, External, ExternalCall, FunctionRef, Written
 from oomlint.syntax.walk import descend
 
@@ -178,6 +179,6 @@ def _text(node: cst.BaseExpression) -> str | None:
 
 def _size(stage: Stage, project: Project) -> Alternative | None:
     """The number of samples that a stage keeps."""
-    args = [arg for arg in stage.call.args if (arg.keyword is None and not arg.star) or (arg.keyword is not None and arg.keyword.value in {"size", "bufsize"})]
-    found = evaluator_of(project).values(args[0].value, stage.frame) if args else []
+    given = arguments.argument_for(stage.call, "size", "bufsize", place=0)
+    found = evaluator_of(project).values(given, stage.frame) if given is not None else []
     return max((alt for alt in found if is_positive(alt.value)), key=lambda alt: (not alt.reach, -alt.doubt), default=None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Display, ExternalCall, Frame
 
 if TYPE_CHECKING:
@@ -25,9 +25,8 @@ _MOST: Final = 8
 def picture_bytes(project: Project, dataset: Value) -> int | None:
     """Bytes of the picture in a sample: of a library's folder of pictures, or of a class that gives what a chain makes of a picture; the most of all ways."""
     if isinstance(dataset, ExternalCall) and names.canonical(dataset.name) in _COLOURED:
-        given = [arg.value for arg in dataset.call.args if arg.keyword is not None and arg.keyword.value == "transform"]
-        plain = [arg.value for arg in dataset.call.args if arg.keyword is None and not arg.star]
-        return max((size for node in (given or plain[1:2]) for size in _sizes(project, node, dataset.frame, 3)), default=None)
+        given = arguments.argument_for(dataset.call, "transform", place=1)
+        return max(_sizes(project, given, dataset.frame, 3), default=None) if given is not None else None
     return None
 
 

@@ -12,7 +12,7 @@ from oomlint.memory.facts import dataset_facts, loader_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of, loaders_of, story_places
 from oomlint.memory.shared.start_methods import start_methods
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Const, ExternalCall, Frame, FunctionRef
 
@@ -144,7 +144,7 @@ def _uses_cuda(call: cst.Call, frame: Frame, evaluator: Questions) -> bool:
         if word == "to":
             return any(_is_cuda(arg.value, frame, evaluator) for arg in call.args if arg.keyword is None or arg.keyword.value == "device")
     if names.dotted(call.func).startswith("torch."):
-        return any(_is_cuda(arg.value, frame, evaluator) for arg in call.args if arg.keyword is not None and arg.keyword.value in {"device", "map_location"})
+        return (given := arguments.named(call, "device", "map_location")) is not None and _is_cuda(given, frame, evaluator)
     return False
 
 

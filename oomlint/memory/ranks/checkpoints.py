@@ -14,7 +14,7 @@ from oomlint.memory.datasets.serving import serving_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.step_contexts import library_name
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.reach import terminates
 from oomlint.model.values import Const, ExternalCall
 from oomlint.syntax.edits import Text
@@ -52,7 +52,7 @@ def weights(module: Module, project: Project) -> Iterator[Weights]:
     for call, scope in module.walk.calls:
         if names.last_name(call.func) != "load" and "load" not in names.dotted(call.func):
             continue
-        if any(a.star or (a.keyword is not None and a.keyword.value == "mmap") for a in call.args) or not _on_host(module, scope, call, project):
+        if arguments.has_stars(call) or arguments.has(call, "mmap") or not _on_host(module, scope, call, project):
             continue
         if library_name(project, call.func, module, scope) not in LOADS or not loaded(module, scope, call).checkpoint:
             continue
@@ -67,9 +67,7 @@ def weights(module: Module, project: Project) -> Iterator[Weights]:
 
 def _on_host(module: Module, scope: Scope, call: cst.Call, project: Project) -> bool:
     """Whether the tensors are sent to host memory. Those that go to a device are read one after the other, and let go (torch 2.13)."""
-    plain = [a.value for a in call.args if a.keyword is None]
-    given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "map_location"), None)
-    where = given or (plain[_DEVICE] if len(plain) > _DEVICE else None)
+    where = arguments.argument_for(call, "map_location", place=_DEVICE)
     if where is None:
         return False  # to the device that it was saved from: OOM502
     if isinstance(where, cst.Lambda):

@@ -12,14 +12,16 @@ from oomlint.memory.fixes.add_argument import added_argument
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.ranks.gathers import gathers_of
 from oomlint.memory.ranks.ranks import Ranks, ranks_of
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Const, ExternalCall
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
     from oomlint.syntax.walk import Scope
 
 _CONFIG: Final = "FullStateDictConfig"
@@ -94,22 +96,23 @@ def _config(module: Module, scope: Scope, call: cst.Call, project: Project) -> t
 
 
 def _on_every_rank(module: Module, scope: Scope, made: cst.Call, project: Project) -> tuple[Module, cst.Call] | None:
-    plain = [a.value for a in made.args if a.keyword is None and not a.star]
-    given = next((a.value for a in made.args if a.keyword is not None and a.keyword.value == "state_dict_config"), None)
-    given = given or (plain[_BEHIND] if len(plain) > _BEHIND else None)
+    given = arguments.argument_for(made, "state_dict_config", place=_BEHIND)
     if given is None:
         return None  # it stays on the devices
     evaluator = evaluator_of(project)
     for alt in evaluator.values(given, evaluator.calls.plain_frame(module, scope)):
         value = alt.value
-        if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] == _CONFIG and not any(a.star for a in value.call.args):
-            known: dict[str, object] = {}
-            for place, arg in enumerate(value.call.args):
-                name = arg.keyword.value if arg.keyword is not None else ("offload_to_cpu", "rank0_only")[place] if place < _BEHIND else ""
-                known[name] = next((a.value.value for a in evaluator.values(arg.value, value.frame) if isinstance(a.value, Const)), None)
-            if known.get("offload_to_cpu") is True and known.get("rank0_only", False) is False:
+        if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] == _CONFIG and not arguments.has_stars(value.call):
+            config = [arguments.argument_for(value.call, name, place=place) for place, name in enumerate(("offload_to_cpu", "rank0_only"))]
+            offload, one_rank = (_constant(given, value.frame, evaluator) for given in config)
+            if offload is True and (config[1] is None or one_rank is False):
                 return value.frame.module, value.call
     return None
+
+
+def _constant(given: cst.BaseExpression | None, frame: Frame, evaluator: Evaluator) -> object:
+    found = evaluator.values(given, frame) if given is not None else []
+    return next((alt.value.value for alt in found if isinstance(alt.value, Const)), None)
 
 
 def on_one_rank(found: FullState) -> Fix:
@@ -118,7 +121,7 @@ def on_one_rank(found: FullState) -> Fix:
         return Fix(Safety.DISPLAY, "copy it only on the rank that saves it")
     module, call = found.config
     message = "gather the state on the first rank only"
-    if any(a.keyword is not None and a.keyword.value == "rank0_only" for a in call.args) or any(a.keyword is None for a in call.args):
+    if arguments.has(call, "rank0_only") or any(a.keyword is None for a in call.args):
         return Fix(Safety.DISPLAY, f"{message}: `rank0_only=True`")
     if _has_other_users(module, call):
         return Fix(Safety.DISPLAY, f"{message}: `rank0_only=True`, in a config that nothing else uses")

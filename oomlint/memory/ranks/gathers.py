@@ -12,7 +12,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.step_contexts import is_over_loader, library_name
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.held import Kind, Size
 from oomlint.model.values import FunctionRef
 from oomlint.syntax.edits import Text
@@ -151,9 +151,7 @@ class Gathers:
             return None
         place = params.index(name) - (1 if names.self_name(scope) is not None else 0)
         for site in self.evaluator.calls.sites(module, scope)[:_MOST_SITES]:
-            given = next((a.value for a in site.args if a.keyword is not None and a.keyword.value == name), None)
-            if given is None and 0 <= place < len(site.args) and site.args[place].keyword is None:
-                given = site.args[place].value
+            given = arguments.argument_for(site, name, place=place)
             found = self.filled(site.module, site.scope, given, depth + 1) if given is not None else None
             if found is not None:
                 return found
@@ -266,10 +264,8 @@ class Gathers:
 
 def _arguments(call: cst.Call) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
     """The list for the results, and the object, of ``all_gather_object``."""
-    named = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
-    plain = [a.value for a in call.args if a.keyword is None and not a.star]
-    out = named.get("object_list") or (plain[0] if plain else None)
-    what = named.get("obj") or (plain[1] if len(plain) > 1 else None)
+    out = arguments.argument_for(call, "object_list", place=0)
+    what = arguments.argument_for(call, "obj", place=1)
     return (out, what) if out is not None and what is not None else None
 
 

@@ -11,7 +11,7 @@ import libcst as cst
 from oomlint.finding import RanksFact
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.step_contexts import library_name, project_function
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory, finder
 from oomlint.model.values import Const, ExternalCall, Unknown, Written
@@ -196,15 +196,13 @@ class RanksOf:
         """How many processes ``torch.multiprocessing.spawn`` starts."""
         for call, scope in module.walk.calls:
             if names.last_name(call.func) == "spawn" and "nprocs" in module.code(call):
-                given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "nprocs"), None)
-                if given is None and len(call.args) > 2 and call.args[2].keyword is None:  # noqa: PLR2004 - fn, args, nprocs
-                    given = call.args[2].value
+                given = arguments.argument_for(call, "nprocs", place=2)
                 if self._called(call, module, scope) == SPAWN and given is not None:
                     return self._number(given, module, scope), call
         return None
 
     def _devices(self, call: cst.Call, module: Module, scope: Scope) -> int | None:
-        given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value in {"devices", "gpus"}), None)
+        given = arguments.named(call, "devices", "gpus")
         if isinstance(given, cst.List):
             return len(given.elements) if len(given.elements) > 1 else None
         return self._number(given, module, scope) if given is not None else None
@@ -327,7 +325,7 @@ def _declares(module: Module, node: cst.CSTNode) -> bool:
 
 def _is_spread(call: cst.Call) -> bool:
     """Whether a call makes a trainer of Lightning that is told how to spread over processes."""
-    given = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
+    given = arguments.by_name(call)
     if not {"strategy", "num_nodes"} & given.keys():
         return False
     devices = given.get("devices")

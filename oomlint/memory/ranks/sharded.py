@@ -14,7 +14,7 @@ from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.ranks.ranks import SPAWN, ranks_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.step_contexts import library_name, project_function
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall, Instance
 from oomlint.syntax.walk import path_of
 
@@ -89,9 +89,7 @@ def _sampler(loader: Loader, use: Use, project: Project) -> tuple[Module, cst.CS
 
 def _deals_out(sampler: ExternalCall, evaluator: Evaluator) -> bool:
     """Whether the indices go to several ranks: not where the sampler is told that there is one."""
-    given = next((a.value for a in sampler.call.args if a.keyword is not None and a.keyword.value == "num_replicas"), None)
-    if given is None and len(sampler.call.args) > 1 and sampler.call.args[1].keyword is None:
-        given = sampler.call.args[1].value
+    given = arguments.argument_for(sampler.call, "num_replicas", place=1)
     return given is None or any(a.const != 1 for a in evaluator.values(given, sampler.frame))
 
 

@@ -11,7 +11,7 @@ import libcst as cst
 
 from oomlint.amounts import readable
 from oomlint.memory.shared.byte_size import ITEM_BYTES, item_bytes
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Const, Display
 from oomlint.syntax.quick import MOST_DIGITS
 
@@ -105,8 +105,8 @@ def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame) ->
     numpy = library.startswith("numpy")
     if maker not in _MAKERS or not (numpy or library in {"torch", "cupy"}):
         return None
-    plain = [a.value for a in call.args if a.keyword is None and not a.star]
-    keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+    plain = arguments.plain(call)
+    keywords = arguments.by_name(call)
     dtype = keywords.get("dtype")
     if maker in {"randint", "integers"}:
         size = keywords.get("size", plain[2] if len(plain) > 2 else plain[1] if len(plain) > 1 and not numpy else None)  # noqa: PLR2004 - low, high, size

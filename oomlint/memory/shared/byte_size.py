@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.amounts import readable
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Const, Display
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def allocated(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> 
     default = 8 if library.startswith("numpy") else 4
     if maker in {"randint", "arange", "randperm"}:
         default = 8
-    positional = [a.value for a in call.args if a.keyword is None and a.star == ""]
-    keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+    positional = arguments.plain(call)
+    keywords = arguments.by_name(call)
     dtype = keywords.get("dtype")
     if maker in {"zeros", "ones", "empty", "full"} and library == "numpy":
         shape_nodes = positional[:1] or [keywords[k] for k in ("shape",) if k in keywords]

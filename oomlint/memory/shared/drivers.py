@@ -19,7 +19,7 @@ from oomlint.finding import Severity
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.test_suites import holds_tests
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.readings import Memory, finder
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
 from oomlint.syntax.walk import descend
@@ -205,7 +205,7 @@ def _reads_arguments(blocks: Iterable[cst.CSTNode]) -> bool:
 
 
 def _opens_to_write(call: cst.Call) -> bool:
-    mode = next((arg.value for arg in call.args if arg.keyword is not None and arg.keyword.value == "mode"), call.args[1].value if len(call.args) > 1 else None)
+    mode = arguments.argument_for(call, "mode", place=1)
     return isinstance(mode, cst.SimpleString) and any(letter in str(mode.evaluated_value) for letter in "wax")
 
 

@@ -10,7 +10,7 @@ import libcst as cst
 
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.values import Const, External
 
 if TYPE_CHECKING:
@@ -139,22 +139,20 @@ class Libraries(Classifier):
 
     def _maps(self, call: cst.Call, frame: Frame) -> bool:
         """Whether `torch.load` maps the file, for all that is known."""
-        given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "mmap"), None)
+        given = arguments.named(call, "mmap")
         return given is not None and any(not isinstance(a.value, Const) or a.const for a in self.evaluator.values(given, frame))
 
     def _numpy_load(self, call: cst.Call, frame: Frame) -> Content:
-        for arg in call.args:
-            if arg.keyword is not None and arg.keyword.value == "mmap_mode":
-                found = self.evaluator.values(arg.value, frame)
-                if any(isinstance(a.const, str) for a in found):
-                    return Content(Kind.MEMMAP, "a memory-mapped array", frame.module, call)
+        mode = arguments.argument_for(call, "mmap_mode", place=1)
+        if mode is not None and any(isinstance(a.const, str) for a in self.evaluator.values(mode, frame)):
+            return Content(Kind.MEMMAP, "a memory-mapped array", frame.module, call)
         if call.args and ".npz" in frame.module.code(call.args[0].value):
             return Content(Kind.HANDLE, "an open `.npz` file", frame.module, call)
         return Content(Kind.ARRAY, "an array that `numpy.load` reads", frame.module, call)
 
     def _array(self, name: str, last: str, call: cst.Call, frame: Frame) -> Content:
         module = frame.module
-        dtype = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "dtype"), None)
+        dtype = arguments.named(call, "dtype")
         if dtype is not None and names.last_name(dtype) in {"object", "object_", "O"}:
             return Content(Kind.OBJECT_ARRAY, "a NumPy array of objects", module, call)
         if last in {"array", "asarray", "ascontiguousarray"} and call.args:
@@ -171,7 +169,7 @@ class Libraries(Classifier):
         if last in {"zeros", "ones", "empty", "full", "rand", "randn", "arange"}:
             return allocated(name, call, self.evaluator, frame)
         if last == "randint":
-            positional = [a.value for a in call.args if a.keyword is None]
+            positional = arguments.plain(call)
             if len(positional) not in {2, 3}:
                 return Size()
             shape = call.with_changes(args=[cst.Arg(positional[-1]), cst.Arg(cst.parse_expression("torch.int64"), keyword=cst.Name("dtype"))])

@@ -157,20 +157,6 @@ def project_function(project: Project, node: cst.BaseExpression, module: Module,
     return None
 
 
-def parameter_of(function: FunctionRef, call: cst.Call, arg: cst.Arg) -> str | None:
-    """The parameter that takes an argument."""
-    params = names.parameters(function.scope)
-    if arg.keyword is not None:
-        return arg.keyword.value if any(p.name.value == arg.keyword.value for p in params) else None
-    if arg.star:
-        return None
-    place = list(call.args).index(arg)
-    plain = [p.name.value for p in params]
-    if names.is_method(function.scope) and (function.this is not None or function.scope.name == "__init__"):
-        plain = plain[1:]
-    return plain[place] if place < len(plain) else None
-
-
 def mentions(node: cst.CSTNode, words: re.Pattern[str]) -> bool:
     """Whether a name or attribute below the node has one of the words."""
     return any(isinstance(n, cst.Name) and words.search(n.value) for n in descend(node))

@@ -1,0 +1,183 @@
+"""How arguments meet parameters: of one call as it is written, and of the layers that a call collects on its way (``partial``, ``*args``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import libcst as cst
+
+from oomlint.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oomlint.model.values import Bound, FunctionRef
+    from oomlint.syntax.walk import Scope
+
+
+class Called(Protocol):
+    """A call, or a layer of arguments."""
+
+    @property
+    def args(self) -> Sequence[cst.Arg]:
+        """The arguments in their order."""
+
+
+def positionals(call: Called) -> list[cst.Arg]:
+    """The positional arguments whose place is known: those before the first starred one."""
+    found: list[cst.Arg] = []
+    for arg in call.args:
+        if arg.star == "*":
+            break
+        if arg.keyword is None and not arg.star:
+            found.append(arg)
+    return found
+
+
+def plain(call: Called) -> list[cst.BaseExpression]:
+    """The values of the positional arguments whose place is known."""
+    return [arg.value for arg in positionals(call)]
+
+
+def by_name(call: Called) -> dict[str, cst.BaseExpression]:
+    """The values of the keyword arguments."""
+    return {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
+
+
+def named_arg(call: Called, *words: str) -> cst.Arg | None:
+    """The first keyword argument of one of these names."""
+    return next((arg for arg in call.args if arg.keyword is not None and arg.keyword.value in words), None)
+
+
+def named(call: Called, *words: str) -> cst.BaseExpression | None:
+    """The value of the first keyword argument of one of these names."""
+    found = named_arg(call, *words)
+    return found.value if found is not None else None
+
+
+def has(call: Called, *words: str) -> bool:
+    """Whether a keyword argument of one of these names stands in the call."""
+    return named_arg(call, *words) is not None
+
+
+def has_stars(call: Called) -> bool:
+    """Whether a starred argument may give any parameter."""
+    return any(arg.star for arg in call.args)
+
+
+def arg_for(call: Called, *words: str, place: int) -> cst.Arg | None:
+    """The argument that a call gives to a parameter, by keyword or position; ``None`` where it gives none or a starred one hides it."""
+    found = named_arg(call, *words)
+    if found is not None:
+        return found
+    known = positionals(call)
+    return known[place] if 0 <= place < len(known) else None
+
+
+def argument_for(call: Called, *words: str, place: int) -> cst.BaseExpression | None:
+    """The value of what a call gives to a parameter."""
+    found = arg_for(call, *words, place=place)
+    return found.value if found is not None else None
+
+
+def parameter_of(function: FunctionRef, call: cst.Call, arg: cst.Arg) -> str | None:
+    """The parameter that an argument of the call fills; ``None`` where a starred one hides it or a rest parameter takes it."""
+    if arg.keyword is not None:
+        return arg.keyword.value if any(p.name.value == arg.keyword.value for p in names.parameters(function.scope)) else None
+    ordered = _ordered(function.scope, bound=function.this is not None or function.scope.name == "__init__")
+    return next((name for name, one in zip(ordered, positionals(call), strict=False) if one is arg), None)
+
+
+def _ordered(scope: Scope, *, bound: bool = True) -> list[str]:
+    """Parameters that positional arguments fill; of a bound method without the object."""
+    if not isinstance(scope.node, cst.FunctionDef | cst.Lambda):
+        return []
+    params = scope.node.params
+    return [p.name.value for p in (*params.posonly_params, *params.params)][bound and names.is_method(scope) :]
+
+
+class Given:
+    """The argument that a call gives to one parameter."""
+
+    __slots__ = ("bound", "node")
+
+    def __init__(self, node: cst.Arg, bound: Bound) -> None:
+        self.node = node
+        self.bound = bound
+
+
+def positional(bound: tuple[Bound, ...]) -> list[Given] | None:
+    """Positional arguments of all layers; ``None`` where a starred one hides how many there are."""
+    found: list[Given] = []
+    for layer in bound:
+        for arg in layer.args:
+            if arg.star == "*":
+                handed = _handed_through(arg, layer)
+                if handed is None:
+                    return None
+                found.extend(handed)
+            elif arg.star == "" and arg.keyword is None:
+                found.append(Given(arg, layer))
+    return found
+
+
+def _handed_through(arg: cst.Arg, layer: Bound) -> list[Given] | None:
+    """What ``*args`` stands for where it is the rest parameter of the function around the call."""
+    scope, outer = layer.frame.scope, layer.frame.bound
+    if not isinstance(scope.node, cst.FunctionDef) or not isinstance(arg.value, cst.Name) or outer is None:
+        return None
+    rest = scope.node.params.star_arg
+    if not isinstance(rest, cst.Param) or rest.name.value != arg.value.value:
+        return None
+    known = positional(outer)
+    if known is None:
+        return None
+    params = scope.node.params
+    own = len(params.posonly_params) + len(params.params) - names.is_method(scope)
+    return known[own:]
+
+
+def keyword(bound: tuple[Bound, ...], name: str) -> Given | None:
+    """The keyword argument of that name, from the outermost layer that gives it."""
+    for layer in reversed(bound):
+        for arg in layer.args:
+            if arg.keyword is not None and arg.keyword.value == name:
+                return Given(arg, layer)
+    return None
+
+
+def starred(bound: tuple[Bound, ...]) -> list[Given]:
+    """The ``**mapping`` arguments, the one that wins first."""
+    return [Given(arg, layer) for layer in reversed(bound) for arg in reversed(layer.args) if arg.star == "**"]
+
+
+def given(bound: tuple[Bound, ...], name: str, ordered: Sequence[str]) -> Given | None:
+    """What the layers give to a parameter, by keyword or by its place among the ``ordered`` ones."""
+    found = keyword(bound, name)
+    if found is not None or name not in ordered:
+        return found
+    place, known = ordered.index(name), positional(bound)
+    if known is None:
+        known = _leading(bound)
+    return known[place] if place < len(known) else None
+
+
+def given_to(scope: Scope, name: str, bound: tuple[Bound, ...]) -> Given | None:
+    """The explicit argument that the layers give to a parameter of a function."""
+    return given(bound, name, _ordered(scope)) if isinstance(scope.node, cst.FunctionDef | cst.Lambda) else None
+
+
+def _leading(bound: tuple[Bound, ...]) -> list[Given]:
+    """The positional arguments before the first starred one."""
+    found: list[Given] = []
+    for layer in bound:
+        known = positionals(layer)
+        found.extend(Given(arg, layer) for arg in known)
+        if any(arg.star == "*" for arg in layer.args):
+            break
+    return found
+
+
+def hides_positionals(bound: tuple[Bound, ...]) -> bool:
+    """Whether a ``*args`` in the call may fill any parameter."""
+    return positional(bound) is None
