@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint.amounts import size
 from oomlint.budget.limits import Given, Limit
 from oomlint.memory.loaders.job_limits import DEFAULT_SHARED
-from oomlint.model.command_lines import commands_of, documents, entries, member
+from oomlint.model.command_lines import commands_of
+from oomlint.model.yaml_nodes import documents, entries, member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oomlint.model.command_lines import Command
+    from oomlint.model.commands import Command
 
 _LONGEST: Final = 200_000  # characters: YAML takes long to read
 _DEEPEST: Final = 12

@@ -12,13 +12,14 @@ from oomlint.budget import command, manifests
 from oomlint.budget.limits import Given, Limit
 from oomlint.budget.mistakes import BudgetError
 from oomlint.memory.loaders import job_limits
-from oomlint.model.command_lines import command_in, commands_of
+from oomlint.model.command_lines import commands_of
+from oomlint.model.commands import command_in
 from oomlint.source import SourceError, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oomlint.model.command_lines import Command
+    from oomlint.model.commands import Command
 
     Named = Callable[[str], str]
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Literal
 import libcst as cst
 
 from oomlint.beside_code import Beside, beside
-from oomlint.model.command_lines import command_in, commands_of, is_named, services_of, started_by_image
+from oomlint.model.command_lines import commands_of
+from oomlint.model.commands import command_in, is_named
+from oomlint.model.container_files import services_of, started_by_image
 from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import Alternative, Const, Step, Unknown, picked
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from oomlint.finding import Place
-    from oomlint.model.command_lines import Command, Service
+    from oomlint.model.commands import Command
+    from oomlint.model.container_files import Service
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
 

@@ -10,7 +10,7 @@ from oomlint.finding import Consequence, Fix, Message, Resource, Safety, Severit
 from oomlint.measurement import CallCheck, Measurement, Trait
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import confidence_of, given_beside, literal_site, loaders_of, story_places
-from oomlint.model.command_lines import number_edit
+from oomlint.model.commands import number_edit
 from oomlint.model.values import Const, assumptions
 from oomlint.rule import Rule
 from oomlint.syntax.edits import replace

@@ -16,7 +16,7 @@ from oomlint.memory.fixes.shared_memory import shared
 from oomlint.memory.loaders.loader_calls import loaders_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
-from oomlint.model.command_lines import number_edit
+from oomlint.model.commands import number_edit
 from oomlint.model.options import OptionSource
 from oomlint.model.readings import FOUND, finder
 from oomlint.syntax.edits import is_cheap_path, replace

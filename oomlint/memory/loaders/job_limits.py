@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomlint import amounts
 from oomlint.memory.loaders.in_flight import case_under, workers_under
 from oomlint.memory.loaders.loader_calls import loaders_of
-from oomlint.model.command_lines import member
+from oomlint.model.yaml_nodes import member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from oomlint.finding import Place
     from oomlint.memory.loaders.in_flight import Inflight
     from oomlint.memory.loaders.loader_calls import Loader, Use
-    from oomlint.model.command_lines import Command, Service, Word
+    from oomlint.model.commands import Command, Word
+    from oomlint.model.container_files import Service
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative
 

@@ -1,0 +1,232 @@
+"""The words of a command as a file has them: each with its place, its quotes and its variables."""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from oomlint.beside_code import Beside, beside
+from oomlint.finding import Edit, Place
+from oomlint.model import shell_scripts
+from oomlint.rows import span_of, starts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oomlint.model.container_files import Service
+    from oomlint.model.project import Project
+
+_TOKEN: Final = re.compile(
+    r"""(?P<blank>(?:[ \t\r]|\\\r?\n)+)
+    |(?P<end>[\n;&|()`])
+    |(?P<comment>\#[^\n]*)
+    |(?P<word>(?:\\[^\r\n]|'[^'\n]*'|"(?:\\.|[^"\\\n])*"|\$\([^()\n]*\)|\$\{[^{}\n]*\}|[^\s;&|()`'"\\]|['"\\])+)
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_QUOTED: Final = re.compile(r"\\(.)|'([^'\n]*)'|\"((?:\\.|[^\"\\\n])*)\"", re.DOTALL)
+_WHOLE_QUOTE: Final = re.compile(r"(?:--?[\w-]+=)?(['\"])(.*)\1", re.DOTALL)
+_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
+_DEFAULT: Final = re.compile(r"\$\{(\w+):?-(\d+)\}")
+_LONGEST_WAY: Final = 4  # from a variable to the one that it is set to
+_CPUS_OF_TASK: Final = "SLURM_CPUS_PER_TASK"
+_ASSIGNED: Final = re.compile(
+    r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|declare[ \t]+|local[ \t]+|ENV[ \t]+|ARG[ \t]+)?(\w+)[ \t]*[?:]{0,2}=[ \t]*([^\s;#]*)", re.MULTILINE
+)
+_WHOLE_NUMBER: Final = re.compile(r"-?\d{1,18}")  # more digits say nothing, and Python reads only so many
+
+
+class Word(NamedTuple):
+    """A word of a command, as the program gets it, and the characters of the file that it is."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Number(NamedTuple):
+    """A whole number that a command line gives, and where the file writes it."""
+
+    value: int
+    place: Place
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A file with command lines, or a row of a notebook."""
+
+    path: str
+    content: str = field(repr=False)
+    cell: int = 0
+    row: int = 1  # that the first row of the content is
+    column: int = 1
+    exact: bool = True  # whether places are those of characters; else all are the whole
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return starts_of(self.content)
+
+    def place(self, start: int, end: int) -> Place:
+        """The place of characters of the content."""
+        if not self.exact:
+            start, end = 0, len(self.content)
+        (row, column), (end_row, end_column) = self._spot(start), self._spot(end)
+        return Place(self.path, self.cell, row, column, end_row, end_column)
+
+    def _spot(self, index: int) -> tuple[int, int]:
+        row = bisect_right(self._starts, index)
+        return self.row + row - 1, index - self._starts[row - 1] + (self.column if row == 1 else 1)
+
+    @cached_property
+    def assigned(self) -> dict[str, Word | None]:
+        """Variables that the file sets, with what it sets them to; ``None`` where that happens more than once, or is not plain."""
+        if self._is_script:
+            return {name: Word(*given) if given is not None else None for name, given in shell_scripts.assigned(self.content).items()}
+        found: dict[str, Word | None] = {}
+        for match in _ASSIGNED.finditer(self.content):
+            found[match[1]] = None if match[1] in found else Word(match[2].strip("\"'"), match.start(2), match.end(2))
+        return found
+
+    @cached_property
+    def batch_processors(self) -> Word | None:
+        """The processors of a task that a script asks SLURM for; ``None`` where it does not say so just once."""
+        found = [given for name, given in self.batch_options if name in {"--cpus-per-task", "-c"}]
+        return found[0] if len(found) == 1 and re.fullmatch(r"\d{1,9}", found[0].text) else None
+
+    @cached_property
+    def batch_options(self) -> tuple[tuple[str, Word], ...]:
+        """The options that a script gives to SLURM."""
+        return tuple((name, Word(*given)) for name, given in shell_scripts.batch_options(self.content)) if not self.cell else ()
+
+    @property
+    def _is_script(self) -> bool:
+        return not self.cell and beside(self.path) is Beside.SHELL
+
+    def set_before(self, name: str, index: int) -> Word | None:
+        """What a variable is set to for a command at an index; ``None`` where that is not known."""
+        given = self.assigned.get(name)
+        return None if given is None or (self._is_script and given.start > index) else given
+
+
+@dataclass(frozen=True, eq=False)
+class Command:
+    """One command."""
+
+    text: Text
+    parts: tuple[Word, ...]
+    service: Service | None = None  # that it belongs to
+    outer: tuple[Word, ...] = ()  # the words in front of it, where it stands in quotes
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The words as the program gets them, variables as they are written."""
+        return [part.text for part in self.parts]
+
+    @property
+    def place(self) -> Place:
+        """All of it."""
+        return self.text.place(self.parts[0].start, self.parts[-1].end)
+
+    def place_of(self, number: int) -> Place:
+        """One word."""
+        return self.text.place(self.parts[number].start, self.parts[number].end)
+
+    def number_at(self, number: int) -> Number | None:
+        """The whole number that a word is, or that the file sets its variable to."""
+        return self.number(self.parts[number]) if number < len(self.parts) else None
+
+    def number_in(self, number: int) -> Number | None:
+        """The whole number behind the ``=`` of a word."""
+        return self.number(self.given_in(self.parts[number]))
+
+    def given_in(self, word: Word) -> Word:
+        """What stands behind the ``=`` of a word."""
+        given = word.text.partition("=")[2]
+        start = self.text.content.rfind(given, word.start, word.end)
+        return Word(given, start, start + len(given)) if start >= 0 else word._replace(text=given)
+
+    def number(self, word: Word) -> Number | None:
+        """The whole number that a word is, or that the file sets its variable to. ``None`` where that is not known."""
+        here = word
+        for _ in range(_LONGEST_WAY):
+            if _WHOLE_NUMBER.fullmatch(here.text):
+                return Number(int(here.text), self.text.place(here.start, here.end))
+            named, default = _VARIABLE.fullmatch(here.text), _DEFAULT.fullmatch(here.text)
+            name = default[1] if default is not None else named[1] or named[2] or named[3] if named is not None else ""
+            if name in self.text.assigned:
+                given = self.text.set_before(name, here.start)
+                if given is None:
+                    return None
+                if given.start != here.start:  # else it is set to its own value, or to a default
+                    here = given
+                    continue
+            elif name == _CPUS_OF_TASK and self.text.batch_processors is not None:
+                # What the job asks for is for more than this: the number is where it is used.
+                return Number(int(self.text.batch_processors.text), self.text.place(word.start, word.end))
+            return Number(int(default[2]), self.text.place(here.start, here.end)) if default is not None else None
+        return None
+
+
+def scanned(text: Text, start: int, end: int, service: Service | None = None, *, folded: bool = False) -> Iterator[Command]:
+    """The commands between two characters. Quotes do not go on in the next row, so that one that is left open spoils no more. ``folded`` rows are one."""
+    words: list[Word] = []
+    for match in _TOKEN.finditer(text.content, start, end):
+        kind, written = match.lastgroup, match[0]
+        if kind == "word":
+            quoted = _WHOLE_QUOTE.fullmatch(written) if ".py" in written and " " in written else None
+            if quoted is not None:  # as `bash -c "python train.py"` has it
+                inner = scanned(text, match.start() + quoted.start(2), match.start() + quoted.end(2), service)
+                yield from (replace(one, outer=(*words, *one.outer)) for one in inner)
+            words.append(Word(_plain(written), match.start(), match.end()))
+        elif kind == "end" and not (folded and written == "\n"):
+            if words:
+                yield Command(text, tuple(words), service)
+            words = []
+    if words:
+        yield Command(text, tuple(words), service)
+
+
+def _plain(written: str) -> str:
+    """A word without its quotes."""
+    if not any(mark in written for mark in "\\'\""):
+        return written
+    return _QUOTED.sub(lambda match: next((part for part in match.groups() if part is not None), ""), written)
+
+
+def command_in(path: str, cell: int, row: int, line: str, written: str) -> list[Command]:
+    """The commands of a line of a notebook; ``written`` is the row that it begins in."""
+    column = written.find(line)
+    text = Text(path, line if column >= 0 else written, cell, row, max(0, column) + 1, exact=column >= 0)
+    if column >= 0:
+        return list(scanned(text, 0, len(line)))
+    known = Text(path, line)  # continued rows are joined: where the words stand nobody knows
+    return [Command(text, tuple(Word(part.text, 0, 0) for part in one.parts)) for one in scanned(known, 0, len(line))]
+
+
+def number_edit(project: Project, place: Place, number: str) -> Edit | None:
+    """The edit that puts another number in a file beside the code; ``None`` where what is written at the place is no plain number."""
+    text = project.raw(place.path).decode("utf-8-sig", "replace")
+    try:
+        start, end = span_of(text, starts_of(text), place)
+    except ValueError:
+        return None
+    written = re.fullmatch(r"(['\"]?)\d+\1", text[start:end]) if not place.cell else None
+    name = next((name for name, word in Text(place.path, text).assigned.items() if word is not None and word.start == start), "")
+    if name and len(re.findall(rf"\$[{{(]?{name}\b", text)) != 1:
+        return None  # others may read it
+    return Edit(place, f"{written[1]}{number}{written[1]}") if written is not None else None
+
+
+def names_program(words: list[str]) -> bool:
+    """Whether a command runs Python's code."""
+    return "-m" in words or any(word.endswith(".py") for word in words)
+
+
+def is_named(words: Iterable[str], script: str) -> bool:
+    """Whether one of the words is the path of a script, by its name."""
+    base = os.path.basename(script)
+    return any(word == base or word.endswith(("/" + base, "\\" + base)) for word in words)

@@ -1,0 +1,164 @@
+"""Files that say what a container starts: Dockerfiles with their stages, compose files with their services."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.model.commands import Command, Text, Word, names_program, scanned
+from oomlint.model.yaml_nodes import MOST_CHARACTERS, entries, member
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oomlint.finding import Place
+
+_STAGE: Final = re.compile(r"(?:--\S+[ \t]+)*(\S+)(?:[ \t]+AS[ \t]+(\S+))?", re.IGNORECASE)
+_INSTRUCTION: Final = re.compile(r"^[ \t]*(FROM|CMD|ENTRYPOINT|RUN)[ \t]+((?:[^\n]*\\[ \t]*\r?\n)*[^\n]*)", re.MULTILINE | re.IGNORECASE)
+_STRING: Final = re.compile(r'"((?:\\.|[^"\\\n])*)"')
+
+
+def of_dockerfile(text: Text) -> list[Command]:
+    """``CMD``, ``ENTRYPOINT`` and ``RUN``; the words of a ``CMD`` follow those of the entry point of its stage."""
+    return [command for stage in _stages(text) for command in (*stage.commands, *stage.whole)]
+
+
+@dataclass(slots=True)
+class _Stage:
+    """A stage of a Dockerfile."""
+
+    name: str = ""
+    base: str = ""
+    commands: list[Command] = field(default_factory=list)  # as each instruction has them
+    entry: list[Command] = field(default_factory=list)
+    default: list[Command] = field(default_factory=list)  # what `CMD` says
+    shell: bool = False  # whether the entry point is a text for a shell, which takes no more words
+
+    @property
+    def whole(self) -> list[Command]:
+        """The entry point with the words of ``CMD``."""
+        if self.shell or not self.entry or not self.default:
+            return []
+        return [Command(self.entry[0].text, (*self.entry[0].parts, *self.default[-1].parts))]
+
+    @property
+    def starts(self) -> list[Command]:
+        """The commands that a container of this stage starts; nothing where the stage says none."""
+        return self.whole or self.entry or self.default
+
+
+def _stages(text: Text) -> list[_Stage]:
+    found = [_Stage()]
+    for match in _INSTRUCTION.finditer(text.content):
+        name, start, end = match[1].upper(), match.start(2), match.end(2)
+        if name == "FROM":
+            said = _STAGE.match(match[2])
+            found.append(_Stage(said[2] or "", said[1]) if said is not None else _Stage())
+            continue
+        stage = found[-1]
+        listed = match[2].lstrip().startswith("[")
+        if listed:
+            words = tuple(Word(one[1], one.start(1), one.end(1)) for one in _STRING.finditer(text.content, start, end))
+            inner = [command for word in words if " " in word.text for command in scanned(text, word.start, word.end)]
+            own = [*([Command(text, words)] if words else []), *inner]
+        else:
+            own = list(scanned(text, start, end))
+        stage.commands += own
+        if name == "ENTRYPOINT":
+            stage.entry, stage.shell = own, not listed
+        elif name == "CMD":
+            stage.default = own
+    return found
+
+
+def started_by_image(path: str, content: str, target: str = "") -> list[Command]:
+    """The commands of a Dockerfile that a container of its last stage, or of the one that is named, starts with."""
+    stages = _stages(Text(path, content))
+    stage = next((one for one in stages if one.name.lower() == target.lower()), None) if target else stages[-1]
+    for _ in stages:
+        if stage is None or stage.starts:
+            break
+        stage = next((one for one in stages if one.name and one.name.lower() == stage.base.lower()), None)
+    return [one for one in stage.starts if names_program(one.words)] if stage is not None else []
+
+
+@dataclass(frozen=True, eq=False)
+class Service:
+    """A service of a compose file."""
+
+    text: Text
+    node: Any = field(repr=False)  # of YAML
+
+    def place_of(self, node: Any) -> Place:
+        """The place of a node; of a mapping, that of its first entry."""
+        first, last = node.value[0] if entries(node) else (node, node)
+        return self.text.place(first.start_mark.index, last.end_mark.index)
+
+    @property
+    def image(self) -> tuple[str, str] | None:
+        """The Dockerfile that says what it starts, and the stage; ``None`` where it says so itself, or has no such file."""
+        build = member(self.node, "build")
+        if build is None or any(member(self.node, key) is not None for key in ("command", "entrypoint", "extends")):
+            return None
+        parts = [getattr(member(build, key), "value", "") for key in ("context", "dockerfile", "target")] if entries(build) else [build.value, "", ""]
+        if not all(isinstance(part, str) for part in parts):
+            return None
+        context, name, target = parts
+        return os.path.normpath(os.path.join(os.path.dirname(self.text.path), context, name or "Dockerfile")), target
+
+    @property
+    def sets_variables(self) -> bool:
+        """Whether it sets variables for its program."""
+        return any(member(self.node, key) is not None for key in ("environment", "env_file"))
+
+
+def services_of(path: str, content: str) -> list[Service]:
+    """The services of a compose file; none where it is broken."""
+    if len(content) > MOST_CHARACTERS:
+        return []
+    try:
+        return _services(Text(path, content))
+    except Exception:  # noqa: BLE001 - a broken file is simply not known
+        return []
+
+
+def _services(text: Text) -> list[Service]:
+    import yaml  # noqa: PLC0415 - most runs meet no such file
+
+    return [Service(text, node) for _, node in entries(member(yaml.compose(text.content, Loader=yaml.SafeLoader), "services"))]
+
+
+def of_compose(text: Text) -> Iterator[Command]:
+    """``command`` and ``entrypoint`` of each service."""
+    import yaml  # noqa: PLC0415
+
+    for service in _services(text):
+        parts = [word for key in ("entrypoint", "command") for word in words_of_list(text, member(service.node, key))]
+        if parts:
+            yield Command(text, tuple(parts), service)
+        for key in ("entrypoint", "command"):
+            node = member(service.node, key)
+            for scalar in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+                if isinstance(scalar, yaml.ScalarNode) and (" " in scalar.value or "\n" in scalar.value):
+                    start, end = characters_of(text, scalar)
+                    yield from scanned(text, start, end, service, folded=scalar.style != "|")
+
+
+def words_of_list(text: Text, node: Any) -> Iterator[Word]:
+    """The words of a list of strings."""
+    import yaml  # noqa: PLC0415
+
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            if isinstance(item, yaml.ScalarNode):
+                yield Word(item.value, *characters_of(text, item))
+
+
+def characters_of(text: Text, node: Any) -> tuple[int, int]:
+    """The characters of a scalar without its quotes, or without the row that begins a block."""
+    start, end = node.start_mark.index, node.end_mark.index
+    if node.style in {"'", '"'}:
+        return start + 1, end - 1
+    return (text.content.find("\n", start) + 1 if node.style in {"|", ">"} else start), end
