@@ -65,6 +65,7 @@ ROOMS: Final = (
     "catalogue",
     "finding",
     "ast_trees",
+    "library_words",
     "__init__",
 )
 MODULES: Final = sorted(PACKAGE.rglob("*.py"))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import AS_ARRAY
 from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.memory.shared.content_kinds import Kind
@@ -24,7 +25,6 @@ _SAME: Final = frozenset(
     "copy clone reshape view transpose squeeze unsqueeze flatten ravel swapaxes permute t contiguous detach cpu cuda numpy share_memory_ pin_memory "
     "requires_grad_ zero_ fill_ normal_ uniform_ random_".split()
 )
-_WRAPPERS: Final = frozenset({"from_numpy", "as_tensor", "tensor", "array", "asarray", "ascontiguousarray"})
 _TYPED: Final = frozenset({"astype", "to", "type"})
 UNCOUNTED: Final = frozenset({"eye", "identity", "tri", "linspace", "logspace", "geomspace", "fromiter", "frombuffer"})  # arrays of sizes that are not counted
 _DEEPEST: Final = 12
@@ -37,7 +37,7 @@ def item_of(node: cst.BaseExpression, frame: Frame, content: Content, evaluator:
         return None
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         method, base = node.func.attr.value, node.func.value
-        if method in _WRAPPERS and len(node.args) == 1:
+        if method in AS_ARRAY and len(node.args) == 1:
             return item_of(node.args[0].value, frame, content, evaluator, depth + 1)
         known = _SAME | _CASTS.keys() | _TYPED
         if node is not content.node or method == "numpy":

@@ -10,6 +10,7 @@ from oomlint.budget.costs import FLOAT
 from oomlint.budget.layers import MORE_STATES, STATES, kept_beside, numbers_of
 from oomlint.budget.nouns import Counted, Trained
 from oomlint.budget.sizes import Name
+from oomlint.library_words import SAME_MODEL
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.byte_size import item_bytes
@@ -28,7 +29,6 @@ _DEEPEST: Final = 12
 _MOST: Final = 400  # layers
 _MOST_WAYS: Final = 4
 _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
-_SAME: Final = frozenset({"to", "cuda", "cpu", "float", "train", "eval", "requires_grad_", "compile", "share_memory"})  # what gives the model back
 _WRAPPERS: Final = frozenset({"DataParallel", "DistributedDataParallel", "compile", "DDP", "convert_sync_batchnorm"})
 _LISTS: Final = frozenset({"Sequential", "ModuleList", "ModuleDict", "ParameterList", "OrderedDict"})
 _ADDS: Final = frozenset({"append", "extend", "insert", "add_module", "register_module", "register_parameter", "setattr"})
@@ -129,7 +129,7 @@ class Models:
         """Calls that give a model back, and those that put several together."""
         word = names.last_name(node.func)
         inner = node.args[0].value if node.args else None
-        if word in _SAME and isinstance(node.func, cst.Attribute) and (not names.dotted(node.func.value).startswith("torch") or inner is None):
+        if word in SAME_MODEL and isinstance(node.func, cst.Attribute) and (not names.dotted(node.func.value).startswith("torch") or inner is None):
             if word == "to" and any(item_bytes(arg.value, FLOAT) not in {None, FLOAT} for arg in node.args):
                 return _unknown(frame.module.code(node))
             return self._of(node.func.value, frame, depth + 1)

@@ -8,6 +8,7 @@ import libcst as cst
 
 from oomlint.budget.casts import bytes_of
 from oomlint.budget.sizes import Factor, Name, Size, Sum
+from oomlint.library_words import AS_ARRAY
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from oomlint.memory.datasets.dataset_classes import Dataset
     from oomlint.model.project import Project
 
-_SAME: Final = frozenset({"from_numpy", "as_tensor", "tensor", "array", "asarray", "copy", "clone"})  # what gives as many bytes
+_SAME: Final = AS_ARRAY | {"copy", "clone"}  # what gives as many bytes
 _DEEPEST: Final = 4
 _NUMBER: Final = 8  # bytes of a number, which a batch has as a tensor
 

@@ -21,6 +21,7 @@ from oomlint.model.values import (
     Step,
     Value,
 )
+from oomlint.syntax.walk import REBINDS
 
 if TYPE_CHECKING:
     from oomlint.syntax.walk import Accessor, Scope
@@ -71,9 +72,7 @@ class Attributes(Questions):
     def _own_attribute(self, init: Frame, name: str, rest: tuple[Accessor, ...]) -> Alternatives | None:
         """What ``__init__`` (with the ``super().__init__`` that it calls) leaves in an attribute; ``None`` where it does not set it."""
         this = names.self_name(init.scope)
-        if this is not None and any(
-            e.path[:1] == (("attr", name),) and e.kind in {"assign", "with", "for", "unknown", "augment"} for e in init.scope.effects.get(this, ())
-        ):
+        if this is not None and any(e.path[:1] == (("attr", name),) and e.kind in REBINDS | {"unknown"} for e in init.scope.effects.get(this, ())):
             return self.search(this, (("attr", name), *rest), init, None, start=lambda: [Alternative(ABSENT)])
         for call in init.scope.calls:
             parent = self.super_init(call, init)

@@ -25,7 +25,7 @@ from oomlint.model.values import (
     Step,
     Unknown,
 )
-from oomlint.syntax.walk import UNKNOWN_KEY, Effect, constant_key
+from oomlint.syntax.walk import DEFINES, REBINDS, UNKNOWN_KEY, Effect, constant_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Accessor, Scope
 
 
-_BINDING = frozenset({"assign", "for", "with", "def", "class", "import", "from", "unknown", "declare"})
+_BINDING = DEFINES | REBINDS - {"augment"} | {"unknown", "declare"}
 _MUTATING = frozenset({"update", "setdefault", "pop", "clear", "merge"})
 _LONGEST = 12  # attributes and keys after a name
 

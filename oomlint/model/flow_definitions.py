@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import ALLOCATORS, SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import Flowing, module_of
 from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, tensor
@@ -30,7 +31,6 @@ _SUMS: Final = {
     "torchnet.meter.MovingAverageValueMeter": "add",
     "torchnet.meter.MSEMeter": "add",
 }
-_KEEPS_MODULE: Final = frozenset("to cuda cpu eval train half float double requires_grad_ apply compile bfloat16 type share_memory".split())
 _WRAPS_MODULE: Final = frozenset(
     "torch.nn.DataParallel torch.nn.parallel.DistributedDataParallel torch.nn.parallel.DataParallel torch.nn.SyncBatchNorm.convert_sync_batchnorm "
     "apex.parallel.DistributedDataParallel torch.compile torch.jit.script torch.jit.trace copy.deepcopy "
@@ -127,7 +127,7 @@ class FlowDefinitions(Flowing):
             return None
         func = node.func
         if isinstance(func, cst.Attribute):
-            if func.attr.value in _KEEPS_MODULE:
+            if func.attr.value in SAME_MODEL:
                 base = self.static(func.value, frame, depth + 1)
                 if base.kind is Kind.MODULE or is_metric(base):
                     return base
@@ -194,7 +194,7 @@ class FlowDefinitions(Flowing):
             return Held(Kind.PACK, sure=True, inside=self._made_by(call.args[0].value, frame))
         if name in {"builtins.list", "builtins.dict", "builtins.set", "collections.defaultdict", "collections.OrderedDict", "builtins.tuple"}:
             return Held(Kind.PACK, sure=True)
-        if name.startswith("numpy.") and last in {"zeros", "empty", "ones", "full", "array"}:
+        if name.startswith("numpy.") and last in ALLOCATORS | {"array"}:
             return Held(Kind.ARRAY, sure=True, device=Device.HOST)
         return Held(Kind.OBJECT, value=ExternalCall(name, call, frame))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import AS_ARRAY, COLLECTIONS, SELECTS, TENSOR_TYPES
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import flag, makes_step
 from oomlint.model.flow_values import FlowValues
@@ -96,7 +97,7 @@ class FlowLibraries(FlowValues):
             return args[0]
         if last == "next" and args:
             return args[0].each or UNKNOWN
-        if last in {"list", "tuple", "sorted", "set"}:
+        if last in COLLECTIONS:
             if not args:
                 return Held(Kind.PACK, sure=True, exact=True, moved="list" if last == "list" else "")
             if args[0].kind is Kind.PACK:
@@ -141,7 +142,7 @@ class FlowLibraries(FlowValues):
                 return tensor(size=Size.SMALL, device=found.device)
             found = tensor(size=found.size, device=found.device, dims=found.dims)
             return compared(found) if last in COMPARES else smaller(found, axes_of(node, 1) if last in PICKS else None)
-        if last in {"as_tensor", "tensor", "from_numpy", "FloatTensor", "LongTensor", "Tensor", "Variable", "as_strided"}:
+        if last in AS_ARRAY | TENSOR_TYPES | {"Variable", "as_strided"}:
             inner = args[0] if args else UNKNOWN
             graph = Graph.YES if flag(node, "requires_grad") else Graph.NO
             if last == "Variable":
@@ -173,7 +174,7 @@ class FlowLibraries(FlowValues):
             picked = smaller(found)
             index = picked.without_graph(kind=Kind.TENSOR)
             dims = len(node.args) > 1 or any(arg.keyword is not None for arg in node.args)
-            values = (picked if last in {"max", "min", "median", "mode"} and found.size is Size.DENSE else found).having(kind=Kind.TENSOR, sure=True)
+            values = (picked if last in SELECTS and found.size is Size.DENSE else found).having(kind=Kind.TENSOR, sure=True)
             return pack([(0, values), (1, index), ("values", values), ("indices", index)]) if dims else values.having(size=Size.SCALAR, dims=0)
         self.note_tensors(node, args)
         found = mixed(args)

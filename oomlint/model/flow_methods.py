@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import OF_DICTS, SELECTS
 from oomlint.model import names
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_modules import FlowModules
@@ -97,13 +98,9 @@ class FlowMethods(FlowModules):
             if method == "detach_" and base.home:
                 state.env[base.home] = cut
             return cut.having(home=())
-        if method not in {"items", "keys", "values", "get", "update", "copy", "pop", "append", "extend"} and isinstance(node.func, cst.Attribute):
+        if method not in OF_DICTS | {"append", "extend"} and isinstance(node.func, cst.Attribute):
             self.note_tensor(node.func.value, base)
-        proven = (
-            base.having(kind=Kind.TENSOR, sure=True)
-            if base.kind is Kind.OPAQUE and method not in {"items", "keys", "values", "get", "update", "copy", "pop"}
-            else base
-        )
+        proven = base.having(kind=Kind.TENSOR, sure=True) if base.kind is Kind.OPAQUE and method not in OF_DICTS else base
         if method == "update" and base.kind is Kind.OPAQUE and args:
             if base.home:
                 added = args[0]
@@ -111,7 +108,7 @@ class FlowMethods(FlowModules):
                     graph=max(base.graph, added.carries), sources=base.sources | added.all_sources, tags=base.tags | added.all_tags
                 )
             return PLAIN
-        if method in {"items", "keys", "values", "get", "pop", "copy"} and base.kind is Kind.OPAQUE:
+        if method in OF_DICTS and base.kind is Kind.OPAQUE:
             return _of_batch(method, base)
         if method in {"numpy", "__array__"}:
             return proven.without_graph(kind=Kind.ARRAY, home=(), device=Device.HOST)
@@ -146,7 +143,7 @@ class FlowMethods(FlowModules):
         if method in PAIRS:
             fresh = proven.having(storage=Storage.OWN, view=False, moved="")
             picked = smaller(fresh)
-            values = picked if method in {"max", "min", "median", "mode"} and base.size is Size.DENSE else fresh
+            values = picked if method in SELECTS and base.size is Size.DENSE else fresh
             if node.args:
                 index = picked.without_graph()
                 return pack([(0, values), (1, index), ("values", values), ("indices", index)])

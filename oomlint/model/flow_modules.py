@@ -7,6 +7,7 @@ from typing import Final
 
 import libcst as cst
 
+from oomlint.library_words import MOVES_MODEL, SAME_MODEL
 from oomlint.model import names
 from oomlint.model.events import Via
 from oomlint.model.flow_definitions import adds_up, is_metric
@@ -222,7 +223,7 @@ class FlowModules(FlowLayers):
             if base.home:
                 state.env[base.home] = found
             return found
-        if method in {"to", "cuda", "cpu", "half", "float", "double", "bfloat16", "apply", "compile", "share_memory", "type"}:
+        if method in MOVES_MODEL:
             return base
         if method in {"backward", "manual_backward"} and args:
             self.went_backward(node, state, args[0], retain=flag(node, "retain_graph"))
@@ -273,7 +274,7 @@ class FlowModules(FlowLayers):
                 held = self.member(base, names.last_name(func))
         if not is_metric(held):
             return None
-        if method in {"to", "cuda", "cpu", "clone", "eval", "train", "set_dtype"}:
+        if method in SAME_MODEL | {"clone", "set_dtype"}:
             return held
         if method == "reset":
             self.was_reset(node, state, held.home)

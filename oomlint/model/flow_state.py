@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import MOVES_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
 from oomlint.model.held import NONE, UNKNOWN, Device, Held, Ids, Kind, Mode, Path, meet
@@ -291,7 +292,7 @@ def _written(node: cst.BaseExpression) -> str:
     if isinstance(node, cst.Subscript):
         code = _written(node.value)
         return f"{code}[]" if code else ""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in {"cuda", "cpu", "to", "half", "float", "double"}:
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in MOVES_MODEL:
         return _written(node.func.value)
     return names.dotted(node)
 

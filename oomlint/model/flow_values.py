@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import VIEW_ATTRIBUTES
 from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
 from oomlint.model.flow_state import instance_of, module_of
@@ -14,7 +15,7 @@ from oomlint.model.held import MAP, PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Siz
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout.telling import LOADER_NAME
-from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, descend
+from oomlint.syntax.walk import DEFINES, UNKNOWN_KEY, constant_key, descend
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State
@@ -175,7 +176,7 @@ class FlowValues(FlowDefinitions):
         if not effects or name in self.act.scope.outer or name in self.act.scope.enclosing:
             return False
         return (
-            all(effect.kind not in {"import", "from", "def", "class"} for effect in effects)
+            all(effect.kind not in DEFINES for effect in effects)
             and any(not effect.path and effect.kind in {"assign", "for", "with"} for effect in effects)
             and not any(p.name.value == name for p in names.parameters(self.act.scope))
         )
@@ -216,7 +217,7 @@ class FlowValues(FlowDefinitions):
                 return PLAIN
             if word in {"data", "grad"}:
                 return base.without_graph()
-            if word in {"T", "mT", "H", "real", "imag"}:
+            if word in VIEW_ATTRIBUTES:
                 return base.having(home=())
             return base if word not in {"values", "indices"} else _of_pair(base, word)
         if base.kind is Kind.OPAQUE:

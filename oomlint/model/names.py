@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.library_words import WRAPPERS
+
 if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
@@ -74,6 +76,13 @@ def last_name(node: cst.CSTNode) -> str:
     if isinstance(node, cst.Attribute):
         return node.attr.value
     return node.value if isinstance(node, cst.Name) else ""
+
+
+def iterated(node: cst.BaseExpression) -> cst.BaseExpression:
+    """What a loop goes over, taken out of ``enumerate``, ``tqdm``, ``zip`` and their like."""
+    while isinstance(node, cst.Call) and node.args and last_name(node.func) in WRAPPERS:
+        node = node.args[0].value
+    return node
 
 
 def parameters(scope: Scope) -> list[cst.Param]:

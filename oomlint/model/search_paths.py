@@ -9,13 +9,13 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from oomlint.ast_trees import tree_of
+from oomlint.library_words import SAME_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 SPEAKS: Final = (b"sys.path", b"addsitedir")  # a file without these words changes nothing
 _METADATA: Final = ("pyproject.toml", "setup.cfg", "setup.py")
-_SAME: Final = frozenset({"abspath", "realpath", "normpath", "str", "fspath", "Path", "PurePath", "PosixPath", "PurePosixPath", "expanduser", "resolve"})
 _SAME_METHODS: Final = frozenset({"resolve", "absolute", "as_posix", "expanduser", "__str__"})
 _DIRECTORIES: Final = re.compile(r"^package_dir[ \t]*=[ \t]*([^\n]*\n(?:[ \t]+[^\n]*\n?)*)", re.MULTILINE)
 _ASSIGNED: Final = re.compile(r"^[ \t]*(?:export[ \t]+)?(\w+)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s;&]*)", re.MULTILINE)
@@ -253,7 +253,7 @@ class _Look:
             return [found for pattern in patterns for found in self._globbed(pattern)]
         if name in _SAME_METHODS and isinstance(func, ast.Attribute) and not node.args:
             return self._strings(func.value)
-        if name in {"sorted", "list", "reversed", *_SAME} and node.args:
+        if name in {"sorted", "list", "reversed", *SAME_PATH} and node.args:
             return self._joined([self._strings(arg) for arg in node.args], _path)
         return ()
 

@@ -6,19 +6,18 @@ import ast
 from math import prod
 from typing import TYPE_CHECKING
 
-from oomlint.scout.telling import IN_PLACE, LARGE_NUMBER, MAKERS, ROOMS, STATES, is_table
+from oomlint.library_words import ALLOCATORS, SCALARS, STACKS, TAKES_OUT, WRAPPERS
+from oomlint.scout.telling import IN_PLACE, LARGE_NUMBER, MAKERS, STATES, is_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-JOINS = frozenset("cat concat concatenate vstack hstack dstack stack column_stack row_stack append".split())
-_WRAPPERS = frozenset({"enumerate", "tqdm", "zip", "islice", "trange", "track", "notebook", "progress_bar"})
+JOINS = STACKS | {"append"}
 _PLAIN = frozenset({"range", "reversed", "sorted", "list", "tuple", "set", "map", "filter", "iter", "zip", "enumerate", "len"})
 _DICTS = frozenset({"dict", "OrderedDict", "defaultdict"})
 FILLERS = frozenset({"__init__", "__setstate__", "__setitem__"})
 KEEPS = frozenset({"append", "add", "appendleft"})
-_TAKES_OUT = frozenset({"pop", "popitem", "clear", "popleft", "remove"})
-_SMALL = frozenset({"int", "float", "str", "bool", "Path"})
+_SMALL = SCALARS | {"Path"}
 _SIZES = frozenset({"shape", "size", "numel", "ndim", "nbytes", "empty", "dim"})
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -153,7 +152,7 @@ def makes_room(node: ast.Call) -> bool:
     """Whether a call makes an array of a given shape, as it is or in another form: ``torch.zeros(shape).float()``."""
     inner: ast.expr = node
     while isinstance(inner, ast.Call):
-        if name_of(inner.func) in ROOMS:
+        if name_of(inner.func) in ALLOCATORS:
             return not _is_small(inner)
         inner = (
             inner.func.value
@@ -190,7 +189,7 @@ def takes_out(node: ast.ClassDef) -> set[str]:
         own = first_parameter(method)
         for part in _own_parts(method):
             kept: ast.expr | None = None
-            if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _TAKES_OUT:
+            if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in TAKES_OUT:
                 kept = part.func.value
             elif isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Del):
                 kept = part.value
@@ -306,7 +305,7 @@ def written(node: ast.expr) -> str:
 
 def gives_batches(node: ast.expr) -> bool:
     """Whether a loop goes over the windows of a long sequence, or over what a function gives."""
-    while isinstance(node, ast.Call) and node.args and name_of(node.func) in _WRAPPERS:
+    while isinstance(node, ast.Call) and node.args and name_of(node.func) in WRAPPERS:
         node = node.args[0]
     if not isinstance(node, ast.Call):
         return False

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.ast_trees import tree_of
+from oomlint.library_words import COLLECTIONS
 from oomlint.scout.forms import (
     FILLERS,
     FUNCTIONS,
@@ -95,7 +96,7 @@ _STEP_METHOD = re.compile(
 )
 _LOADER_KEYWORDS = frozenset({"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn", "multiprocessing_context", "collate_fn"})
 _REPEATS = frozenset({"cycle", "tee"})
-_ITERATES = frozenset({"list", "tuple", "sorted", "set", "next"})
+_ITERATES = COLLECTIONS | {"next"}
 _COPIES = frozenset({"deepcopy", "state_dict", "parameters", "named_parameters"})
 _OPTIMIZED = frozenset({"parameters", "named_parameters"})
 _STEPS = frozenset({"backward", "manual_backward", "step"})

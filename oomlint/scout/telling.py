@@ -61,7 +61,6 @@ IN_PLACE: Final = frozenset(
 )
 # Calls that make an array or a tensor of a given shape.
 MAKERS: Final = frozenset("zeros ones empty full rand randn random random_sample standard_normal normal uniform randint integers".split())
-ROOMS: Final = frozenset({"zeros", "ones", "empty", "full"})  # those that are to be filled
 DENSE: Final = frozenset({"toarray", "todense", "to_dense"})  # methods that make a sparse matrix dense
 MAPS: Final = frozenset({"map", "imap", "imap_unordered", "starmap", "thread_map", "process_map"})  # call a function for each element
 BUILDERS: Final = frozenset({"__init__", "setup"})  # where a model makes what it keeps

@@ -33,6 +33,10 @@ UNKNOWN_KEY: Final = object()
 Block = tuple[cst.CSTNode, ...]
 FunctionLike = cst.FunctionDef | cst.Lambda
 
+# Kinds of effects: what gives a name its only value as a rule, and what gives it another one.
+DEFINES: Final = frozenset({"import", "from", "def", "class"})
+REBINDS: Final = frozenset({"assign", "augment", "for", "with"})
+
 
 @dataclass(slots=True, eq=False)
 class Effect:
@@ -97,7 +101,7 @@ class Scope:
 
     def sets(self, name: str) -> bool:
         """Whether the scope binds the name itself, not only an attribute or an element of what it holds."""
-        return any(not effect.path and effect.kind in {"assign", "for", "with", "augment", "import", "from"} for effect in self.effects.get(name, ()))
+        return any(not effect.path and effect.kind in REBINDS | {"import", "from"} for effect in self.effects.get(name, ()))
 
     @property
     def qualname(self) -> str:

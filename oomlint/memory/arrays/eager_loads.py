@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import WRAPPERS
 from oomlint.memory.arrays.joins import joined
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.load_messages import proven_small
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _CORPUS: Final = re.compile(r"corpus|corpora|sentences|documents|raw_text|text_file|dialog", re.IGNORECASE)
-_THROUGH: Final = frozenset({"tqdm", "enumerate", "readlines", "splitlines", "iter", "list", "islice", "trange"})
+_THROUGH: Final = WRAPPERS | {"readlines", "splitlines", "list"}
 
 
 def eager_loads(module: Module, project: Project) -> Iterator[Load]:

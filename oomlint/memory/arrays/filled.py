@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Message
+from oomlint.library_words import ALLOCATORS
 from oomlint.memory.arrays.allocations import allocations
 from oomlint.memory.arrays.joins import joins
 from oomlint.memory.arrays.kept import kept_of
@@ -23,7 +24,6 @@ from oomlint.memory.shared.loop_kinds import loader_like
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import External, Instance
-from oomlint.scout.telling import ROOMS
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 Loop = cst.For | cst.While
 _Fill = cst.Assign | cst.AugAssign
 _SAME: Final = frozenset({"float", "half", "double", "long", "int", "cuda", "to", "float32", "float16", "astype", "Variable", "type", "pin_memory"})
-_ONE_BY_ONE: Final = frozenset({"enumerate", "tqdm", "zip", "iter", "islice", "trange", "track"})
 _FEW: Final = 64  # numbers of one sample that are not worth a word
 _COORDINATES: Final = 4  # of a point, with how sure it is
 _DENSE: Final = 3  # samples, and at least two dimensions of each: an image, a map
@@ -65,7 +64,7 @@ def filled_arrays(module: Module, project: Project) -> Iterator[Filled]:
         if scope.is_class or not scope.loops or constructions_of(project).per_item(module, scope):
             continue
         found: dict[cst.CSTNode, list[Filled]] = {}
-        rooms = [call for call in scope.calls if names.last_name(call.func) in ROOMS]
+        rooms = [call for call in scope.calls if names.last_name(call.func) in ALLOCATORS]
         every = _fills(project, module, scope) if rooms else {}
         for call in rooms if every else ():
             one = _judge(project, module, scope, call, every)
@@ -83,7 +82,7 @@ def rows_of_loaders(module: Module, project: Project) -> Iterator[tuple[cst.Call
     """Calls that make an array with some numbers for every sample, which a loop over a loader fills, and its size."""
     evaluator = evaluator_of(project)
     for scope in module.walk.scopes:
-        rooms = [call for call in scope.calls if names.last_name(call.func) in ROOMS] if scope.loops and not scope.is_class else []
+        rooms = [call for call in scope.calls if names.last_name(call.func) in ALLOCATORS] if scope.loops and not scope.is_class else []
         every = _fills(project, module, scope) if rooms else {}
         for call in rooms if every else ():
             around = set(module.walk.ancestors(call))  # what a round makes for itself is gone with it
@@ -267,7 +266,5 @@ def _is_dataset(project: Project, module: Module, scope: Scope, node: cst.BaseEx
 
 
 def _over_loader(project: Project, module: Module, scope: Scope, loop: cst.For) -> bool:
-    iterated = loop.iter
-    while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _ONE_BY_ONE and iterated.args:
-        iterated = iterated.args[0].value
+    iterated = names.iterated(loop.iter)
     return loader_like(project, iterated, module, scope) is not None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.memory.arrays.stored_arrays import H5Object, Store, Stored, is_full
 from oomlint.memory.datasets.serving import is_target
 from oomlint.model import arguments, names
@@ -69,8 +70,7 @@ _LISTS: Final = frozenset({"builtins.list", "builtins.tuple"})
 _CALLED: Final = frozenset(name.rpartition(".")[2] for name in (*_ARRAYS, *_TENSORS, *_LISTS))
 _OF_MAPS: Final = frozenset({"tolist", "copy", "astype", "clone"})  # methods that read a memory map
 _METHODS: Final = frozenset({"__array__", "read_direct"}) | _OF_MAPS
-_JOINS: Final = frozenset("stack concatenate vstack hstack dstack column_stack row_stack".split())
-_OF_ROWS: Final = frozenset("stack array asarray concatenate vstack hstack tensor as_tensor from_numpy FloatTensor LongTensor cat".split())
+_OF_ROWS: Final = STACKS | AS_ARRAY | TENSOR_TYPES
 
 
 class WholeReads(Stored):
@@ -120,7 +120,7 @@ class WholeReads(Stored):
             return None
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in _METHODS:
             return self._read_method(node, node.func, frame)
-        if names.last_name(node.func) in _JOINS:
+        if names.last_name(node.func) in STACKS:
             return self._joined(node, frame)
         if names.last_name(node.func) not in _CALLED or not node.args or node.args[0].star or node.args[0].keyword is not None:
             return None
@@ -227,7 +227,7 @@ class WholeReads(Stored):
                 continue
             if (found := self.written(node, frame)) is not None:
                 yield found
-            elif isinstance(node, cst.Call) and names.last_name(node.func) in _JOINS:
+            elif isinstance(node, cst.Call) and names.last_name(node.func) in STACKS:
                 # Each dataset is read whole where it is put together with others.
                 for element in _elements(node):
                     what = self.dataset(element, frame)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Fix, Message, Safety, Severity
+from oomlint.library_words import ALLOCATORS, FACTS
 from oomlint.memory.arrays.kept import Does, byte_range, kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.facts import allocation_fact, keeper_facts
@@ -40,9 +41,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _WIDE: Final = 8  # bytes of a float64
-_TYPED: Final = frozenset({"zeros", "ones", "empty", "full"})
 _IN_PLACE: Final = r"(?!_)\w+(?<!_)_|sort|fill|put|partition|resize|setfield"
-_FACTS: Final = frozenset({"shape", "dtype", "ndim", "size", "nbytes"})
 _FLOATS: Final = frozenset({"float", "half"})
 TENSORS: Final = frozenset({"FloatTensor", "HalfTensor"})
 _SAY_WHAT_IS_COPIED: Final = ("__deepcopy__", "__getstate__", "__reduce__", "__reduce_ex__")
@@ -229,7 +228,7 @@ def _typed(module: Module, call: cst.Call, inner: cst.BaseExpression, name: str)
     if not isinstance(inner, cst.Call) or not inner.args or arguments.has_stars(inner) or len(call.args) != 1:
         return None
     drawn = last in {"random", "standard_normal"} and name.startswith("Generator")  # the old generators take no type
-    if (last not in _TYPED and not drawn) or arguments.has(inner, "dtype"):
+    if (last not in ALLOCATORS and not drawn) or arguments.has(inner, "dtype"):
         return None
     if len(arguments.positionals(inner)) > (2 if last == "full" else 1):
         return None
@@ -339,7 +338,7 @@ def _shares(module: Module, source: cst.BaseExpression, node: cst.BaseExpression
             return True
         if text.span(one)[0] < end or isinstance(holder, cst.AssignTarget | cst.Del):
             continue
-        if isinstance(holder, cst.Attribute) and (holder.attr is one or holder.attr.value in _FACTS):
+        if isinstance(holder, cst.Attribute) and (holder.attr is one or holder.attr.value in FACTS):
             continue
         call = module.walk.parents.get(holder) if isinstance(holder, cst.Arg) else None
         if not (isinstance(call, cst.Call) and names.dotted(call.func) == "len"):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.arrays.kept_calls import INTO, KEEPS, KeptCalls, keeps_axes
+from oomlint.library_words import FACTS, PUTS_IN, VIEW_ATTRIBUTES
+from oomlint.memory.arrays.kept_calls import KEEPS, KeptCalls, keeps_axes
 from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
 from oomlint.memory.shared.attribute_names import may_be_data
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 # Attributes and methods whose result is small whatever they are asked of.
 _BY_KEY: Final = frozenset({"get", "pop", "setdefault"})
 _PICKLES: Final = re.compile(r"(^|\.)(c?[Pp]ickle|_pickle|pickle5|cloudpickle|dill|joblib)\.load$")
-_SMALL_ATTRIBUTES: Final = frozenset("shape size ndim dtype nbytes columns index device itemsize name names".split())
+_SMALL_ATTRIBUTES: Final = FACTS | frozenset("columns index device name names".split())
 _SMALL_METHODS: Final = frozenset(
     "mean std sum max min any all item argmax argmin nunique unique keys count index close var prod median nonzero dim numel size tell "
     "decode startswith endswith find isdigit load_state_dict eval train info describe head __len__ quantile nanmean group groups apply_ is_cuda".split(),
 )
-_SAME_ATTRIBUTES: Final = frozenset({"T", "mT", "values", "array", "iloc", "loc", "at", "flat", "real", "imag"})
+_SAME_ATTRIBUTES: Final = VIEW_ATTRIBUTES | frozenset("values array iloc loc at flat".split())
 
 
 _SAME_ROWS: Final = frozenset({"t", "detach"})  # methods that give the rows as they are, or as columns
@@ -499,7 +500,7 @@ def _adds(node: cst.CSTNode) -> bool:
     """Whether a statement puts something beside what a container holds: under a key, or at its end."""
     if isinstance(node, cst.Assign):
         return any(isinstance(target.target, cst.Subscript) for target in node.targets)
-    return isinstance(node, cst.Call) and names.last_name(node.func) in INTO
+    return isinstance(node, cst.Call) and names.last_name(node.func) in PUTS_IN
 
 
 def kept_of(project: Project) -> Kept:

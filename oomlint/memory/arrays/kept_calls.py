@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import PUTS_IN, REDUCTIONS, SCALARS, SHARES, STACKS, TENSOR_TYPES
 from oomlint.memory.arrays.kept_names import KeptNames
 from oomlint.memory.arrays.kept_state import DEEPEST, Does, Going, Search
 from oomlint.memory.datasets.serving import Entered
@@ -33,15 +34,13 @@ KEEPS: Final = frozenset(
     "contiguous flatten ravel rotate flip cuda cpu type get_fdata get_data stack concatenate append extend insert list tuple dict tqdm enumerate zip "
     "sorted items values result as_completed img_as_float img_as_ubyte rgb2gray ToTensor to_tensor swapaxes clip round pad repeat tile".split(),
 )
-JOINS: Final = frozenset("stack array concatenate vstack hstack dstack column_stack row_stack asarray cat concat tensor".split())
+JOINS: Final = STACKS | {"array", "asarray", "tensor"}
 MAKES: Final = frozenset({"array", "asarray", "tensor"})  # one array of what stands there
-_ARRAYS: Final = frozenset({"as_tensor", "from_numpy", "ascontiguousarray", "Tensor", "FloatTensor"})
+_ARRAYS: Final = SHARES | TENSOR_TYPES
 _OBJECTS: Final = frozenset({"builtins.object", "numpy.object_", "numpy.object"})
-_SCALARS: Final = frozenset({"int", "float", "bool", "str"})  # of a part they are the part
 _PICKS: Final = frozenset({"take", "take_along_axis", "choice", "index_select", "gather", "masked_select", "narrow"})  # rows, as an index picks them
 _DRAWS: Final = frozenset({"random.choice", "random.choices", "random.sample"})  # elements of a list, as an index picks them
 _LOOKS_UP: Final = frozenset({"get", "pop", "index", "lookup", "load_state_dict", "count", "join", "startswith", "isin"})
-INTO: Final = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put", "push", "setdefault"})
 # What writes all of a value to one file.
 _SAVES: Final = frozenset(
     "numpy.save numpy.savez numpy.savez_compressed torch.save pickle.dump cPickle.dump _pickle.dump dill.dump joblib.dump scipy.io.savemat "
@@ -57,7 +56,7 @@ _ARRAY_LIBRARIES: Final = (
     *("scipy.signal.", "torchaudio.transforms.", "torchaudio.functional.", "librosa.feature.", "librosa.effects.", "librosa.core."),
     *("librosa.power_to_db", "librosa.amplitude_to_db", "librosa.stft", "librosa.cqt", "librosa.resample", "librosa.to_mono"),
 )
-_REDUCES: Final = frozenset({"mean", "std", "sum", "max", "min", "amax", "amin", "median"})
+_REDUCES: Final = REDUCTIONS | {"amax", "amin"}
 
 
 def keeps_axes(call: cst.Call, *, of: int) -> bool:
@@ -82,7 +81,7 @@ class KeptCalls(KeptNames):
         last = names.last_name(call.func)
         going = replace(going, cut=True) if last in _PICKS else going
         walk = module.walk
-        if isinstance(call.func, cst.Attribute) and last in INTO and not self._is_own(module, call):
+        if isinstance(call.func, cst.Attribute) and last in PUTS_IN and not self._is_own(module, call):
             position = 0 if last not in {"insert", "setdefault"} else 1
             if arg.keyword is None and list(call.args).index(arg) != position:
                 return None
@@ -104,7 +103,7 @@ class KeptCalls(KeptNames):
             self._saved(search, module, call, arg, going)
         if (last in _SMALL_FUNCTIONS and not (going.part and keeps_axes(call, of=1))) or (isinstance(call.func, cst.Attribute) and last in _LOOKS_UP):
             return None
-        if last in _SCALARS and not going.part:
+        if last in SCALARS and not going.part:
             return None
         if last in {"register_buffer", "setattr"} and isinstance(call.func, cst.Name | cst.Attribute):
             if arg.keyword is None and list(call.args).index(arg) != (2 if last == "setattr" else 1):

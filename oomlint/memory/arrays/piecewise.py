@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import COLLECTIONS, FACTS, OF_ARRAYS, WRAPPERS
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.kept_names import is_key
@@ -28,12 +29,10 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _DIMENSIONS: Final = 3  # of an array that a loop takes apart: one of two is a table, and that is small
-_FACTS: Final = frozenset({"shape", "dtype", "ndim", "size", "nbytes", "itemsize"})
 _ASKS: Final = frozenset({"len", "isinstance", "type", "print", "id"})
-_GOES: Final = frozenset({"enumerate", "zip", "tqdm", "iter", "reversed", "sorted", "list", "tuple"})
+_GOES: Final = WRAPPERS | COLLECTIONS
 _ENTRIES: Final = frozenset({"items", "values"})
 # What only arrays have, and libraries whose functions take signals and pictures.
-_OF_ARRAYS: Final = frozenset({"shape", "ndim", "astype", "reshape", "transpose", "T", "swapaxes"})
 _LIBRARIES: Final = frozenset("librosa cv2 soundfile torchaudio skimage scipy PIL torchvision imageio mne trimesh open3d".split())
 _CONVERTS: Final = frozenset("torch.from_numpy torch.as_tensor torch.Tensor torch.FloatTensor".split())
 _DEEPEST: Final = 3
@@ -235,7 +234,7 @@ class _Uses:
     def _attribute(self, scope: Scope, node: cst.Attribute, definition: cst.CSTNode, depth: int) -> None:
         walk, use, name = self.module.walk, self.use, node.attr.value
         holder = walk.parents.get(node)
-        if name in _FACTS:
+        if name in FACTS:
             if isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Tuple):
                 use.dimensions = max(use.dimensions, len(holder.targets[0].target.elements))
             self._counted(walk.parents.get(holder) if isinstance(holder, cst.Subscript) else holder)
@@ -301,7 +300,7 @@ class _Uses:
         walk, use = self.module.walk, self.use
         holder = walk.parents.get(node)
         match holder:
-            case cst.Attribute() if holder.value is node and holder.attr.value in _OF_ARRAYS:
+            case cst.Attribute() if holder.value is node and holder.attr.value in OF_ARRAYS:
                 use.arrays = True
                 use.images = use.images or (holder.attr.value == "shape" and self._spreads(holder))
             case cst.Subscript() if holder.value is node:

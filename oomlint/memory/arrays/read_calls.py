@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Resource
+from oomlint.library_words import PUTS_IN, SAME_PATH, WRAPPERS
 from oomlint.memory.arrays.kept import READING, kept_of
 from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -116,9 +117,8 @@ SAMPLERS: Final = frozenset(
 _SAMPLING: Final = frozenset(name.rpartition(".")[2] for name in SAMPLERS)
 _HAND_ON: Final = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.Subset"})
 _NO_DATASETS: Final = frozenset({"range", "zip", "sorted", "items", "keys", "values", "glob", "listdir", "walk", "open", "split", "product"})
-_ONE_BY_ONE: Final = frozenset({"enumerate", "tqdm", "iter", "trange", "track"})
 _LAST: Final = frozenset(name.rpartition(".")[2] for name in _BY_NAME) | {"imread"}
-_OF_PATHS: Final = frozenset({"open", "join", "Path", "str", "format", "GzipFile", "ZipFile", "abspath"})
+_OF_PATHS: Final = SAME_PATH | frozenset("open join format GzipFile ZipFile".split())
 _CALLS: Final = re.compile(rb"\b(?:" + "|".join(sorted(_LAST | {"open"})).encode() + rb")\s*\(")
 _DEFS: Final = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+", re.MULTILINE)
 _HEAD: Final = re.compile(rb"(?!__\w+__\b)(\w+)\s*\((?!\s*(?:self|cls)?\s*,?\s*\))")  # of a function that takes something
@@ -215,7 +215,7 @@ class ReadCalls:
         """The variables of a loop that stand for samples."""
         iterated: cst.BaseExpression = loop.iter
         target: cst.BaseExpression = loop.target
-        while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _ONE_BY_ONE and iterated.args:
+        while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in WRAPPERS and iterated.args:
             if names.last_name(iterated.func) == "enumerate" and isinstance(target, cst.Tuple) and len(target.elements) > 1:
                 target = target.elements[1].value
             iterated = iterated.args[0].value
@@ -446,7 +446,7 @@ def _as_it_is(module: Module, call: cst.Call) -> bool:
     holder = module.walk.parents.get(call)
     if isinstance(holder, cst.Arg):
         outer = module.walk.parents[holder]
-        return isinstance(outer, cst.Call) and names.last_name(outer.func) in {"append", "extend", "add", "insert"}
+        return isinstance(outer, cst.Call) and names.last_name(outer.func) in PUTS_IN
     if isinstance(holder, cst.Assign):
         return any(isinstance(t.target, cst.Subscript) for t in holder.targets)
     return isinstance(holder, cst.ListComp | cst.DictComp | cst.GeneratorExp | cst.Element | cst.DictElement)
@@ -489,7 +489,7 @@ def small_file(module: Module, path: cst.BaseExpression | None, depth: int = 0) 
         plain = arguments.plain(path)
         if names.last_name(path.func) == "open" and plain:
             return small_file(module, plain[0], depth + 1)
-        if names.last_name(path.func) in {"join", "joinpath", "Path", "str", "abspath", "expanduser"} and plain:
+        if names.last_name(path.func) in SAME_PATH | {"join", "joinpath"} and plain:
             return small_file(module, plain[-1], depth + 1)
         if isinstance(path.func, cst.Attribute) and path.func.attr.value in {"format", "replace"}:
             return small_file(module, path.func.value, depth + 1)

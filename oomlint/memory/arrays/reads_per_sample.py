@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import AS_ARRAY, FACTS, TENSOR_TYPES
 from oomlint.memory.arrays.full_reads import is_full, is_target
 from oomlint.memory.datasets.per_sample_code import Context, ItemContexts, mentions, names_in
 from oomlint.memory.shared.attribute_names import small_key, small_name
@@ -22,11 +23,8 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Effect, Scope
 
-_MEASURED: Final = frozenset({"shape", "size", "ndim", "dtype"})
 # Calls and methods whose result has the same elements: an index behind them is an index of what they were given.
-_SAME_CALLS: Final = frozenset(
-    "array asarray asanyarray ascontiguousarray float32 float64 tensor as_tensor from_numpy Tensor FloatTensor DoubleTensor LongTensor ByteTensor".split(),
-)
+_SAME_CALLS: Final = AS_ARRAY | TENSOR_TYPES | {"float32", "float64"}
 _SAME_METHODS: Final = frozenset("astype float double half long int to cpu cuda numpy copy clone contiguous".split())
 _ARRAY_MAKERS: Final = frozenset(
     "arange linspace permutation array asarray where nonzero argsort unique choice concatenate randperm argwhere flatnonzero sample".split(),
@@ -232,7 +230,7 @@ class ItemReads(ItemContexts):
 
     def _attribute(self, holder: cst.Attribute, where: Context, uses: Uses, read: WholeRead, depth: int) -> None:
         call = where.module.walk.parents.get(holder)
-        if holder.attr.value in _MEASURED:
+        if holder.attr.value in FACTS:
             uses.measured.append(holder)
         elif holder.attr.value in _SAME_METHODS and isinstance(call, cst.Call) and call.func is holder:
             uses.converted = True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
+from oomlint.library_words import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.memory.arrays.full_reads import Form, Store, whole_reads_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.arrays.reads_per_sample import item_reads_of
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from oomlint.memory.arrays.full_reads import WholeRead
     from oomlint.model.project import Module, Project
 
-_STACKS: Final = frozenset("stack array asarray concatenate vstack hstack tensor as_tensor FloatTensor LongTensor DoubleTensor cat".split())
-_SAME_ROW: Final = frozenset("array asarray tensor as_tensor from_numpy float32".split())
+_STACKS: Final = STACKS | AS_ARRAY | TENSOR_TYPES
+_SAME_ROW: Final = AS_ARRAY | {"float32"}
 # What a tensor class converts to.
 _TO: Final = {
     "FloatTensor": ".float()", "Tensor": ".float()", "DoubleTensor": ".double()", "HalfTensor": ".half()", "LongTensor": ".long()", "IntTensor": ".int()",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import SHARES
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.readings import Memory, finder
@@ -167,7 +168,7 @@ class Stored:
             inner = self._method(node, node.func, frame)
             if inner is not None:
                 return inner
-        if isinstance(node, cst.Call) and names.last_name(node.func) in {"asarray", "asanyarray", "ascontiguousarray", "from_numpy", "as_tensor"}:
+        if isinstance(node, cst.Call) and names.last_name(node.func) in SHARES:
             # Of a memory map these give the map again, or a tensor of it, unless they are told to convert it.
             inner = self.stored(node.args[0].value, frame) if len(node.args) == 1 and not node.args[0].star else None
             return inner if inner is not None and inner.store is Store.MEMMAP else None

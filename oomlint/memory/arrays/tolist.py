@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Consequence, Message, Resource, Severity, Weighs
+from oomlint.library_words import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.memory.arrays.inflation import TENSORS, Inflation, building, keeper_of, may_be_large, of_numbers
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.datasets.name_uses import names_files
@@ -35,7 +36,7 @@ _FROM_MEMORY: Final = frozenset({"from_dict", "from_list", "from_pandas", "from_
 _DEEPEST: Final = 3
 _SHORT: Final = 60
 _LONGEST: Final = 4  # names on the way of a list
-_OF_LISTS: Final = frozenset("array asarray fromiter tensor as_tensor Tensor LongTensor IntTensor concatenate stack cumsum".split()) | TENSORS
+_OF_LISTS: Final = STACKS | AS_ARRAY | TENSOR_TYPES | TENSORS | {"fromiter", "cumsum"}
 
 
 def listed(module: Module, project: Project) -> Iterator[Inflation]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import AS_ARRAY, SHARES, TENSOR_TYPES
 from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.kept_calls import KEEPS
 from oomlint.memory.arrays.kept_state import names_of
@@ -27,12 +28,10 @@ if TYPE_CHECKING:
 
 Rounds = cst.For | cst.While | cst.ListComp
 # Functions of NumPy and torch that give all of what they are given.
-_WHOLE: Final = KEEPS | frozenset(
-    "from_numpy tensor as_tensor Tensor FloatTensor LongTensor DoubleTensor expand_dims ascontiguousarray nan_to_num detach".split()
-)
+_WHOLE: Final = KEEPS | SHARES | TENSOR_TYPES | {"tensor", "expand_dims", "nan_to_num", "detach"}
 
 _PUTS: Final = frozenset({"assign", "augment"})
-_ROWS: Final = frozenset({"arange", "sort", "array", "concatenate", "linspace", "unique", "asarray"})
+_ROWS: Final = AS_ARRAY | frozenset("arange linspace sort unique concatenate".split())
 
 
 def changing(module: Module, scope: Scope, rounds: Rounds) -> frozenset[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import TURNS
 from oomlint.memory.arrays.filled import rows_of_loaders
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.read_calls import Reads, of_small_file, read_calls_of
@@ -44,7 +45,6 @@ _DISTANCES: Final = frozenset(
 )  # fmt: skip
 _ALONE: Final = "sklearn."  # where one argument is enough: it meets itself
 _LAST: Final = _PRODUCT_METHODS | {name.rpartition(".")[2] for name in (*_PRODUCTS, *_DISTANCES)}
-_TURNS: Final = frozenset({"t", "T", "mT", "transpose", "permute", "swapaxes"})
 _ADDS: Final = frozenset({"append", "extend", "augment"})
 # What makes another array, as large as the one that it is given or larger: of a matrix of all pairs, for a moment or for good.
 _AGAIN: Final = frozenset(
@@ -204,8 +204,8 @@ def _of_product(left: cst.BaseExpression, right: cst.BaseExpression, operand: cs
 
 def _turned(node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.Call):
-        return names.last_name(node.func) in _TURNS or (isinstance(node.func, cst.Attribute) and _turned(node.func.value))
-    return isinstance(node, cst.Attribute) and node.attr.value in _TURNS
+        return names.last_name(node.func) in TURNS or (isinstance(node.func, cst.Attribute) and _turned(node.func.value))
+    return isinstance(node, cst.Attribute) and node.attr.value in TURNS
 
 
 def _words(module: Module, node: cst.Call | cst.BinaryOperation) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import COLLECTIONS, REDUCTIONS, SCALARS, VIEW_ATTRIBUTES
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External
@@ -32,7 +33,7 @@ _NOT_TENSORS: Final = frozenset(
     "size dim ndimension numel nelement item tolist numpy stride get_device data_ptr element_size is_contiguous storage_offset is_floating_point is_complex "
     "shape dtype device requires_grad is_cuda ndim layout grad_fn is_leaf itemsize names type".split(),
 )
-_REDUCTIONS: Final = frozenset("sum mean max min norm prod any all std var median amax amin argmax argmin count_nonzero logsumexp".split())
+_REDUCTIONS: Final = REDUCTIONS | frozenset("amax amin argmax argmin count_nonzero logsumexp".split())
 _CREATED: Final = frozenset("empty zeros ones full new_empty new_zeros new_ones new_full tensor new_tensor scalar_tensor".split())
 # What they are given first is a size, a bound, or data of any kind; the empty name is no function of torch that gives a tensor.
 _OF_NUMBERS: Final = {""} | frozenset(
@@ -237,7 +238,7 @@ class _Reader:
             return self.kind(node.value) if not whole else None
         if isinstance(node, cst.Attribute):
             owner = self.kind(node.value)
-            return owner if owner in {Is.TENSOR, Is.SMALL} and node.attr.value in {"data", "T", "mT", "H", "real", "imag", "grad"} else None
+            return owner if owner in {Is.TENSOR, Is.SMALL} and node.attr.value in VIEW_ATTRIBUTES | {"data", "grad"} else None
         return self._call(node) if isinstance(node, cst.Call) else None
 
     def _name(self, name: str) -> Is | None:
@@ -263,7 +264,7 @@ class _Reader:
         made = self._torch(node)
         word = names.last_name(node.func)
         if not made:
-            if isinstance(node.func, cst.Name) and word in {"int", "float", "bool", "len", "str", "tuple", "list", "dict"}:
+            if isinstance(node.func, cst.Name) and word in SCALARS | COLLECTIONS | {"len", "dict"}:
                 return Is.OTHER
             owner = self.kind(node.func.value) if isinstance(node.func, cst.Attribute) else None
             if owner is None or owner is Is.OTHER:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import STACKS
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef
 from oomlint.syntax.walk import descend
@@ -52,7 +53,7 @@ def joined_later(store: Store, loop: Loop, evaluator: Evaluator) -> bool:
     """Whether the buffer, or a part of each of its elements, goes to ``torch.cat`` or ``torch.stack``."""
     for scope, module, words in _readers(store, loop, evaluator):
         for call in scope.calls:
-            if names.last_name(call.func) in {"cat", "stack", "vstack", "concat", "hstack"} and call.args and mentions(call.args[0].value, words):
+            if names.last_name(call.func) in STACKS and call.args and mentions(call.args[0].value, words):
                 frame = evaluator.calls.plain_frame(module, scope)
                 if any(isinstance(alt.value, External) and alt.value.name.startswith("torch.") for alt in evaluator.values(call.func, frame)[:1]):
                     return True

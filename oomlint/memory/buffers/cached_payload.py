@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import ContentKind, Resource
+from oomlint.library_words import FACTS, REDUCTIONS
 from oomlint.memory.arrays.kept import READING
 from oomlint.memory.arrays.read_calls import LAZY
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -56,7 +57,7 @@ _HAND_ON = (
     "torchvision.transforms.functional.",
     "torch.nn.functional.",
 )
-_SIZES = frozenset({"shape", "size", "ndim", "dtype", "mean", "std", "sum", "item", "max", "min", "argmax", "duration", "fps"})
+_SIZES = FACTS | REDUCTIONS | {"item", "argmax", "duration", "fps"}
 _DEEPEST = 5
 
 

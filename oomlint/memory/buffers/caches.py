@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import DatasetFact, StoreFact, StoreKind
+from oomlint.library_words import TAKES_OUT
 from oomlint.memory.buffers.cached_payload import Heavy, heavy
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_callers import Reader, readers
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _DICTS = frozenset({"builtins.dict", "collections.OrderedDict", "collections.defaultdict"})
 _BOUNDS = re.compile(r"len\(|size|max|mem|limit|capacity|budget|bytes|count|full|num_|n_|ratio|fraction", re.IGNORECASE)
 _PROCESS = re.compile(r"getpid|worker_id|get_worker_info|\bpid\b|get_ident|device|rank", re.IGNORECASE)
-_TAKE_OUT = frozenset({"pop", "popitem", "clear", "move_to_end", "popleft", "remove"})
+_TAKE_OUT = TAKES_OUT | {"move_to_end"}
 _CHANGES = frozenset({"augment", "setdefault", "append", "extend", "insert", "update", "pop", "clear"})  # of a container that is there
 _SMALL = frozenset({Kind.SCALAR, Kind.TEXT, Kind.PATHS, Kind.SMALL, Kind.HANDLE, Kind.H5})
 _PLACEHOLDERS = ("[None]", "[[]]", "[()]", "[{}]")

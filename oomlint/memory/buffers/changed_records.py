@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import TAKES_OUT
 from oomlint.memory.buffers.cached_payload import Heavy, heavy
 from oomlint.memory.buffers.caches import Cache, bounded_here
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -27,7 +28,6 @@ _ONCE: Final = frozenset({"__init__", "__setstate__", "__setitem__"})
 _RECORDS: Final = frozenset({Kind.OBJECTS, Kind.PATHS, Kind.BLOB})  # containers whose elements are Python objects, or files' names
 _LENGTHENS: Final = frozenset({"append", "extend"})
 _LISTS: Final = frozenset({"builtins.list", "builtins.sorted", "glob.glob"})
-_TAKES_OUT: Final = frozenset({"pop", "clear", "popitem", "remove"})
 
 
 def written_records(module: Module, project: Project) -> Iterator[Cache]:
@@ -122,7 +122,7 @@ def _taken_out(root: str, scope: Scope) -> bool:
         return True
     return any(
         isinstance(call.func, cst.Attribute)
-        and call.func.attr.value in _TAKES_OUT
+        and call.func.attr.value in TAKES_OUT
         and any(isinstance(part, cst.Name) and part.value == root for part in descend(call.func.value))
         for call in scope.calls
     )

@@ -15,7 +15,7 @@ from oomlint.memory.shared.training_loops import SHORT, loops_over, made_anew, r
 from oomlint.model import names
 from oomlint.model.torch_tables import PAIRS, PLAIN_ATTRIBUTES, PLAIN_METHODS, REDUCTIONS, SMALL_METHODS
 from oomlint.model.values import External, FunctionRef
-from oomlint.syntax.walk import descend
+from oomlint.syntax.walk import REBINDS, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _DEEPEST: Final = 6  # names between what is added and what was read
 _AXES: Final = 3  # of an array in which each sample is more than a row of numbers
 _REDUCED: Final = REDUCTIONS | PAIRS | PLAIN_METHODS | (SMALL_METHODS - {"long", "short", "byte"}) | {"len", "str", "average", "percentile"}
-_SETS: Final = frozenset({"assign", "for", "with", "augment"})
 _ARRAYS: Final = frozenset(Reads) - {Reads.TEXT, Reads.RECORDS, Reads.OBJECT}
 _OFTEN: Final = 1000  # rounds that are many where each adds a part of what is there
 
@@ -99,7 +98,7 @@ class _Round:
 
     def _set(self, name: str) -> Iterator[Effect]:
         """Where the loop sets a name."""
-        return (e for e in self.scope.effects.get(name, ()) if e.kind in _SETS and not e.path and within(e.statement, self.loop, self.module))
+        return (e for e in self.scope.effects.get(name, ()) if e.kind in REBINDS and not e.path and within(e.statement, self.loop, self.module))
 
     def _bound(self, name: str) -> Iterator[cst.BaseExpression]:
         """What the loop's body binds a name to."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.library_words import AS_ARRAY, REDUCTIONS
 from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 
@@ -21,7 +22,7 @@ _SCALAR_NAME = re.compile(
     re.IGNORECASE,
 )
 _NUMBERS = frozenset({"float", "int", "len", "time", "perf_counter"})
-_REDUCTIONS = frozenset({"sum", "mean", "min", "max", "std", "norm", "median", "nanmean"})
+_REDUCTIONS = REDUCTIONS | {"nanmean"}
 
 
 def scalars(added: tuple[cst.BaseExpression, ...], loop: Loop, scope: Scope, module: Module, *, epochs: bool, into: Path) -> bool:
@@ -69,7 +70,7 @@ def _scalar_call(node: cst.Call, loop: Loop, scope: Scope, module: Module, depth
         row = node.args[0].value if node.args else None
         one = isinstance(arguments.named(node, "index"), cst.List)
         return one or (isinstance(row, cst.List) and len(row.elements) == 1) or epochs
-    if name in {"array", "asarray", "tensor", "as_tensor", "Tensor"} and node.args:
+    if name in AS_ARRAY | {"Tensor"} and node.args:
         return _scalar(node.args[0].value, loop, scope, module, depth + 1, epochs=epochs)
     if isinstance(node.func, cst.Attribute) and name in {"detach", "cpu", "numpy", "unsqueeze", "reshape", "view", "to", "clone", "float", "double", "squeeze"}:
         return _scalar(node.func.value, loop, scope, module, depth + 1, epochs=epochs)

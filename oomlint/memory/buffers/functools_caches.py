@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.library_words import SCALARS
 from oomlint.memory.buffers.cached_payload import Heavy, heavy
 from oomlint.memory.buffers.caches import Cache
 from oomlint.memory.datasets.sample_callers import readers
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _LOADS = re.compile(r"load|read|decode|fetch|open|image|img|frame|sample|item|video|audio|wav|mask|volume|feature", re.IGNORECASE)
-_SMALL_RETURNS = frozenset({"int", "float", "str", "bool", "Path", "None"})
+_SMALL_RETURNS = SCALARS | {"Path", "None"}
 
 
 def cached_functions(module: Module, project: Project) -> Iterator[Cache]:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import WRAPPERS
 from oomlint.memory.buffers.backward_regions import regions_of
 from oomlint.memory.buffers.recurrent_state import bodies_of, callees, forward_of, modules_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loader_like
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef, Const, Element, External, ExternalCall, FunctionRef, Instance, ModuleRef, Options, Written
-from oomlint.syntax.walk import children_of, descend
+from oomlint.syntax.walk import DEFINES, children_of, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 Loop = cst.For | cst.While
 
 _DEEPEST: Final = 12
-_WRAPPERS: Final = frozenset({"enumerate", "tqdm", "zip", "islice", "trange", "track", "range", "progress_bar", "iter", "next"})
+_WRAPPERS: Final = WRAPPERS | {"range", "next"}
 _DATA: Final = re.compile(
     r"(^|_)(data(set|loader)?s?|batch(es)?|loaders?|samples|iterator|(train|test|val|valid|training|validation)(_?(data|set|loader|iter|dl))?|stream|sentences|pairs"
     r"|corpus|images|examples)$",
@@ -130,7 +131,7 @@ class _Tracer:
         if key in self.seen or name in {"True", "False", "None"}:
             return True
         self.seen.add(key)
-        effects = [e for e in scope.effects.get(name, ()) if e.kind not in {"import", "from", "def", "class", "append", "extend", "pop", "update"}]
+        effects = [e for e in scope.effects.get(name, ()) if e.kind not in DEFINES | {"append", "extend", "pop", "update"}]
         inside = [e for e in effects if region.holds(e.statement) and _reaches(e, used)]
         if inside:
             return self._bound(inside, effects, used, region, depth)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import PUTS_IN, REDUCTIONS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.events import Hooked
 from oomlint.model.readings import Memory
+from oomlint.model.torch_tables import PLAIN_ATTRIBUTES
 from oomlint.model.values import Bound, FunctionRef, Partial
 from oomlint.syntax.walk import descend, path_of
 
@@ -25,11 +27,10 @@ REGISTERS: Final = frozenset(
     "register_forward_hook register_forward_pre_hook register_backward_hook register_full_backward_hook register_full_backward_pre_hook register_hook "
     "register_module_forward_hook register_module_forward_pre_hook register_module_full_backward_hook register_post_accumulate_grad_hook".split(),
 )
-_STORES: Final = frozenset({"append", "extend", "appendleft", "add", "insert"})
 _SMALL_CALLS: Final = frozenset("item size dim numel nelement type data_ptr get_device tolist __len__ element_size memory_allocated time perf_counter".split())
-_SMALL_ATTRIBUTES: Final = frozenset("shape dtype device requires_grad ndim is_cuda __name__ __class__ grad_fn".split())
+_SMALL_ATTRIBUTES: Final = PLAIN_ATTRIBUTES | {"__name__", "__class__"}
 _SMALL_NAMES: Final = frozenset("float int bool str len repr type id tuple_size".split())
-_REDUCTIONS: Final = frozenset("sum mean max min norm prod any all std var median abs_max isnan".split())
+_REDUCTIONS: Final = REDUCTIONS | {"abs_max", "isnan"}
 _PASSES_ON: Final = frozenset("detach cpu clone numpy to float double half abs data contiguous cuda square pow sqrt".split())
 _DEEPEST: Final = 6
 _FORWARD: Final = "register_forward_hook"
@@ -142,7 +143,7 @@ def stored_by(hook: Hook, *, keys: bool = False) -> Iterator[Stored]:
     """What the hook appends to containers that are not its own, or puts there under ``keys``, where it may be a tensor."""
     scope = hook.scope
     for node in scope.nodes(inner=False):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _STORES and node.args:
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in PUTS_IN and node.args:
             target, value = node.func.value, node.args[-1].value
         elif isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign) and isinstance(node.value, cst.List) and node.value.elements:
             target, value = node.target, node.value.elements[0].value

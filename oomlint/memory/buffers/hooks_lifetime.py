@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import AS_ARRAY, STACKS, TAKES_OUT
 from oomlint.memory.buffers.hooks import container_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph, runs_of
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 Loop = cst.For | cst.While
 
 _GROWS: Final = frozenset({"append", "extend", "setdefault"})
-_WRAPPERS: Final = frozenset({"enumerate", "tqdm", "zip", "islice", "track", "progress_bar"})
-_JOINS: Final = frozenset("cat concat concatenate stack vstack hstack array asarray save dump DataFrame".split())
+_JOINS: Final = STACKS | AS_ARRAY | {"save", "dump", "DataFrame"}
 _HOOK_TABLES: Final = re.compile(r"\._(forward|backward|forward_pre)_hooks\b|remove_(all_)?hooks|remove_handles|clear_hooks")
 
 
@@ -74,9 +74,7 @@ def is_round(loop: cst.CSTNode, module: Module, scope: Scope, project: Project) 
             return True
     if not isinstance(loop, cst.For):
         return False
-    iterated = loop.iter
-    while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _WRAPPERS and iterated.args:
-        iterated = iterated.args[0].value
+    iterated = names.iterated(loop.iter)
     return loader_like(project, iterated, module, scope) is not None
 
 
@@ -139,7 +137,7 @@ def _cleared(name: str, owner: Scope, born: list[Effect], module: Module) -> boo
                 continue  # a key that is set up once
             return True
         for call in where.calls:
-            emptied = isinstance(call.func, cst.Attribute) and call.func.attr.value in {"clear", "pop", "popleft", "popitem", "remove"}
+            emptied = isinstance(call.func, cst.Attribute) and call.func.attr.value in TAKES_OUT
             if emptied and any(isinstance(n, cst.Name) and n.value == name for n in descend(call.func)):
                 return True
             handed = re.search(r"clear|reset|flush|empty|del", names.last_name(call.func), re.IGNORECASE)
@@ -183,11 +181,7 @@ def _attribute_grows(stored: Stored, call: cst.Call, module: Module, scope: Scop
                         continue
                     return None
         for asked, _ in other.walk.calls:
-            if (
-                isinstance(asked.func, cst.Attribute)
-                and asked.func.attr.value in {"clear", "pop", "popleft", "remove"}
-                and f".{attribute}" in other.code(asked.func.value)
-            ):
+            if isinstance(asked.func, cst.Attribute) and asked.func.attr.value in TAKES_OUT and f".{attribute}" in other.code(asked.func.value):
                 return None
     for method in cls.children:
         for loop in loops_in(method):

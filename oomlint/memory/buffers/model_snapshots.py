@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.library_words import TAKES_OUT
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import conditional_in
@@ -38,7 +39,7 @@ _MEMBERS = re.compile(r"task|fold|client|user|member|seed|run|trial|ensemble|wor
 _ENDLESS = frozenset({"list", "dict", "defaultdict", "OrderedDict", "getattr", "get"})
 _HEAPS = frozenset({"heappush", "heappop", "heappushpop", "heapreplace", "average", "FedAvg", "fed_avg"})
 _ORDERS = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
-_TAKE_OUT = frozenset({"sort", "pop", "popitem", "popleft", "clear", "remove"})
+_TAKE_OUT = TAKES_OUT | {"sort"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 Loop = cst.For | cst.While
 
 BACKWARDS: Final = frozenset({"backward", "manual_backward"})
-_WRAPPERS: Final = frozenset({"enumerate", "tqdm", "zip", "islice", "trange", "track", "notebook", "progress_bar"})
 _DETACHES: Final = frozenset({"detach", "detach_"})
 _ENVIRONMENT: Final = re.compile(r"^envs?$|_envs?$|^episodes?$|^rollouts?$")
 _PER_BATCH: Final = frozenset({"training_step"})
@@ -90,9 +89,7 @@ def _goes_over_batches(loop: Loop, module: Module, scope: Scope, project: Projec
     """Whether a loop is over a loader, or over windows of a long sequence: ``range(0, n, width)``."""
     if not isinstance(loop, cst.For):
         return False
-    iterated = loop.iter
-    while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in _WRAPPERS and iterated.args:
-        iterated = iterated.args[0].value
+    iterated = names.iterated(loop.iter)
     if isinstance(iterated, cst.Call) and names.last_name(iterated.func) == "range":
         return len(iterated.args) == 3 and not isinstance(iterated.args[2].value, cst.Integer | cst.UnaryOperation) and scope.name != "forward"  # noqa: PLR2004
     return loader_like(project, iterated, module, scope) is not None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import SAME_MODEL
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ExternalCall, FunctionRef, Instance, Unknown, Written
@@ -28,7 +29,6 @@ _MODULES: Final = ("torch.nn.Module", "pytorch_lightning.LightningModule", "torc
 _STATE: Final = re.compile(r"^_?([hc]|[hc]x|[hc]_?[0tn]|hc|hid|hidden\w*|\w+_hidden|hiddens|(rnn|lstm|gru)_states?|mems?|memory|memories|cell_state)$")
 _ANY_STATE: Final = re.compile(rf"{_STATE.pattern}|^_?(prev_|last_)?states?$|_states?$|^cells?$")
 _MODEL: Final = re.compile(r"model|net|rnn|lstm|gru|^lm$|encoder|decoder|core|cell$|policy|agent|module|predictor", re.IGNORECASE)
-_MOVES: Final = frozenset("to cuda cpu float half double bfloat16 train eval apply requires_grad_ share_memory type".split())
 _WRAPPERS: Final = frozenset({"compile", "DataParallel", "DistributedDataParallel", "script"})
 _DEEPEST: Final = 4
 _RELEASES: Final = frozenset({"detach", "detach_", "data", "no_grad", "inference_mode", "repackage_hidden", "stop_gradient"})
@@ -135,7 +135,7 @@ def modules_of(node: cst.BaseExpression, frame: Frame, project: Project, depth: 
         if isinstance(value, ExternalCall) and value.call.args and value.name.rpartition(".")[2] in _WRAPPERS:
             inner = value.call.args[0].value
         elif isinstance(value, Written) and isinstance(value.node, cst.Call) and isinstance(value.node.func, cst.Attribute):
-            inner = value.node.func.value if value.node.func.attr.value in _MOVES else None
+            inner = value.node.func.value if value.node.func.attr.value in SAME_MODEL else None
         if inner is not None and where is not None and depth < _DEEPEST:
             found.extend(modules_of(inner, where, project, depth + 1))
         else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import AS_ARRAY, FACTS, STACKS
 from oomlint.memory.buffers.buffer_readers import AVERAGES
 from oomlint.model import names
 from oomlint.model.arguments import parameter_of
@@ -23,16 +24,14 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 # Calls whose result is all of what they are given.
-_JOINS: Final = frozenset(
-    "cat concat concatenate stack vstack hstack array asarray tensor as_tensor from_numpy ascontiguousarray list tuple dict DataFrame normalize".split(),
-)
+_JOINS: Final = STACKS | AS_ARRAY | {"list", "tuple", "dict", "DataFrame", "normalize"}
 # Methods whose result is all of their object.
 _KEEPS: Final = frozenset(
     "numpy cpu detach clone copy squeeze flatten reshape view float half to astype contiguous transpose permute tolist items values".split(),
 )
 _REDUCES: Final = AVERAGES | {"cov", "corrcoef", "sum", "max", "min"}
 _WRITES: Final = frozenset("save savez savez_compressed dump tofile to_csv savemat create_dataset".split())
-_LOOKS: Final = frozenset("shape len size ndim dtype nbytes itemsize print".split())
+_LOOKS: Final = FACTS | {"len", "print"}
 _STEPS: Final = 3  # assignments that are followed
 _MOST_SITES: Final = 4
 

@@ -13,7 +13,7 @@ from oomlint.memory.buffers.graph_provenance import made_in
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
-from oomlint.syntax.walk import descend
+from oomlint.syntax.walk import DEFINES, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +116,7 @@ def _later(region: Region) -> bool:
         row = module.tree.span(call)[0]
         used = {n.value for n in descend(call) if isinstance(n, cst.Name)}
         for name in used:
-            rows = [module.tree.span(e.statement)[0] for e in scope.effects.get(name, ()) if e.kind not in {"import", "from", "def", "class"}]
+            rows = [module.tree.span(e.statement)[0] for e in scope.effects.get(name, ()) if e.kind not in DEFINES]
             fresh = any(end < other <= row for other in rows)
             if not fresh and any(region.holds(e.statement) for e in scope.effects.get(name, ())):
                 return True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import SAME_MODEL
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.values import Absent, ClassRef, Const, Element, External, ExternalCall, Frame, FunctionRef, Instance, Partial, Written
@@ -39,7 +40,6 @@ _HANDS_ON = frozenset(
         "unsloth.FastLanguageModel.get_peft_model",
     },
 )
-_SAME_MODEL = frozenset({"to", "cuda", "half", "float", "bfloat16", "eval", "train"})
 _DEEPEST = 6
 
 
@@ -144,7 +144,7 @@ def _class_of(evaluator: Evaluator, value: Value, depth: int) -> str:
     if isinstance(value, FunctionRef):  # model_init
         return next((found for a in evaluator.returned(value, (), ()) if (found := _class_of(evaluator, a.value, depth + 1))), "")
     if isinstance(value, Written) and isinstance(value.node, cst.Call) and isinstance(value.node.func, cst.Attribute) and value.frame is not None:
-        return _head(evaluator, value.node.func.value, value.frame, depth + 1) if value.node.func.attr.value in _SAME_MODEL else ""
+        return _head(evaluator, value.node.func.value, value.frame, depth + 1) if value.node.func.attr.value in SAME_MODEL else ""
     return ""
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import libcst as cst
 
+from oomlint.library_words import OF_ARRAYS
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
 from oomlint.model.values import External, FunctionRef
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from oomlint.model.questions import Questions
     from oomlint.model.values import Instance, Value
 
-_OF_ARRAYS: Final = frozenset({"shape", "dtype", "astype", "ndim", "transpose", "reshape", "squeeze", "swapaxes", "T"})  # and of no list, tuple or dict
 _TAKE_ARRAYS: Final = ("numpy.", "torch.from_numpy", "torch.as_tensor", "torch.tensor")
 _ITERATE: Final = frozenset("len list tuple set dict sorted enumerate zip sum max min iter next map filter any all array asarray tensor sample choice".split())
 _READ: Final = frozenset("operator itertools functools collections copy heapq bisect".split())  # modules whose functions read containers
@@ -209,7 +209,7 @@ def _uses_arrays(way: _Way, attribute: str, evaluator: Questions) -> bool:
                 parts.add(node.targets[0].target.value)
     frame = evaluator.calls.plain_frame(module, scope)
     for node in scope.nodes():
-        if isinstance(node, cst.Attribute) and node.attr.value in _OF_ARRAYS and _is_part(node.value, parts):
+        if isinstance(node, cst.Attribute) and node.attr.value in OF_ARRAYS and _is_part(node.value, parts):
             return True
         if isinstance(node, cst.Call) and any(_is_part(arg.value, parts) for arg in node.args):
             for alt in evaluator.values(node.func, frame)[:2]:

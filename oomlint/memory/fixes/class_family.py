@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import EXPECTS
 from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
 from oomlint.memory.handles.file_taint import keeps_a_part
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -43,7 +44,6 @@ _SLOTTED: Final = frozenset({"define", "frozen", "mutable", "attrs"})
 _REMOVES: Final = frozenset("unlink rmtree removedirs TemporaryDirectory NamedTemporaryFile TemporaryFile mkstemp mkdtemp".split())
 _UNPICKLABLE: Final = frozenset({Kind.HANDLE, Kind.H5, Kind.LOCK, Kind.GENERATOR, Kind.FUNCTION})
 _ENDS: Final = frozenset({"close", "__enter__", "__exit__", "detach"})
-_WAITS: Final = frozenset({"raises", "assertRaises", "assertRaisesRegex", "suppress"})
 _BY_NAME: Final = frozenset({"setattr", "delattr"})
 _STOPS: Final = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})
 # What programs keep their settings in: its attributes are not those of a dataset.
@@ -206,7 +206,7 @@ def awaited(module: Module, call: cst.Call) -> bool:
             return False
         if isinstance(here, cst.Try | cst.TryStar) and child is here.body and not all(_stops(one) for one in here.handlers):
             return True
-        if isinstance(here, cst.With) and any(isinstance(item.item, cst.Call) and names.last_name(item.item.func) in _WAITS for item in here.items):
+        if isinstance(here, cst.With) and any(isinstance(item.item, cst.Call) and names.last_name(item.item.func) in EXPECTS for item in here.items):
             return True
         child = here
     return False

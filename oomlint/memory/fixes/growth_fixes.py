@@ -11,6 +11,7 @@ from oomlint.memory.buffers.outside_readers import escapes
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
 from oomlint.model.held import Device, Graph, Held, Kind, Storage
+from oomlint.model.torch_tables import CASTS
 from oomlint.syntax.edits import Text
 from oomlint.syntax.walk import constant_key, descend
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _READS_GRAPH = frozenset({"grad_fn", "requires_grad", "is_leaf", "retain_grad", "register_hook"})
 _DIFFERENTIATES = frozenset({"backward", "grad", "manual_backward"})
-_CONVERSIONS = frozenset({"cpu", "to", "float", "double", "half", "bfloat16", "type", "astype", "cuda"})
+_CONVERSIONS = CASTS | {"cpu", "cuda", "to"}
 
 
 def parts(expression: cst.BaseExpression, held: Held) -> Iterator[tuple[cst.BaseExpression, Held]]:

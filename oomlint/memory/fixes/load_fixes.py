@@ -9,6 +9,7 @@ import libcst as cst
 
 from oomlint.finding import Fix, Safety
 from oomlint.memory.arrays.load_messages import STREAMS
+from oomlint.memory.fixes.path_stability import PATH_CALLS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, ExternalCall
@@ -60,7 +61,7 @@ def mapped(module: Module, call: cst.Call, project: Project) -> Fix | None:
     path = call.args[0].value
     if _may_be_open(path, module, call, project):
         return None
-    if isinstance(path, cst.Call) and not module.code(path.func).endswith(("join", "Path", "str", "format", "abspath", "expanduser")):
+    if isinstance(path, cst.Call) and names.last_name(path.func) not in PATH_CALLS:
         return None
     if _written(path, module, call, project):
         return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import SAME_PATH
 from oomlint.memory.fixes.class_family import SETTINGS, awaited, built_by_itself
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, Const, ExternalCall, Frame, FunctionRef, Options, Settings, Value, Written
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
     from oomlint.syntax.walk import Scope
 
-PATH_CALLS: Final = frozenset(
-    "join str Path PurePath PosixPath format abspath expanduser expandvars realpath fspath joinpath with_suffix resolve absolute".split()
-)
+PATH_CALLS: Final = SAME_PATH | {"join", "joinpath", "format", "with_suffix"}
 # What else gives a name of a file, when a caller asks it.
 _NAMES: Final = PATH_CALLS | frozenset(
     "encode decode fsencode fsdecode with_name with_stem as_posix strip rstrip lstrip lower replace removesuffix removeprefix dirname basename getenv get pop "

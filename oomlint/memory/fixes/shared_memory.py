@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
+from oomlint.library_words import FACTS
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.fixes.class_family import Family
 from oomlint.memory.fixes.notebook_imports import is_bound_before
@@ -258,7 +259,7 @@ def _view(node: cst.CSTNode, name: str, views: set[str]) -> bool:
         case cst.Name():
             return node.value in views
         case cst.Attribute():
-            return node.attr.value == name or (node.attr.value not in {"shape", "dtype", "ndim", "size"} and _view(node.value, name, views))
+            return node.attr.value == name or (node.attr.value not in FACTS and _view(node.value, name, views))
         case cst.Subscript():
             return _view(node.value, name, views)
         case cst.Call():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import FACTS, H5_FACTS
 from oomlint.model import names
 from oomlint.syntax.walk import descend
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _TAKES_OUT: Final = frozenset("len int float str bool bytes sum max min abs round repr range print isinstance hash any all".split())
 _COLLECTS: Final = frozenset("list tuple set frozenset sorted enumerate zip reversed dict map filter".split())
 _LIBRARIES: Final = frozenset("np numpy torch json pickle math struct int float".split())
-_TELLS: Final = frozenset("shape dtype size ndim nbytes chunks filename attrs maxshape itemsize".split())
+_TELLS: Final = FACTS | H5_FACTS | {"attrs"}
 _METHODS: Final = frozenset(
     "tolist item astype sum mean std max min copy decode encode split strip stat info entries reshape flatten ravel read asstr read_direct index format".split()
 )

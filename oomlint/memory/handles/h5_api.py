@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import COLLECTIONS, WRAPPERS
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, Each, External, ExternalCall, Written
 
@@ -43,8 +44,7 @@ _SLICERS: Final = frozenset("int len randint arange where argsort unique nonzero
 _WITHOUT: Final = frozenset(
     "len int float str bool repr isinstance type hasattr print sum any all id round abs format bytes min max vars dir callable issubclass".split(),
 )
-_LISTS: Final = frozenset("list tuple set sorted frozenset".split())
-_LAZY: Final = frozenset("zip enumerate iter map filter reversed tqdm trange".split())
+_LAZY: Final = WRAPPERS | {"map", "filter"}
 
 
 def after_attribute(node: cst.Attribute, grip: Grip, walk: Walk) -> Grip | None:
@@ -99,7 +99,7 @@ def after_call(name: str, grip: Grip) -> Grip | None:
         return grip if last in {"tqdm", "trange", "islice", "chain"} else None
     if last in _WITHOUT:
         return iterated(grip) if last in {"min", "max"} else None
-    if last in _LISTS:
+    if last in COLLECTIONS:
         return grip if grip in {Grip.VIEW, Grip.ITEMS} else None
     if last == "dict":
         return None if grip is Grip.KEYS else Grip.OBJECT

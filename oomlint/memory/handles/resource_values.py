@@ -6,6 +6,7 @@ from abc import abstractmethod
 
 import libcst as cst
 
+from oomlint.library_words import PUTS_IN
 from oomlint.memory.handles.h5_api import Grip, after_attribute, after_subscript, iterated
 from oomlint.memory.handles.openings import Opens
 from oomlint.memory.handles.resource_names import COMPREHENSIONS, TrailNames
@@ -13,7 +14,7 @@ from oomlint.memory.handles.resource_state import End, Store
 from oomlint.syntax.walk import descend
 
 _HEADER = frozenset("size mode format info width height filename palette".split())  # of an image: read without decoding it
-INTO = frozenset("append add insert extend put setdefault update appendleft push register submit send put_nowait".split())
+INTO = PUTS_IN | frozenset("register submit send put_nowait".split())
 
 
 class TrailValues(TrailNames):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Confidence, Fix, Safety, Severity
+from oomlint.library_words import EXPECTS
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import Conflict, Loader, given_beside, loaders_of, story_places
 from oomlint.model import names
@@ -92,7 +93,7 @@ def is_expected(module: Module, call: cst.Call) -> bool:
                     return True
         if isinstance(here, cst.With):
             for item in here.items:
-                if isinstance(item.item, cst.Call) and names.last_name(item.item.func) in {"raises", "assertRaises", "suppress", "assertRaisesRegex"}:
+                if isinstance(item.item, cst.Call) and names.last_name(item.item.func) in EXPECTS:
                     return True
         child = here
     return False

@@ -18,7 +18,7 @@ from oomlint.model import arguments, names
 from oomlint.model.reach import terminates
 from oomlint.model.values import Const, ExternalCall
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import constant_key, descend
+from oomlint.syntax.walk import REBINDS, constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 LOADS: Final = frozenset({"torch.load", "torch.serialization.load"})
 _TAKES: Final = frozenset({"get", "pop"})
-_BINDS: Final = frozenset({"assign", "augment", "for", "with"})
 _SAME: Final = frozenset({"items", "values", "copy"})
 _WHOLES: Final = frozenset({"dict", "OrderedDict", "list"})
 _DEVICE: Final = 1  # the place of `map_location` among the arguments
@@ -173,7 +172,7 @@ class _Life:
         later = [e for e in self.scope.effects.get(name, ()) if not e.path and e.statement is not self.statement and not self._is_before(e.node)]
         if any(e.kind in {"delete", "clear"} for e in later):
             return True
-        later = [e for e in later if e.kind in _BINDS]
+        later = [e for e in later if e.kind in REBINDS]
         around = {*self.module.walk.ancestors(self.statement), *(self.module.walk.ancestors(training) if training is not None else ())}
         certain = [e for e in later if not any(isinstance(a, cst.If) and a not in around for a in self._below(e.statement, training))]
         last = max(certain, key=lambda e: self._row(e.node), default=None)

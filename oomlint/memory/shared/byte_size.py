@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.amounts import readable
+from oomlint.library_words import ALLOCATORS
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, Display
 
@@ -90,7 +91,7 @@ def allocated(name: str, call: cst.Call, evaluator: Questions, frame: Frame) -> 
     positional = arguments.plain(call)
     keywords = arguments.by_name(call)
     dtype = keywords.get("dtype")
-    if maker in {"zeros", "ones", "empty", "full"} and library == "numpy":
+    if maker in ALLOCATORS and library == "numpy":
         shape_nodes = positional[:1] or [keywords[k] for k in ("shape",) if k in keywords]
         if dtype is None and len(positional) > (2 if maker == "full" else 1):
             dtype = positional[2 if maker == "full" else 1]

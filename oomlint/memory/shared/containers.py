@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.library_words import COLLECTIONS, WRAPPERS
 from oomlint.memory.shared.content_kinds import DEEPEST, NOTHING, Classifier, Content, Kind, worst
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, ExternalCall, Frame, Value, Written
@@ -45,7 +46,7 @@ _NAMED_BY_ELEMENT = frozenset({Kind.OBJECTS, Kind.SMALL, Kind.FRAME, Kind.BLOB})
 _LIKE_ELEMENT = frozenset({Kind.HANDLE, Kind.H5, Kind.GENERATOR, Kind.FUNCTION, Kind.DATASET, Kind.LOCK})
 _COUNTABLE = frozenset({"list", "dict", "tuple", "set", "tensor", "string", "generator", "lambda"})
 _PLAIN_BASES = frozenset({"builtins.object", "typing.NamedTuple", "abc.ABC", "pydantic.BaseModel"})
-_SAME_COUNT = frozenset({"enumerate", "tqdm", "sorted", "list", "tuple", "reversed", "track"})
+_SAME_COUNT = WRAPPERS - {"islice", "zip"} | COLLECTIONS - {"set", "frozenset"}
 
 
 class Containers(Classifier):

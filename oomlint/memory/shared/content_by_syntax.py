@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.library_words import COLLECTIONS
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
@@ -24,7 +25,6 @@ _TENSOR_METHODS = frozenset(
 )
 _VIEWS = frozenset("detach permute reshape view transpose squeeze unsqueeze t share_memory_ expand flatten narrow".split())  # no copy
 _STRING_METHODS = frozenset("strip rstrip lstrip lower upper replace format decode join encode title".split())
-_CONTAINERS = frozenset({"sorted", "list", "tuple", "set", "frozenset"})
 _DRAWS = frozenset("random standard_normal normal uniform integers rand randn randint random_sample choice permutation".split())
 
 
@@ -105,7 +105,7 @@ class WrittenForms(Classifier):
     def _called(self, node: cst.Call, frame: Frame) -> Content:
         """What a call makes that is no method."""
         func, module = node.func, frame.module
-        if isinstance(func, cst.Name) and func.value in _CONTAINERS and node.args:
+        if isinstance(func, cst.Name) and func.value in COLLECTIONS and node.args:
             inner = node.args[0].value
             word = "list" if func.value == "sorted" else func.value
             if isinstance(inner, cst.GeneratorExp):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.library_words import ALLOCATORS, AS_ARRAY, FACTS, STACKS, TENSOR_TYPES
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind
 from oomlint.model import arguments, names
@@ -155,18 +156,18 @@ class Libraries(Classifier):
         dtype = arguments.named(call, "dtype")
         if dtype is not None and names.last_name(dtype) in {"object", "object_", "O"}:
             return Content(Kind.OBJECT_ARRAY, "a NumPy array of objects", module, call)
-        if last in {"array", "asarray", "ascontiguousarray"} and call.args:
+        if last in AS_ARRAY and call.args:
             inner = self.of(call.args[0].value, frame)
             if inner.kind is Kind.H5:
                 return Content(Kind.ARRAY, "an array read whole from HDF5", module, call)
             return Content(Kind.ARRAY, "a NumPy array", module, call, count=inner.count)
-        if last in {"stack", "concatenate", "vstack", "hstack"}:
+        if last in STACKS:
             return Content(Kind.ARRAY, "a NumPy array", module, call)
         size = allocated(name if name.count(".") == 1 else f"numpy.{last}", call, self.evaluator, frame)
         return Content(Kind.ARRAY, "a NumPy array", module, call, size=size)
 
     def _tensor_size(self, name: str, last: str, call: cst.Call, frame: Frame) -> Size:
-        if last in {"zeros", "ones", "empty", "full", "rand", "randn", "arange"}:
+        if last in ALLOCATORS | {"rand", "randn", "arange"}:
             return allocated(name, call, self.evaluator, frame)
         if last == "randint":
             positional = arguments.plain(call)
@@ -174,7 +175,7 @@ class Libraries(Classifier):
                 return Size()
             shape = call.with_changes(args=[cst.Arg(positional[-1]), cst.Arg(cst.parse_expression("torch.int64"), keyword=cst.Name("dtype"))])
             return allocated("torch.empty", shape, self.evaluator, frame)
-        if last in {"tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor"} and call.args:
+        if last in AS_ARRAY | TENSOR_TYPES and call.args:
             inner = self.of(call.args[0].value, frame)
             if inner.size.known:
                 return inner.size
@@ -205,7 +206,7 @@ class Libraries(Classifier):
             keys = [k for k, _ in value.accessors]
             if "attrs" in [k for _, k in value.accessors]:
                 return Content(Kind.SCALAR, "an attribute of an HDF5 file")
-            if any(key in {"shape", "size", "ndim", "dtype"} for kind, key in value.accessors if kind == "attr"):
+            if any(key in FACTS for kind, key in value.accessors if kind == "attr"):
                 return Content(Kind.SCALAR, "a shape")
             if "value" in [k for _, k in value.accessors]:
                 return Content(Kind.ARRAY, "an array read whole from HDF5", module, node)
@@ -230,6 +231,6 @@ class Libraries(Classifier):
             return replace(whole, doubt=whole.doubt + len(value.accessors) - 1)
         if whole.kind in {Kind.ARRAY, Kind.TENSOR} and first[0] == "item":
             return whole if isinstance(first[1], int) else replace(whole, size=Size())
-        if attr in {"shape", "size", "ndim", "dtype"}:
+        if attr in FACTS:
             return Content(Kind.SCALAR, "a shape")
         return NOTHING

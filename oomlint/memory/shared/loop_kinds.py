@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.library_words import WRAPPERS
 from oomlint.memory.loaders.loader_calls import LOADER_CLASSES, Loader, loaders_of
 from oomlint.model import names
 from oomlint.model.values import Alternative, Const, ExternalCall, Instance, Unknown
@@ -88,7 +89,7 @@ def _counts(node: cst.BaseExpression) -> bool:
         name = names.last_name(node.func)
         if name in {"range", "trange", "count"}:
             return True
-        if name in {"tqdm", "track", "enumerate", "progress_bar"} and node.args:
+        if name in WRAPPERS and node.args:
             return _counts(node.args[0].value)
     return isinstance(node, cst.Name | cst.Attribute) and _EPOCH.search(names.last_name(node)) is not None
 
@@ -99,9 +100,7 @@ def goes_often(project: Project, node: cst.CSTNode, module: Module, scope: Scope
         return True
     if not isinstance(node, cst.For):
         return False
-    iterated = node.iter
-    while isinstance(iterated, cst.Call) and names.last_name(iterated.func) in {"enumerate", "tqdm", "zip", "islice"} and iterated.args:
-        iterated = iterated.args[0].value
+    iterated = names.iterated(node.iter)
     return _counts(node.iter) or loader_like(project, iterated, module, scope) is not None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.library_words import WRAPPERS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import is_epoch_loop, loader_like, loops_around
 from oomlint.model import names
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
-_WRAPPERS = frozenset({"enumerate", "tqdm", "islice", "log_every", "track", "progress_bar", "iter"})
 MODULES = frozenset({"torch.nn.Module", "pytorch_lightning.LightningModule", "transformers.PreTrainedModel"})
 _OPTIMIZER = re.compile(r"opt|scaler", re.IGNORECASE)
 _DEVICE = re.compile(r"cuda|device|gpu|is_available|\bmps\b|\bxpu\b", re.IGNORECASE)
@@ -60,7 +60,7 @@ def _iterated(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
             for arg in node.args:
                 yield from _iterated(arg.value)
             return
-        if written not in _WRAPPERS:
+        if written not in WRAPPERS:
             break
         node = node.args[0].value
     yield node

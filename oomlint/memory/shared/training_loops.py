@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.library_words import WRAPPERS
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import LoaderLike, is_epoch_loop, loader_like
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 Loop = cst.For | cst.While
 Path = tuple[str, tuple["Accessor", ...]]
 
-_WRAPPERS = frozenset("enumerate tqdm trange track islice iter progress_bar log_every tqdm_notebook auto_tqdm wrap_tqdm reversed".split())
 _SETS = frozenset({"assign", "for", "with", "unknown", "import", "from", "clear", "pop", "delete"})
 _STEPS = re.compile(r"optim|scaler|trainer|(^|[._])opt(_\w+)?$|engine|accelerator", re.IGNORECASE)
 _ONLY_AT_FIRST = re.compile(r"first|initial|start|empty|_init", re.IGNORECASE)
@@ -45,7 +45,7 @@ def batch_loader(project: Project, node: cst.BaseExpression, module: Module, sco
     """The loader that a loop goes over, taken out of ``tqdm``, ``enumerate``, ``zip`` and their like."""
     if isinstance(node, cst.Call):
         name = names.last_name(node.func)
-        if name in _WRAPPERS and node.args:
+        if name in WRAPPERS and node.args:
             return batch_loader(project, node.args[0].value, module, scope, depth)
         if name in {"zip", "zip_longest"}:
             found = (batch_loader(project, arg.value, module, scope, depth) for arg in node.args)
@@ -60,7 +60,7 @@ def batch_loader(project: Project, node: cst.BaseExpression, module: Module, sco
     evaluator = evaluator_of(project)
     for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope))[:4]:
         value = alt.value
-        if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] in _WRAPPERS and value.call.args and value.frame.module is module:
+        if isinstance(value, ExternalCall) and value.name.rpartition(".")[2] in WRAPPERS and value.call.args and value.frame.module is module:
             return batch_loader(project, value.call.args[0].value, module, value.frame.scope, depth + 1)
     return None
 
@@ -72,7 +72,7 @@ def rounds(project: Project, loop: Loop, module: Module, scope: Scope) -> int | 
     evaluator = evaluator_of(project)
     frame = evaluator.calls.plain_frame(module, scope)
     node = loop.iter
-    while isinstance(node, cst.Call) and names.last_name(node.func) in _WRAPPERS and node.args:
+    while isinstance(node, cst.Call) and names.last_name(node.func) in WRAPPERS and node.args:
         if names.last_name(node.func) == "islice" and len(node.args) > 1:
             limits = [alt.const for alt in evaluator.values(node.args[-1].value, frame)]
             known = [limit for limit in limits if isinstance(limit, int)]

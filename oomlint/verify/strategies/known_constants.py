@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model.values import Const
 from oomlint.source import SourceError
-from oomlint.syntax.walk import descend
+from oomlint.syntax.walk import REBINDS, descend
 from oomlint.verify.ast_location import named
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ def known_in(project: Project, path: str, function: str) -> dict[str, Any]:
         return {}
     evaluator = evaluator_of(project)
     frames = evaluator.calls.frames(module, scope)[:_FRAMES]
-    bound = {
-        name for name, effects in scope.effects.items() if any(effect.kind in {"assign", "for", "with", "augment"} and not effect.path for effect in effects)
-    }
+    bound = {name for name, effects in scope.effects.items() if any(effect.kind in REBINDS and not effect.path for effect in effects)}
     found: dict[str, Any] = {}
     for name, node in _reads(scope, bound):
         values = [_constant(evaluator, node, frame) for frame in frames]

@@ -1,0 +1,43 @@
+"""Words of Python, NumPy, torch and their like that several analyses ask for, each group once. What a method does to a tensor's state: `torch_tables`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Loops: what gives the elements of its first argument, one by one.
+WRAPPERS: Final = frozenset(
+    "enumerate islice iter tqdm trange tqdm_notebook notebook auto_tqdm wrap_tqdm track progress_bar log_every reversed zip".split(),
+)
+# Lists that Python makes of other collections.
+COLLECTIONS: Final = frozenset("list tuple set frozenset sorted".split())
+SCALARS: Final = frozenset({"int", "float", "bool", "str"})
+
+# Containers: methods that put something in, and methods that take something out.
+PUTS_IN: Final = frozenset("append appendleft extend add insert update setdefault put push".split())
+TAKES_OUT: Final = frozenset({"pop", "popitem", "popleft", "clear", "remove"})
+
+OF_DICTS: Final = frozenset("items keys values get pop copy update".split())
+
+# Arrays: what is known of one without its data, what makes one of something else, and what joins several.
+FACTS: Final = frozenset({"shape", "size", "ndim", "dtype", "nbytes", "itemsize"})
+H5_FACTS: Final = frozenset({"chunks", "filename", "maxshape", "mode", "name"})  # and more of what HDF5 says of itself
+VIEW_ATTRIBUTES: Final = frozenset({"T", "mT", "H", "real", "imag"})  # the same data
+TURNS: Final = frozenset("T mT t transpose permute swapaxes".split())
+OF_ARRAYS: Final = FACTS - {"size"} | TURNS | {"astype", "reshape", "squeeze"}  # and of no list, tuple or dictionary
+ALLOCATORS: Final = frozenset({"zeros", "ones", "empty", "full"})
+SHARES: Final = frozenset("asarray asanyarray ascontiguousarray as_tensor from_numpy".split())  # copies nothing where that is an array already
+TENSOR_TYPES: Final = frozenset(
+    "Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor".split(),
+)
+AS_ARRAY: Final = SHARES | {"array", "tensor"}
+STACKS: Final = frozenset("cat concat concatenate stack hstack vstack dstack column_stack row_stack".split())
+SELECTS: Final = frozenset({"max", "min", "median", "mode"})  # with an axis: one element of each row
+REDUCTIONS: Final = frozenset("sum mean min max std var median norm prod any all".split())  # to one number, where no axis is given
+
+# Models: methods that give back the model itself.
+MOVES_MODEL: Final = frozenset("to cuda cpu half float double bfloat16 type apply compile share_memory".split())
+SAME_MODEL: Final = MOVES_MODEL | {"eval", "train", "requires_grad_"}
+# Paths: what gives a path for a path.
+SAME_PATH: Final = frozenset("str fspath Path PurePath PosixPath PurePosixPath abspath realpath normpath expanduser expandvars resolve absolute".split())
+# Tests: contexts in which an exception is expected.
+EXPECTS: Final = frozenset({"raises", "assertRaises", "assertRaisesRegex", "suppress"})
