@@ -158,15 +158,7 @@ def loop_fact(module: Module, node: cst.CSTNode, kind: LoopKind = LoopKind.ROUND
 
 def store_fact(store: Store) -> StoreFact:
     """A statement that puts something into a container."""
-    node, module = store.node, store.module
-    target: cst.CSTNode | None = None
-    if isinstance(node, cst.AugAssign):
-        target = node.target
-    elif isinstance(node, cst.Assign):
-        first = node.targets[0].target
-        target = first.value if isinstance(first, cst.Subscript) and store.kind == "item" else first
-    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        target = node.func.value
+    node, module, target = store.node, store.module, store.target
     return StoreFact(module.place(node), module.code(target).strip() if target is not None else "", _STORES[store.kind])
 
 

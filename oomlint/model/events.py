@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from oomlint.model.held import Held, Ids, Mode, Path
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from oomlint.model.project import Module
     from oomlint.model.values import Frame
     from oomlint.syntax.walk import Scope
@@ -97,6 +97,17 @@ class Store(Event):
     def attributes(self) -> tuple[str, ...]:
         """Names of attributes, and constant keys, on the way to where it was put."""
         return tuple(part for part in self.path[1:] if isinstance(part, str) and part != "*")
+
+    @property
+    def target(self) -> cst.CSTNode | None:
+        """What is added to, as the statement has it; ``None`` where it is what a function returns."""
+        node = self.node
+        if isinstance(node, cst.AugAssign):
+            return node.target
+        if isinstance(node, cst.Assign):
+            target = node.targets[0].target
+            return target.value if isinstance(target, cst.Subscript) and self.kind == "item" else target
+        return node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else None
 
 
 @dataclass(slots=True, eq=False)

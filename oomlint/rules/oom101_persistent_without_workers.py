@@ -122,13 +122,4 @@ class PersistentWithoutWorkers(Rule):
         """Yield the loaders that ask for persistent workers and have, or can have, none."""
         for case in told(module, project, GUARD, is_true):
             message = Message(f"{case.given} requires `num_workers > 0`", f"{case.origin}; `{case.written}` raises ValueError")
-            yield self.finding(
-                case.place,
-                message,
-                severity=case.severity,
-                confidence=case.confidence,
-                related=case.related,
-                fix=case.fix,
-                facts=case.facts,
-                given=case.beside,
-            )
+            yield self.finding(message=message, **case.reported)

@@ -113,13 +113,4 @@ class PrefetchWithoutWorkers(Rule):
         """Yield the loaders that set a prefetch factor and have, or can have, no workers."""
         for case in told(module, project, GUARD, is_given):
             message = Message(f"{case.given} requires `num_workers > 0`", f"{case.origin}; `{case.written}` raises ValueError")
-            yield self.finding(
-                case.place,
-                message,
-                severity=case.severity,
-                confidence=case.confidence,
-                related=case.related,
-                fix=case.fix,
-                facts=case.facts,
-                given=case.beside,
-            )
+            yield self.finding(message=message, **case.reported)

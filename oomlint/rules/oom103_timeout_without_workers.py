@@ -110,13 +110,4 @@ class TimeoutWithoutWorkers(Rule):
         """Yield the loaders that set a timeout and have, or can have, no workers."""
         for case in told(module, project, GUARD, is_positive):
             message = Message(f"{case.given} requires `num_workers > 0`", f"{case.origin}; `{case.written}` raises AssertionError at `iter()`")
-            yield self.finding(
-                case.place,
-                message,
-                severity=case.severity,
-                confidence=case.confidence,
-                related=case.related,
-                fix=case.fix,
-                facts=case.facts,
-                given=case.beside,
-            )
+            yield self.finding(message=message, **case.reported)

@@ -31,7 +31,6 @@ Accessor = tuple[str, object]  # ("attr", name), ("item", constant) or ("item", 
 UNKNOWN_KEY: Final = object()
 
 Block = tuple[cst.CSTNode, ...]
-FunctionLike = cst.FunctionDef | cst.Lambda
 
 # Kinds of effects: what gives a name its only value as a rule, and what gives it another one.
 DEFINES: Final = frozenset({"import", "from", "def", "class"})

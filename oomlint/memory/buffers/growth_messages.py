@@ -36,28 +36,16 @@ def over(loop: Loop) -> str:
     if isinstance(node, cst.FunctionDef):
         return loop.name
     if loop.generated and isinstance(node, cst.For):  # by a function that is given a model and a loader
-        here = node.iter
-        while isinstance(here, cst.Call) and names.last_name(here.func) in {"enumerate", "tqdm"} and here.args:
-            here = here.args[0].value
-        return short(loop.module.code(here), _LONGEST)
+        return short(loop.module.code(names.iterated(node.iter)), _LONGEST)
     return short(loop.module.code(iterated(node.iter)[1] if isinstance(node, cst.For) else node.test), _LONGEST)
 
 
 def target_of(store: Store) -> str:
     """What is added to, as it is written."""
-    node = store.node
-    target: cst.CSTNode | None = None
-    if isinstance(node, cst.AugAssign):
-        target = node.target
-    elif isinstance(node, cst.Assign):
-        target = node.targets[0].target
-        target = target.value if isinstance(target, cst.Subscript) and store.kind == "item" else target
-    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        target = node.func.value
-    if target is not None:
-        return short(_written(target, store))
+    if store.target is not None:
+        return short(_written(store.target, store))
     root = store.path[0]
-    return str(root[1]) if isinstance(node, cst.Return) and isinstance(root, tuple) else "it"
+    return str(root[1]) if isinstance(store.node, cst.Return) and isinstance(root, tuple) else "it"
 
 
 def what_of(store: Store) -> str:

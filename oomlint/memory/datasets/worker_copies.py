@@ -171,11 +171,6 @@ def _each(workers: Alternative) -> str:
     return f"Each of {count} workers" if count > 1 else "The worker" if count else "Each worker"
 
 
-def held_words(holding: Holding) -> str:
-    """An attribute and what it holds."""
-    return f"`{holding.name}`, {holding.content.words}"
-
-
 def _much(holding: Holding) -> str:
     """``; about 2.1 GiB each``, of what each worker has; empty where the bytes are not known."""
     size = words(holding_fact(holding).bytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import libcst as cst
 
@@ -42,6 +42,25 @@ class Told:
     written: str  # the class that is called
     facts: tuple[Fact, ...]  # the loaders
     beside: tuple[Place, ...]  # where files beside the code cause it
+
+    @property
+    def reported(self) -> Reported:
+        """What the findings of all rules on such an argument say in the same way."""
+        return Reported(
+            place=self.place, severity=self.severity, confidence=self.confidence, related=self.related, fix=self.fix, facts=self.facts, given=self.beside
+        )
+
+
+class Reported(TypedDict):
+    """The arguments of a finding."""
+
+    place: Place
+    severity: Severity
+    confidence: Confidence
+    related: tuple[Place, ...]
+    fix: Fix | None
+    facts: tuple[Fact, ...]
+    given: tuple[Place, ...]
 
 
 @dataclass(frozen=True, slots=True)
