@@ -10,6 +10,7 @@ WRAPPERS: Final = frozenset(
 )
 # Lists that Python makes of other collections.
 COLLECTIONS: Final = frozenset("list tuple set frozenset sorted".split())
+CONTAINERS: Final = frozenset({"list", "dict", "set", "OrderedDict", "defaultdict", "deque"})  # made empty, to be filled
 SCALARS: Final = frozenset({"int", "float", "bool", "str"})
 
 # Containers: methods that put something in, and methods that take something out.

@@ -10,8 +10,8 @@ from oomlint.finding import Confidence, Consequence, LoopKind, Message, Resource
 from oomlint.memory.buffers.optimizer_models import in_the_callers_words, optimized, renewed, renewed_in_function
 from oomlint.memory.facts import loop_fact
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.loop_kinds import conditional_in, loops_around
-from oomlint.memory.shared.step_contexts import counts_epochs, is_over_loader, library_name, makes_steps
+from oomlint.memory.shared.loop_kinds import conditional_in, is_over_loader, loops_around
+from oomlint.memory.shared.step_contexts import counts_epochs, library_name, makes_steps
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model.names import last_name, parameters
 from oomlint.rule import Rule

@@ -20,7 +20,7 @@ from oomlint.memory.facts import allocation_fact, keeper_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.construction import constructions_of
-from oomlint.memory.shared.loop_kinds import loader_like
+from oomlint.memory.shared.loop_kinds import is_over_loader
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import External, Instance
@@ -87,7 +87,7 @@ def rows_of_loaders(module: Module, project: Project) -> Iterator[tuple[cst.Call
         for call in rooms if every else ():
             around = set(module.walk.ancestors(call))  # what a round makes for itself is gone with it
             loops = [loop for _, loop in every.get(_name_of(module, call), ()) if isinstance(loop, cst.For) and loop not in around]
-            if any(_over_loader(project, module, scope, loop) for loop in loops):
+            if any(is_over_loader(project, loop, module, scope) for loop in loops):
                 plain = evaluator.calls.plain_frame(module, scope)
                 made = next((a.value.name for a in evaluator.values(call.func, plain) if isinstance(a.value, External)), "")
                 size = allocation(made, call, evaluator, plain)
@@ -239,7 +239,7 @@ def _source(project: Project, module: Module, scope: Scope, fill: _Fill, loop: L
     target = _target_of(fill)
     row = isinstance(target, cst.Subscript) and isinstance(target.slice[0].slice, cst.Index)
     reads = {read.node for read in read_calls_of(project).in_scope(module, scope)}
-    of_loader = isinstance(loop, cst.For) and _over_loader(project, module, scope, loop)
+    of_loader = isinstance(loop, cst.For) and is_over_loader(project, loop, module, scope)
     drawn = {n.value for n in descend(loop.target) if isinstance(n, cst.Name)} if isinstance(loop, cst.For) else set()
     for node, other in parts(module, scope, fill.value, loop):
         if node in reads:
@@ -263,8 +263,3 @@ def _is_dataset(project: Project, module: Module, scope: Scope, node: cst.BaseEx
         isinstance(alt.value, Instance) and constructions.is_dataset(alt.value.cls)
         for alt in evaluator.values(node, evaluator.calls.plain_frame(module, scope))[:2]
     )
-
-
-def _over_loader(project: Project, module: Module, scope: Scope, loop: cst.For) -> bool:
-    iterated = names.iterated(loop.iter)
-    return loader_like(project, iterated, module, scope) is not None

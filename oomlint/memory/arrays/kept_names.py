@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import CONTAINERS
 from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, STEPS, Going, Keeping, Search, names_of
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
@@ -27,7 +28,6 @@ _CALLS_NOTHING: Final = ("torch.utils.data.", "builtins.object")
 _MODULES: Final = ("torch.nn.", "lightning", "pytorch_lightning")  # what their objects keep is parameters and settings more often than data
 _DEEPEST_CALLS: Final = 5  # functions between a script and what it calls
 _ENDS: Final = frozenset({"assign", "delete", "for", "with", "clear"})  # of what a name stands for
-_CONTAINERS: Final = frozenset({"list", "dict", "OrderedDict", "defaultdict", "deque"})
 _DATA_WORDS: Final = re.compile(rb"data_?set|data_?loader|__getitem__|data_?module|backward|batch|\bsave\w*\s*\(|\bdump\s*\(", re.IGNORECASE)
 
 
@@ -383,7 +383,7 @@ def _is_container(effect: Effect) -> bool:
     value = effect.value
     for place in effect.index:
         value = value.elements[place].value if isinstance(value, cst.Tuple | cst.List) and place < len(value.elements) else None
-    return isinstance(value, cst.List | cst.Dict) or (isinstance(value, cst.Call) and names.last_name(value.func) in _CONTAINERS)
+    return isinstance(value, cst.List | cst.Dict) or (isinstance(value, cst.Call) and names.last_name(value.func) in CONTAINERS)
 
 
 def _in_main(module: Module, node: cst.CSTNode) -> bool:

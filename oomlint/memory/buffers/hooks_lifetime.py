@@ -11,8 +11,10 @@ from oomlint.library_words import AS_ARRAY, STACKS, TAKES_OUT
 from oomlint.memory.buffers.hooks import container_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph, runs_of
-from oomlint.memory.shared.loop_kinds import changes_in, conditional_in, loader_like, loops_around
+from oomlint.memory.shared.loop_kinds import changes_in, conditional_in, is_over_loader, loops_around
+from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
+from oomlint.model.flow_definitions import is_bounded
 from oomlint.model.values import Bound, ClassRef
 from oomlint.syntax.walk import descend, path_of
 
@@ -72,10 +74,7 @@ def is_round(loop: cst.CSTNode, module: Module, scope: Scope, project: Project) 
     for node in descend(loop.body, into_scopes=False):
         if isinstance(node, cst.Call) and (word := names.last_name(node.func)) in {"backward", "step", "manual_backward"} and (word != "step" or not node.args):
             return True
-    if not isinstance(loop, cst.For):
-        return False
-    iterated = names.iterated(loop.iter)
-    return loader_like(project, iterated, module, scope) is not None
+    return isinstance(loop, cst.For) and is_over_loader(project, loop, module, scope)
 
 
 def loops_in(scope: Scope) -> Iterator[Loop]:
@@ -103,7 +102,7 @@ def grows(stored: Stored, call: cst.Call, module: Module, scope: Scope, project:
     for where in {owner, scope}:
         for loop in loops_in(where):
             after = module.tree.span(loop)[0] > row or loop in module.walk.ancestors(call)
-            if not after or not is_round(loop, module, where, project) or any(_inside(e.statement, loop, module) for e in born):
+            if not after or not is_round(loop, module, where, project) or any(within(e.statement, loop, module) for e in born):
                 continue
             if _cleared(name, owner, born, module):
                 return None
@@ -115,14 +114,7 @@ def grows(stored: Stored, call: cst.Call, module: Module, scope: Scope, project:
 
 def _bounded(effect: Effect) -> bool:
     """Whether a container starts as something that cannot grow without end, or as no container at all."""
-    value = effect.value
-    if isinstance(value, cst.Call):
-        return names.last_name(value.func) == "deque" and any(a.keyword is None or a.keyword.value == "maxlen" for a in value.args[1:] or value.args)
-    return False
-
-
-def _inside(node: cst.CSTNode, loop: cst.CSTNode, module: Module) -> bool:
-    return loop in module.walk.ancestors(node)
+    return isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "deque" and is_bounded(effect.value)
 
 
 def _cleared(name: str, owner: Scope, born: list[Effect], module: Module) -> bool:
@@ -185,7 +177,7 @@ def _attribute_grows(stored: Stored, call: cst.Call, module: Module, scope: Scop
                 return None
     for method in cls.children:
         for loop in loops_in(method):
-            if is_round(loop, module, method, project) and not _inside(call, loop, module):
+            if is_round(loop, module, method, project) and not within(call, loop, module):
                 return loop
     if scope.parent is not cls:
         return None

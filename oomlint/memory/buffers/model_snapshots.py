@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.library_words import TAKES_OUT
+from oomlint.library_words import CONTAINERS, TAKES_OUT
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import conditional_in
@@ -36,7 +36,7 @@ _CYCLES = re.compile(r"cycle|//|swa|ensemble|milestone|checkpoint_epochs|save_ep
 _DEEPEST = 3
 _COUNTS = frozenset({"range", "trange", "count", "tqdm", "track"})
 _MEMBERS = re.compile(r"task|fold|client|user|member|seed|run|trial|ensemble|worker|agent|subject|split", re.IGNORECASE)
-_ENDLESS = frozenset({"list", "dict", "defaultdict", "OrderedDict", "getattr", "get"})
+_ENDLESS = CONTAINERS - {"deque"} | {"get", "getattr"}
 _HEAPS = frozenset({"heappush", "heappop", "heappushpop", "heapreplace", "average", "FedAvg", "fed_avg"})
 _ORDERS = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 _TAKE_OUT = TAKES_OUT | {"sort"}

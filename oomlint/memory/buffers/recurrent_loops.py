@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
+from oomlint.library_words import FACTS
 from oomlint.memory.buffers.recurrent_state import steps_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.flow_runs import records_graph
-from oomlint.memory.shared.loop_kinds import loader_like, loops_around
+from oomlint.memory.shared.loop_kinds import is_over_loader, loops_around
+from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import names
 from oomlint.syntax.edits import Text
 from oomlint.syntax.walk import descend
@@ -92,7 +94,7 @@ def _goes_over_batches(loop: Loop, module: Module, scope: Scope, project: Projec
     iterated = names.iterated(loop.iter)
     if isinstance(iterated, cst.Call) and names.last_name(iterated.func) == "range":
         return len(iterated.args) == 3 and not isinstance(iterated.args[2].value, cst.Integer | cst.UnaryOperation) and scope.name != "forward"  # noqa: PLR2004
-    return loader_like(project, iterated, module, scope) is not None
+    return is_over_loader(project, loop, module, scope)
 
 
 def _is_cut(step: Step, effect: Effect, loop: Loop, module: Module) -> bool:
@@ -202,10 +204,9 @@ def _set_elsewhere(attribute: str, step: Step, scope: Scope, cls: Scope, module:
 
 def _at_first(effect: Effect, attribute: str, module: Module) -> bool:
     """Whether ``if self.hidden is None`` stands around the assignment."""
-    return any(
-        isinstance(here, cst.If) and attribute in (test := module.code(here.test)) and re.search(r"\bis None\b|== *None|\bnot \w|size|shape", test)
-        for here in module.walk.ancestors(effect.statement)
-    )
+    tests = [here.test for here in module.walk.ancestors(effect.statement) if isinstance(here, cst.If) and f".{attribute}" in module.code(here.test)]
+    path = (effect.root, effect.path)
+    return any(says_first(test, path, module) or any(isinstance(n, cst.Attribute) and n.attr.value in FACTS for n in descend(test)) for test in tests)
 
 
 def _only_by_init(method: Scope, cls: Scope, module: Module, project: Project) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import CONTAINERS
 from oomlint.memory.buffers.bounds import counted
 from oomlint.memory.buffers.trainer_outputs import TRAINERS
 from oomlint.memory.shared.flow_runs import runs_of
@@ -223,7 +224,7 @@ def _emptied(project: Project, cls: ClassRef, name: str) -> bool:
 
 def _fresh(node: cst.BaseExpression | None) -> bool:
     """Whether an expression is a new container."""
-    return isinstance(node, cst.List | cst.Dict) or (isinstance(node, cst.Call) and names.last_name(node.func) in {"list", "dict", "defaultdict", "deque"})
+    return isinstance(node, cst.List | cst.Dict) or (isinstance(node, cst.Call) and names.last_name(node.func) in CONTAINERS)
 
 
 def _aliased(method: Scope, name: str) -> bool:

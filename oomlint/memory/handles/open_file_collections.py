@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import COLLECTIONS, CONTAINERS
 from oomlint.memory.buffers.caches import bounded_global, bounded_here, bounded_in, by_process
 from oomlint.memory.buffers.functools_caches import unbounded
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 MANY: Final = 100  # files: fewer are no harm
 LAZY_FILES: Final = frozenset({Opens.NPZ, Opens.MEMMAP, Opens.FILE, Opens.IMAGE, Opens.ARCHIVE, Opens.VIDEO})
 _COMPREHENSIONS = (cst.ListComp, cst.DictComp, cst.SetComp, cst.GeneratorExp)
-_LISTING = frozenset("list tuple dict set sorted OrderedDict".split())
+_LISTING = COLLECTIONS | CONTAINERS
 # What comes in a handful, whatever it is a handful of.
 _FEW = re.compile(
     r"(?<![a-z])(splits?|modal\w*|subsets?|domains?|cameras?|cams?|views?|tasks?|phases?|stages?|folds?|feat|feats|features?|channels?|levels?|sources?|args?|"

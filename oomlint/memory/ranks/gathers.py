@@ -11,7 +11,8 @@ from oomlint.finding import Fix, Safety
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.ranks.ranks import ranks_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.step_contexts import is_over_loader, library_name
+from oomlint.memory.shared.loop_kinds import is_over_loader
+from oomlint.memory.shared.step_contexts import library_name
 from oomlint.model import arguments, names
 from oomlint.model.held import Kind, Size
 from oomlint.model.values import FunctionRef

@@ -94,14 +94,31 @@ def _counts(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name | cst.Attribute) and _EPOCH.search(names.last_name(node)) is not None
 
 
+def is_over_loader(project: Project, loop: cst.For, module: Module, scope: Scope) -> bool:
+    """Whether a loop goes through a loader, wrapped or zipped or not."""
+    return any(loader_like(project, node, module, scope) is not None for node in _iterated(loop.iter))
+
+
+def _iterated(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    while isinstance(node, cst.Call) and node.args:
+        written = names.last_name(node.func)
+        if written == "zip":
+            for arg in node.args:
+                yield from _iterated(arg.value)
+            return
+        if written not in WRAPPERS:
+            break
+        node = node.args[0].value
+    yield node
+
+
 def goes_often(project: Project, node: cst.CSTNode, module: Module, scope: Scope) -> bool:
     """Whether a loop may make many rounds: over a loader, a counted loop, a ``while``."""
     if isinstance(node, cst.While):
         return True
     if not isinstance(node, cst.For):
         return False
-    iterated = names.iterated(node.iter)
-    return _counts(node.iter) or loader_like(project, iterated, module, scope) is not None
+    return _counts(node.iter) or is_over_loader(project, node, module, scope)
 
 
 def loops_around(node: cst.CSTNode, module: Module, scope: Scope) -> Iterator[cst.For | cst.While]:

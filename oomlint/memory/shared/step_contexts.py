@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.library_words import WRAPPERS
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.loop_kinds import is_epoch_loop, loader_like, loops_around
+from oomlint.memory.shared.loop_kinds import is_epoch_loop, is_over_loader, loops_around
 from oomlint.model import names
 from oomlint.model.readings import finder
 from oomlint.model.values import ClassRef, External, FunctionRef
@@ -46,24 +45,6 @@ def counts_epochs(loop: cst.For | cst.While, module: Module) -> bool:
     """Whether a loop counts epochs, not the steps of one (``steps_per_epoch``)."""
     head = loop.iter if isinstance(loop, cst.For) else loop.test
     return is_epoch_loop(loop, module) and "per_epoch" not in module.code(head)
-
-
-def is_over_loader(project: Project, loop: cst.For, module: Module, scope: Scope) -> bool:
-    """Whether a loop goes through a loader, wrapped or zipped or not."""
-    return any(loader_like(project, node, module, scope) is not None for node in _iterated(loop.iter))
-
-
-def _iterated(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    while isinstance(node, cst.Call) and node.args:
-        written = names.last_name(node.func)
-        if written == "zip":
-            for arg in node.args:
-                yield from _iterated(arg.value)
-            return
-        if written not in WRAPPERS:
-            break
-        node = node.args[0].value
-    yield node
 
 
 def makes_steps(loop: cst.For | cst.While, module: Module) -> bool:
