@@ -9,8 +9,12 @@ WRAPPERS: Final = frozenset(
     "enumerate islice iter tqdm trange tqdm_notebook notebook auto_tqdm wrap_tqdm track progress_bar log_every reversed zip".split(),
 )
 # Lists that Python makes of other collections.
+LOOKS: Final = frozenset("id isinstance len print repr str type".split())  # look at what they are given, and leave it as it is
 COLLECTIONS: Final = frozenset("list tuple set frozenset sorted".split())
 CONTAINERS: Final = frozenset({"list", "dict", "set", "OrderedDict", "defaultdict", "deque"})  # made empty, to be filled
+EMPTY_CONTAINERS: Final = frozenset(
+    "builtins.list builtins.dict builtins.set collections.defaultdict collections.OrderedDict collections.Counter collections.deque".split(),
+)
 SCALARS: Final = frozenset({"int", "float", "bool", "str"})
 
 # Containers: methods that put something in, and methods that take something out.
@@ -18,6 +22,9 @@ PUTS_IN: Final = frozenset("append appendleft extend add insert update setdefaul
 TAKES_OUT: Final = frozenset({"pop", "popitem", "popleft", "clear", "remove"})
 
 OF_DICTS: Final = frozenset("items keys values get pop copy update".split())
+
+# Loaders: options that say something only where there are workers.
+NEEDS_WORKERS: Final = frozenset({"persistent_workers", "prefetch_factor", "timeout", "multiprocessing_context"})
 
 # Arrays: what is known of one without its data, what makes one of something else, and what joins several.
 FACTS: Final = frozenset({"shape", "size", "ndim", "dtype", "nbytes", "itemsize"})
@@ -30,6 +37,9 @@ SHARES: Final = frozenset("asarray asanyarray ascontiguousarray as_tensor from_n
 TENSOR_TYPES: Final = frozenset(
     "Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor".split(),
 )
+DRAWS: Final = frozenset("random random_sample standard_normal normal uniform integers rand randn randint".split())
+WRITES: Final = frozenset("save savez savez_compressed dump tofile to_csv savemat create_dataset".split())  # an array, to a file
+SIZES: Final = frozenset({"shape", "size", "numel", "ndim", "nbytes", "empty", "dim"})
 AS_ARRAY: Final = SHARES | {"array", "tensor"}
 STACKS: Final = frozenset("cat concat concatenate stack hstack vstack dstack column_stack row_stack".split())
 SELECTS: Final = frozenset({"max", "min", "median", "mode"})  # with an axis: one element of each row

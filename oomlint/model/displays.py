@@ -17,13 +17,10 @@ from oomlint.model.values import (
     Display,
     Frame,
 )
-from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
+from oomlint.syntax.walk import CHANGES, UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
     from oomlint.syntax.walk import Accessor
-
-
-_FILLING = frozenset({"append", "extend", "augment", "update", "setdefault", "pop", "clear"})
 
 
 class Displays(Questions):
@@ -111,7 +108,7 @@ def is_grown(value: Display) -> bool:
             return True  # some method may fill it
         for effect in value.frame.scope.effects.get(path[0], ()):
             deeper = len(effect.path) > len(path[1])
-            fills = effect.kind in _FILLING or (effect.kind == "assign" and deeper)
+            fills = effect.kind in CHANGES or (effect.kind == "assign" and deeper)
             if fills and effect.path[: len(path[1])] == path[1]:
                 return True
     return False

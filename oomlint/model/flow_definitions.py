@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import ALLOCATORS, SAME_MODEL
+from oomlint.library_words import ALLOCATORS, EMPTY_CONTAINERS, SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import Flowing, module_of
 from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, tensor
@@ -192,7 +192,7 @@ class FlowDefinitions(Flowing):
             return Held(Kind.PACK, sure=True, moved="bounded" if is_bounded(call) else "")
         if name == "collections.defaultdict" and call.args:
             return Held(Kind.PACK, sure=True, inside=self._made_by(call.args[0].value, frame))
-        if name in {"builtins.list", "builtins.dict", "builtins.set", "collections.defaultdict", "collections.OrderedDict", "builtins.tuple"}:
+        if name in EMPTY_CONTAINERS | {"builtins.tuple"}:
             return Held(Kind.PACK, sure=True)
         if name.startswith("numpy.") and last in ALLOCATORS | {"array"}:
             return Held(Kind.ARRAY, sure=True, device=Device.HOST)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import AS_ARRAY, COLLECTIONS, SELECTS, TENSOR_TYPES
+from oomlint.library_words import ALLOCATORS, AS_ARRAY, COLLECTIONS, SELECTS, TENSOR_TYPES
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import flag, makes_step
 from oomlint.model.flow_values import FlowValues
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _HANDS_ON: Final = frozenset({"rich.progress.track", "itertools.islice", "fastprogress.progress_bar"})
 _JOINS: Final = frozenset({"torch.cat", "torch.stack", "torch.vstack", "torch.hstack", "torch.concat", "torch.concatenate", "torch.nn.utils.rnn.pad_sequence"})
 _RESHAPES: Final = frozenset("reshape ravel argsort unique bincount nonzero diff histogram dot matmul mean sum std max min median prod linspace arange".split())
-_BY_SIZES: Final = frozenset("zeros ones empty rand randn".split())
+_BY_SIZES: Final = ALLOCATORS - {"full"} | {"rand", "randn"}
 _NEW: Final = frozenset("zeros ones empty full rand randn zeros_like ones_like rand_like randn_like eye linspace full_like empty_like".split())
 
 

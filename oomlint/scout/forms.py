@@ -6,7 +6,7 @@ import ast
 from math import prod
 from typing import TYPE_CHECKING
 
-from oomlint.library_words import ALLOCATORS, SCALARS, STACKS, TAKES_OUT, WRAPPERS
+from oomlint.library_words import ALLOCATORS, SCALARS, SIZES, STACKS, TAKES_OUT, WRAPPERS
 from oomlint.scout.telling import IN_PLACE, LARGE_NUMBER, MAKERS, STATES, is_table
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ _DICTS = frozenset({"dict", "OrderedDict", "defaultdict"})
 FILLERS = frozenset({"__init__", "__setstate__", "__setitem__"})
 KEEPS = frozenset({"append", "add", "appendleft"})
 _SMALL = SCALARS | {"Path"}
-_SIZES = frozenset({"shape", "size", "numel", "ndim", "nbytes", "empty", "dim"})
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -292,7 +291,7 @@ def _asks_for_size(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.Subscript):
         return name == "value" and isinstance(node.ctx, ast.Store)
     if isinstance(node, ast.Attribute):
-        return node.attr in _SIZES
+        return node.attr in SIZES
     if isinstance(node, ast.Call):
         return name != "func" and name_of(node.func) in {"len", "print"}
     return isinstance(node, ast.Compare | ast.UnaryOp | ast.IfExp) or (isinstance(node, ast.If) and name == "test")

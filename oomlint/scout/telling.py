@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from oomlint.library_words import ALLOCATORS, DRAWS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
@@ -60,7 +62,7 @@ IN_PLACE: Final = frozenset(
     "masked_scatter_ baddbmm_ addmm_ maximum_ minimum_ neg_ exp_ log_".split()
 )
 # Calls that make an array or a tensor of a given shape.
-MAKERS: Final = frozenset("zeros ones empty full rand randn random random_sample standard_normal normal uniform randint integers".split())
+MAKERS: Final = ALLOCATORS | DRAWS
 DENSE: Final = frozenset({"toarray", "todense", "to_dense"})  # methods that make a sparse matrix dense
 MAPS: Final = frozenset({"map", "imap", "imap_unordered", "starmap", "thread_map", "process_map"})  # call a function for each element
 BUILDERS: Final = frozenset({"__init__", "setup"})  # where a model makes what it keeps

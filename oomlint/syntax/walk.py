@@ -35,6 +35,7 @@ Block = tuple[cst.CSTNode, ...]
 # Kinds of effects: what gives a name its only value as a rule, and what gives it another one.
 DEFINES: Final = frozenset({"import", "from", "def", "class"})
 REBINDS: Final = frozenset({"assign", "augment", "for", "with"})
+CHANGES: Final = frozenset({"append", "extend", "augment", "update", "setdefault", "pop", "clear"})  # of a container that is there
 
 
 @dataclass(slots=True, eq=False)

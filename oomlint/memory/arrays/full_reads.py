@@ -175,7 +175,7 @@ class WholeReads(Stored):
         if what is None:
             return None
         if what.store is Store.MEMMAP:
-            form = {"tolist": Form.LIST, "copy": Form.COPY, "astype": Form.COPY, "clone": Form.COPY}.get(name)
+            form = (Form.LIST if name == "tolist" else Form.COPY) if name in _OF_MAPS else None
             if name == "astype" and arguments.has(node, "copy"):
                 return None
         elif name == "read_direct":

@@ -91,7 +91,7 @@ class KeptNames(Keeping):
         order = self._ordered(module.root)
         first = order.get(statement, -1)
         for effect in module.root.effects.get(name, ()):
-            if not effect.path and effect.kind in {"assign", "delete", "for", "with"} and order.get(effect.statement, -1) > first:
+            if not effect.path and effect.kind in _ENDS and order.get(effect.statement, -1) > first:
                 return False
         return any(order.get(loop, -1) > first and self.serving.trains(module, loop) for loop in module.root.loops)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import COLLECTIONS, FACTS, OF_ARRAYS, WRAPPERS
+from oomlint.library_words import COLLECTIONS, FACTS, LOOKS, OF_ARRAYS, WRAPPERS
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.kept_names import is_key
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _DIMENSIONS: Final = 3  # of an array that a loop takes apart: one of two is a table, and that is small
-_ASKS: Final = frozenset({"len", "isinstance", "type", "print", "id"})
 _GOES: Final = WRAPPERS | COLLECTIONS
 _ENTRIES: Final = frozenset({"items", "values"})
 # What only arrays have, and libraries whose functions take signals and pictures.
@@ -187,7 +186,7 @@ class _Uses:
             case cst.Arg():
                 call = walk.parents[holder]
                 last = names.last_name(call.func) if isinstance(call, cst.Call) else ""
-                if last in _ASKS:
+                if last in LOOKS:
                     self._counted(walk.parents.get(call) if last == "len" else None)
                     return
                 if last in _GOES and isinstance(call, cst.Call):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import STACKS
+from oomlint.library_words import STACKS, WRITES
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef
 from oomlint.syntax.walk import descend
@@ -25,7 +25,7 @@ _METRICS: Final = ("sklearn.", "scipy.stats", "scipy.spatial", "torchmetrics.", 
 # Functions that take arrays of the host.
 _STACKS: Final = frozenset({"stack", "array", "asarray"})
 AVERAGES: Final = frozenset({"mean", "std", "var", "median", "nanmean"})
-_TAKES_ARRAYS: Final = frozenset("save savez savez_compressed dump array asarray to_csv savemat concatenate create_dataset".split())
+_TAKES_ARRAYS: Final = WRITES | {"array", "asarray", "concatenate"}
 _PRODUCTS: Final = frozenset({"matmul", "mm", "bmm", "einsum", "cdist"})
 _TO_NUMBERS: Final = frozenset({"cpu", "numpy", "tolist", "item"})
 _METRIC_NAME: Final = re.compile(

@@ -21,7 +21,7 @@ from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
-from oomlint.syntax.walk import UNKNOWN_KEY, descend
+from oomlint.syntax.walk import CHANGES, UNKNOWN_KEY, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,7 +36,6 @@ _DICTS = frozenset({"builtins.dict", "collections.OrderedDict", "collections.def
 _BOUNDS = re.compile(r"len\(|size|max|mem|limit|capacity|budget|bytes|count|full|num_|n_|ratio|fraction", re.IGNORECASE)
 _PROCESS = re.compile(r"getpid|worker_id|get_worker_info|\bpid\b|get_ident|device|rank", re.IGNORECASE)
 _TAKE_OUT = TAKES_OUT | {"move_to_end"}
-_CHANGES = frozenset({"augment", "setdefault", "append", "extend", "insert", "update", "pop", "clear"})  # of a container that is there
 _SMALL = frozenset({Kind.SCALAR, Kind.TEXT, Kind.PATHS, Kind.SMALL, Kind.HANDLE, Kind.H5})
 _PLACEHOLDERS = ("[None]", "[[]]", "[()]", "[{}]")
 
@@ -106,7 +105,7 @@ def _holder(effect: Effect, scope: Scope, root: str) -> str | None:
     path = effect.path if setting else (*effect.path, ("item", UNKNOWN_KEY))
     if path[0][0] == "attr" and all(kind == "item" for kind, _ in path[1:]):
         return str(path[0][1])
-    bound_here = any(not e.path and e.kind not in _CHANGES for e in scope.effects.get(root, ())) or any(p.name.value == root for p in names.parameters(scope))
+    bound_here = any(not e.path and e.kind not in CHANGES for e in scope.effects.get(root, ())) or any(p.name.value == root for p in names.parameters(scope))
     return "" if all(kind == "item" for kind, _ in path) and (not bound_here or root in scope.outer) else None
 
 

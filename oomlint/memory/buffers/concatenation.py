@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.library_words import SIZES
 from oomlint.memory.buffers.concatenation_calls import calling_loops, given_at
 from oomlint.memory.buffers.concatenation_samples import adds_samples, in_groups
 from oomlint.memory.buffers.concatenation_scalars import scalars
@@ -358,7 +359,7 @@ def _is_target(node: cst.CSTNode, module: Module) -> bool:
 def _asks_for_size(node: cst.CSTNode, module: Module) -> bool:
     holder = module.walk.parents.get(node)
     if isinstance(holder, cst.Attribute):
-        return holder.attr.value in {"shape", "size", "numel", "ndim", "nbytes", "empty", "dim"} and holder.value is node
+        return holder.attr.value in SIZES and holder.value is node
     if isinstance(holder, cst.Arg):
         call = module.walk.parents.get(holder)
         return isinstance(call, cst.Call) and names.last_name(call.func) in {"len", "print"}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.library_words import LOOKS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _STEP: Final = re.compile(r"^(training|validation)_step$|^on_(train|validation)_batch_(start|end)$")
 _UPDATES: Final = frozenset({"update", "forward", "compute", "to", "cpu", "cuda"})
-_LOOKS: Final = frozenset({"print", "isinstance", "len", "type", "str", "repr", "id"})  # built-in functions that reset nothing
 
 
 def never_reset(store: Store, project: Project) -> bool:
@@ -61,7 +61,7 @@ def unseen_reset(store: Store, epochs: Loop, project: Project) -> bool:
     name = _name(store.node)
     modules = {module.path: module for module in near}
     for use, module in [(use, one) for one in modules.values() for use in _handed_on(name, one)]:
-        if isinstance(use, cst.Call) and names.dotted(use.func) not in _LOOKS:
+        if isinstance(use, cst.Call) and names.dotted(use.func) not in LOOKS:
             scope = module.walk.scope_at(use)
             found = evaluator_of(project).values(use.func, evaluator_of(project).calls.plain_frame(module, scope))
             if not found or not all(isinstance(alt.value, FunctionRef | ClassRef) for alt in found):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import AS_ARRAY, FACTS, STACKS
+from oomlint.library_words import AS_ARRAY, FACTS, STACKS, WRITES
 from oomlint.memory.buffers.buffer_readers import AVERAGES
 from oomlint.model import names
 from oomlint.model.arguments import parameter_of
@@ -30,7 +30,6 @@ _KEEPS: Final = frozenset(
     "numpy cpu detach clone copy squeeze flatten reshape view float half to astype contiguous transpose permute tolist items values".split(),
 )
 _REDUCES: Final = AVERAGES | {"cov", "corrcoef", "sum", "max", "min"}
-_WRITES: Final = frozenset("save savez savez_compressed dump tofile to_csv savemat create_dataset".split())
 _LOOKS: Final = FACTS | {"len", "print"}
 _STEPS: Final = 3  # assignments that are followed
 _MOST_SITES: Final = 4
@@ -120,7 +119,7 @@ def _is_parted(
     if isinstance(above, cst.Expr):
         return scope.is_function or not module.place(node).cell  # a notebook shows and keeps the last expression of a cell
     if isinstance(above, cst.Attribute):
-        return above.attr.value in _LOOKS or (above.attr.value in _REDUCES | _WRITES and isinstance(parents.get(above), cst.Call))
+        return above.attr.value in _LOOKS or (above.attr.value in _REDUCES | WRITES and isinstance(parents.get(above), cst.Call))
     row = _row_of(above, module) if isinstance(above, cst.Element) else None
     if row is not None:
         return _reads_parted(row[0], row[1], module, scope, evaluator, seen, depth)
@@ -129,7 +128,7 @@ def _is_parted(
         return False
     frame = evaluator.calls.plain_frame(module, scope)
     name = _called(call, frame, evaluator)
-    if name in _REDUCES | _WRITES | _LOOKS:
+    if name in _REDUCES | WRITES | _LOOKS:
         return True
     if name in _JOINS:
         return _is_parted(call, module, scope, evaluator, seen, (), depth)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from oomlint.memory.loaders.loader_calls import Loader, Use
     from oomlint.model.project import Module, Project
 
-PRECEDENCE = ("OOM113", "OOM110", "OOM112", "OOM114")
 _MOST_STORAGES = 200  # forkserver refuses 246 file descriptors at once; each tensor of its own takes one
 _SHARED = frozenset({Kind.TENSOR})  # by workers, however they start
 _SHARED_BY_FORK = frozenset({Kind.TENSOR, Kind.ARRAY, Kind.ARRAYS, Kind.FRAME})
@@ -120,7 +119,7 @@ def _together(use: Use, workers: Alternative, dataset: Dataset) -> bool:
 def _rank(case: Case) -> tuple[int, int, int, bool, int]:
     """What comes first; of the numbers that files beside the code give, which come behind those of code, the largest."""
     launched = bool(given_beside([case.workers]))
-    return (case.severity.rank, case.confidence.rank, PRECEDENCE.index(case.code), launched, -_many(case.workers) if launched else 0)
+    return (case.severity.rank, case.confidence.rank, list(_JUDGES).index(case.code), launched, -_many(case.workers) if launched else 0)
 
 
 def _many(alt: Alternative) -> int:
@@ -136,7 +135,7 @@ def _judge(loader: Loader, dataset: Dataset, workers: Alternative, methods: Star
     if dataset.iterable:
         return None
     held = [as_used(h, dataset, loader) for h in dataset.every() if not is_small(h.content, settings)]
-    for code in PRECEDENCE if _many(workers) else ("OOM110",):
+    for code in _JUDGES if _many(workers) else ("OOM110",):
         case = _JUDGES[code](loader, dataset, held, workers, methods, settings)
         if case is not None:
             return case
@@ -376,4 +375,5 @@ def wholly_held(dataset: Dataset, held: list[Holding]) -> list[Holding]:
     return [] if dataset.unknown and all(h.content.kind is Kind.FRAME for h in whole) else whole  # a table of file names is not the data
 
 
+# In the order of what is told where several are true.
 _JUDGES = {"OOM113": _tensors, "OOM110": _objects, "OOM112": _spawned, "OOM114": _in_memory}

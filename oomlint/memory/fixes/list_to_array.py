@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.finding import Edit, Fix
+from oomlint.library_words import ALLOCATORS
 from oomlint.memory.fixes.class_family import Family
 from oomlint.memory.fixes.rewrites import wrap
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _GOES_THROUGH: Final = frozenset({"enumerate", "zip", "iter", "sum", "max", "min", "map"})
 _BUILDS: Final = frozenset({"__init__", "__post_init__"})
-_SHAPED: Final = frozenset("zeros ones rand randn empty full randint".split())
+_SHAPED: Final = ALLOCATORS | {"rand", "randn", "randint"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.finding import Fix, Safety
+from oomlint.library_words import NEEDS_WORKERS
 from oomlint.memory.datasets.worker_copies import cases
 from oomlint.memory.fixes.lazy_property import lazily_opened
 from oomlint.memory.fixes.list_to_array import NUMBERS, STRINGS, TENSORS, at_once, of_one_shape
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 _PACK = Fix(Safety.DISPLAY, "pack the records into one byte buffer with an array of offsets, which workers share")
 _NO_WORKERS = Fix(Safety.DISPLAY, "set `num_workers=0`, and remove the arguments that require workers")
 _STACK = Fix(Safety.DISPLAY, "store one tensor: `torch.stack` for equal shapes, else `torch.cat` with an array of offsets")
-_NEEDS_WORKERS = ("persistent_workers", "prefetch_factor", "timeout", "multiprocessing_context")
 
 
 def _value(case: Case) -> cst.BaseExpression | None:
@@ -114,7 +114,7 @@ def _told_none(case: Case, written: cst.Arg) -> Fix | None:
 
 
 def _needs_workers(case: Case) -> bool:
-    return bool(case.loader.stars) or any(case.loader.explicit(name) is not None for name in _NEEDS_WORKERS)
+    return bool(case.loader.stars) or any(case.loader.explicit(name) is not None for name in NEEDS_WORKERS)
 
 
 def _for_it_alone(case: Case, literal: cst.CSTNode, home: Module) -> bool:

@@ -13,6 +13,7 @@ from oomlint.amounts import readable
 from oomlint.memory.shared.byte_size import ITEM_BYTES, item_bytes
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, Display
+from oomlint.scout.telling import MAKERS
 from oomlint.syntax.quick import MOST_DIGITS
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame) ->
     """Bytes of ``np.zeros((n, 3))``, ``torch.randn(n, 3)`` and their like, by the qualified name of what is called; ``None`` for other calls."""
     library, _, maker = name.rpartition(".")
     numpy = library.startswith("numpy")
-    if maker not in _MAKERS or not (numpy or library in {"torch", "cupy"}):
+    if maker not in MAKERS or not (numpy or library in {"torch", "cupy"}):
         return None
     plain = arguments.plain(call)
     keywords = arguments.by_name(call)
@@ -131,9 +132,6 @@ def allocation(name: str, call: cst.Call, evaluator: Questions, frame: Frame) ->
     return Bytes(dimensions, item_bytes(dtype, default)) if dimensions is not None else None
 
 
-_MAKERS: Final = frozenset(
-    "zeros ones empty full rand randn random random_sample standard_normal normal uniform randint integers".split(),
-)
 _SIZED: Final = frozenset({"normal", "uniform"})
 _ONE_SHAPE: Final = frozenset({"zeros", "ones", "empty", "full", "random", "random_sample", "standard_normal"})
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 # Methods that run once a sample or once a batch.
+_AT_START: Final = ("__init__", "__post_init__", "setup", "prepare_data")
 _PER_ITEM: Final = frozenset(
     "__getitem__ __getitems__ __iter__ __next__ forward training_step validation_step test_step predict_step collate_fn collate __call__".split(),
 )
@@ -89,7 +90,7 @@ class Constructions:
 
     def builds(self, cls: ClassRef, method: Scope) -> bool:
         """Whether a method of the class runs while an object is built, or once before its samples are read."""
-        if method.name in {"__init__", "__post_init__", "__new__", "setup", "prepare_data"}:
+        if method.name == "__new__" or method.name in _AT_START:
             return True
         if method.name in _PER_ITEM:
             return False
@@ -114,7 +115,7 @@ class Constructions:
         if known is None:
             every = {one.name: one for base in reversed([b for b in self.evaluator.lineage(cls) if isinstance(b, ClassRef)]) for one in base.scope.children}
             every.update({one.name: one for one in cls.scope.children})
-            known = self._built[cls.scope] = _closure(every, ("__init__", "__post_init__", "setup", "prepare_data"))
+            known = self._built[cls.scope] = _closure(every, _AT_START)
             self._items[cls.scope] = _closure(every, tuple(_PER_ITEM | {"__len__"} | collating(cls.scope)))
         return known, self._items[cls.scope]
 

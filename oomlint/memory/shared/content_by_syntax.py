@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.library_words import COLLECTIONS
+from oomlint.library_words import COLLECTIONS, DRAWS
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind, worst
 from oomlint.memory.shared.known_libraries import GENERATORS
@@ -25,7 +25,7 @@ _TENSOR_METHODS = frozenset(
 )
 _VIEWS = frozenset("detach permute reshape view transpose squeeze unsqueeze t share_memory_ expand flatten narrow".split())  # no copy
 _STRING_METHODS = frozenset("strip rstrip lstrip lower upper replace format decode join encode title".split())
-_DRAWS = frozenset("random standard_normal normal uniform integers rand randn randint random_sample choice permutation".split())
+_DRAWS = DRAWS | {"choice", "permutation"}
 
 
 # Methods whose name says what they return, whatever they are called on.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.library_words import ALLOCATORS, AS_ARRAY, FACTS, STACKS, TENSOR_TYPES
+from oomlint.library_words import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, STACKS, TENSOR_TYPES
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind
 from oomlint.model import arguments, names
@@ -97,9 +97,6 @@ _FAMILIES = (
     ("torchvision.io.", Kind.TENSOR, "a decoded image"),
     ("scipy.sparse.", Kind.ARRAY, "a sparse matrix"),
 )
-_EMPTY = frozenset(
-    "collections.defaultdict collections.OrderedDict collections.Counter collections.deque builtins.list builtins.dict builtins.set".split(),
-)
 _ITERATED = frozenset("builtins.zip builtins.map builtins.enumerate itertools.product itertools.chain itertools.combinations".split())
 
 
@@ -131,7 +128,7 @@ class Libraries(Classifier):
             return Content(Kind.TENSOR, "a tensor", module, call, size=self._tensor_size(name, last, call, frame))
         if name in _ITERATED:
             return self._iterated(name, call, frame)
-        if name in _EMPTY:
+        if name in EMPTY_CONTAINERS:
             return self.grown(call, frame) or Content(Kind.SMALL, f"an empty {last}", module, call)
         for beginning, kind, words in _FAMILIES:
             if name.startswith(beginning):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from oomlint.library_words import NEEDS_WORKERS
 from oomlint.memory.loaders.loader_calls import PARAMETERS
 from oomlint.source import SourceError
 from oomlint.verify.ast_location import callee
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from oomlint.verify.strategies.changed_statements import Statement
     from oomlint.verify.strategies.slicing import Cut
 
-WORKERS: Final = frozenset({"num_workers", "persistent_workers", "prefetch_factor", "timeout", "multiprocessing_context"})
+WORKERS: Final = NEEDS_WORKERS | {"num_workers"}
 
 
 def of_expression(session: Session, source: str) -> str:

@@ -24,6 +24,7 @@ from torch.utils import data
 from oomlint.verify.child.driving.piece_runner import BATCH
 from oomlint.verify.child.measuring import written_files
 from oomlint.verify.child.measuring.handles import PROJECT
+from oomlint.verify.child.slicing.ast_names import FILLING
 from oomlint.verify.child.synthesis import deferred_value, stub_objects
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     Part = tuple[str, list[float | None]]  # digest of the structure, and the numbers
 
-FILLING: Final = ("append", "appendleft", "extend", "insert", "add", "update", "setdefault")
 DEPTH: Final = 7
 NUMBERS: Final = 4096  # of a part that are given back
 LEAVES: Final = 20_000  # of a part that are looked at
