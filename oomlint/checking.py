@@ -226,7 +226,7 @@ class Checker:
         """Whether one of the functions that a file calls may read a file, as far as that matters for it."""
         if not looked.readers:
             return True
-        from oomlint.memory.arrays.read_calls import may_read  # noqa: PLC0415 - brings libcst
+        from oomlint.memory.arrays.reading_functions import may_read  # noqa: PLC0415 - brings libcst
 
         project = self.projects.of(looked.path)
         project.readings.begin()

@@ -11,10 +11,10 @@ import libcst as cst
 from oomlint.library_words import WRAPPERS
 from oomlint.memory.arrays.joins import joined
 from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.arrays.known_reads import Reads
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
 from oomlint.memory.arrays.padded import padded
-from oomlint.memory.arrays.read_calls import Reads
 from oomlint.memory.arrays.torch_load import loaded
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_key

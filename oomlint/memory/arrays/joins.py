@@ -11,9 +11,10 @@ import libcst as cst
 from oomlint.memory.arrays.inflation import building, keeper_of, may_be_large
 from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.kept_calls import JOINS, MAKES
+from oomlint.memory.arrays.known_reads import known_read
 from oomlint.memory.arrays.load_messages import proven_small
 from oomlint.memory.arrays.loads import Load, arrays_of
-from oomlint.memory.arrays.read_calls import known_read, runs_models
+from oomlint.memory.arrays.read_calls import runs_models
 from oomlint.memory.arrays.windows import gathered
 from oomlint.memory.facts import allocation_fact, keeper_facts, load_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of

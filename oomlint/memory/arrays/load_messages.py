@@ -8,8 +8,8 @@ import libcst as cst
 
 from oomlint.finding import Consequence, Message, Multiplier, Weighs
 from oomlint.memory.arrays.kept import Does
+from oomlint.memory.arrays.known_reads import LAZY, Reads
 from oomlint.memory.arrays.piecewise import Taken
-from oomlint.memory.arrays.read_calls import LAZY, Reads
 from oomlint.memory.shared.array_shapes import commented
 from oomlint.syntax.walk import path_of
 

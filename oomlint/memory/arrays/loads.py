@@ -10,8 +10,10 @@ import libcst as cst
 
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import Does, kept_of
+from oomlint.memory.arrays.known_reads import LAZY, WHOLE, Reads
 from oomlint.memory.arrays.piecewise import Piecewise, piecewise
-from oomlint.memory.arrays.read_calls import LAZY, WHOLE, Reads, of_small_file, read_calls_of
+from oomlint.memory.arrays.read_calls import read_calls_of
+from oomlint.memory.arrays.small_files import of_small_file
 from oomlint.memory.buffers.caches import emptied_by_round
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.serving import is_target, picks_some

@@ -8,8 +8,8 @@ import libcst as cst
 
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
-from oomlint.memory.arrays.read_calls import small_file
 from oomlint.memory.arrays.reads_per_sample import item_reads_of
+from oomlint.memory.arrays.small_files import small_file
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.byte_size import allocated

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -12,128 +10,29 @@ import libcst as cst
 from oomlint.finding import Resource
 from oomlint.library_words import PUTS_IN, SAME_PATH, WRAPPERS
 from oomlint.memory.arrays.kept import READING, kept_of
+from oomlint.memory.arrays.known_reads import BY_NAME, GIVEN, LAST, LAZY, SAMPLERS, TEXTS, Reads, known_read
+from oomlint.memory.arrays.reading_functions import reading_functions
 from oomlint.memory.datasets.serving import is_target
 from oomlint.memory.loaders.loader_calls import evaluator_of
-from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import arguments, names
 from oomlint.model.calls import JOBS
-from oomlint.model.readings import Memory, finder
+from oomlint.model.readings import Memory
 from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
 from oomlint.scout.telling import MAPS
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
     from oomlint.syntax.walk import Scope
 
 
-class Reads(Enum):
-    """What one call brings into memory, in the words of a message."""
-
-    ARRAY = "the array of a file"  # one call may hold a whole dataset
-    ARCHIVE = "the arrays of an `.npz` archive"
-    TORCH = "what `torch.load` returns"
-    OBJECT = "the objects of a pickle file"
-    TABLE = "a table"
-    SAMPLE = "a decoded file"  # one call reads one sample
-    NUMBERS = "the numbers of a text file"
-    RECORDS = "the records of a file"
-    TEXT = "the text of a file"
-
-
-# What may be a dataset by itself, and what is one sample: that counts only where many are collected.
-WHOLE: Final = frozenset({Reads.ARRAY, Reads.ARCHIVE, Reads.TORCH, Reads.OBJECT, Reads.TABLE})
-_BY_NAME: Final = {
-    name: kind
-    for kind, listed in (
-        (
-            Reads.ARRAY,
-            (
-                "numpy.load numpy.fromfile scipy.io.loadmat hdf5storage.loadmat mat73.loadmat safetensors.torch.load_file deepdish.io.load hickle.load "
-                "xarray.load_dataset xarray.load_dataarray xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr anndata.read_h5ad"
-            ),
-        ),
-        (Reads.TORCH, "torch.load"),
-        (
-            Reads.OBJECT,
-            (
-                "pickle.load cPickle.load _pickle.load dill.load joblib.load cloudpickle.load pickle5.load pandas.read_pickle compress_pickle.load "
-                "six.moves.cPickle.load mmengine.load mmcv.load"
-            ),
-        ),
-        (Reads.TABLE, "pandas.read_parquet pandas.read_hdf pandas.read_feather polars.read_parquet polars.read_ipc pyarrow.parquet.read_table"),
-        (
-            Reads.SAMPLE,
-            (
-                "PIL.Image.open cv2.imread imageio.imread imageio.v2.imread imageio.v3.imread imageio.mimread skimage.io.imread matplotlib.pyplot.imread "
-                "scipy.misc.imread "
-                "matplotlib.image.imread tifffile.imread nibabel.load librosa.load librosa.core.load soundfile.read torchaudio.load scipy.io.wavfile.read "
-                "torchvision.io.read_image torchvision.io.read_video torchvision.io.decode_image torchvision.datasets.folder.default_loader trimesh.load "
-                "trimesh.load_mesh open3d.io.read_point_cloud open3d.io.read_triangle_mesh plyfile.PlyData.read SimpleITK.ReadImage pydicom.dcmread "
-                "pydicom.read_file mne.io.read_raw_edf mne.io.read_raw_fif mne.io.read_raw_gdf mne.read_epochs "
-                "torchvision.datasets.folder.pil_loader wfdb.rdsamp wfdb.rdrecord "
-                "pyedflib.highlevel.read_edf mido.MidiFile pretty_midi.PrettyMIDI Bio.PDB.PDBParser ase.io.read rdkit.Chem.SDMolSupplier "
-                "medpy.io.load nrrd.read kaldiio.load_mat obspy.read astropy.io.fits.getdata imageio.volread imageio.v2.volread itk.imread ants.image_read "
-                "rasterio.open osgeo.gdal.Open decord.VideoReader pyedflib.EdfReader "
-                "mmcv.imread laspy.read torch_geometric.io.read_off torch_geometric.io.read_ply pytorch3d.io.load_obj pytorch3d.io.load_objs_as_meshes"
-            ),
-        ),
-        (Reads.NUMBERS, "numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_table pandas.read_excel"),
-        (Reads.RECORDS, "json.load orjson.loads yaml.safe_load ujson.load"),
-    )
-    for name in listed.split()
-}
-_GIVEN: Final = {
-    Reads.TORCH: Resource.TENSORS,
-    Reads.OBJECT: Resource.RECORDS,
-    Reads.SAMPLE: Resource.IMAGES,
-    Reads.RECORDS: Resource.RECORDS,
-    Reads.TEXT: Resource.RECORDS,
-}
-# What only opens the file: its data are in memory where something on the way reads them (`Does.READS`).
-LAZY: Final = frozenset(
-    "xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr rasterio.open osgeo.gdal.Open "
-    "decord.VideoReader pyedflib.EdfReader nibabel.load".split()
-)
-# Datasets that decode a file for each sample, which stands first in what they give.
-SAMPLERS: Final = frozenset(
-    f"{library}.datasets.{name}"
-    for library, listed in (
-        (
-            "torchvision",
-            (
-                "ImageFolder DatasetFolder ImageNet CocoDetection CocoCaptions VOCDetection VOCSegmentation Cityscapes CelebA LSUN Flickr8k Flickr30k "
-                "Caltech101 Caltech256 Food101 Flowers102 OxfordIIITPet StanfordCars SUN397 Places365 DTD FGVCAircraft Country211 GTSRB INaturalist PCAM "
-                "LFWPeople SBDataset SBU WIDERFace EuroSAT Kinetics UCF101 HMDB51"
-            ),
-        ),
-        ("torchaudio", "SPEECHCOMMANDS LIBRISPEECH LIBRITTS LJSPEECH VCTK_092 GTZAN COMMONVOICE TEDLIUM"),
-    )
-    for name in listed.split()
-)
-_SAMPLING: Final = frozenset(name.rpartition(".")[2] for name in SAMPLERS)
 _HAND_ON: Final = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.Subset"})
 _NO_DATASETS: Final = frozenset({"range", "zip", "sorted", "items", "keys", "values", "glob", "listdir", "walk", "open", "split", "product"})
-_LAST: Final = frozenset(name.rpartition(".")[2] for name in _BY_NAME) | {"imread"}
 _OF_PATHS: Final = SAME_PATH | frozenset("open join format GzipFile ZipFile".split())
-_CALLS: Final = re.compile(rb"\b(?:" + "|".join(sorted(_LAST | {"open"})).encode() + rb")\s*\(")
-_DEFS: Final = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+", re.MULTILINE)
-_HEAD: Final = re.compile(rb"(?!__\w+__\b)(\w+)\s*\((?!\s*(?:self|cls)?\s*,?\s*\))")  # of a function that takes something
-_GIVES: Final = re.compile(rb"\breturn\b[ \t]*[^\s#]|\byield\b")
-_CALLED: Final = re.compile(rb"(\w+)\s*\(")
 _LONGEST_WAY: Final = 3  # functions between the one that is called and the one that reads
-_TEXTS: Final = frozenset({"read", "readlines", "read_text", "read_bytes"})
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|(?<=[A-Za-z])2(?=[A-Za-z])(?![dD](?![a-z]))")  # `word2id`, but not `pose2d` or `rgb21c`
-_DEEPEST_PATH: Final = 6  # calls and names between a path and its text
-_PATH_WORDS: Final = frozenset({"path", "file", "filename", "filepath", "dir", "name"})
-
-
-def known_read(name: str) -> Reads | None:
-    """What a function of a library reads from a file; ``None`` where it reads nothing that is known."""
-    return _BY_NAME.get(names.canonical(name)) or _BY_NAME.get(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +52,7 @@ class Read:
     @property
     def gives(self) -> Resource:
         """What is in memory then."""
-        return _GIVEN.get(self.kind, Resource.ARRAYS)
+        return GIVEN.get(self.kind, Resource.ARRAYS)
 
     @property
     def origin(self) -> str:
@@ -266,11 +165,11 @@ class ReadCalls:
             return self._mapped_over(module, scope, call)
         if last == "read" and isinstance(call.func, cst.Attribute) and self._is_video(module, scope, call.func.value):
             return Read(Reads.SAMPLE, "cv2.VideoCapture.read", module, scope, call, None, frozenset({1}))
-        if last in _TEXTS and isinstance(call.func, cst.Attribute) and self._is_text(module, scope, call.func.value, last):
+        if last in TEXTS and isinstance(call.func, cst.Attribute) and self._is_text(module, scope, call.func.value, last):
             return Read(Reads.TEXT, f"{last}()", module, scope, call, None)
-        if last not in _LAST and not isinstance(call.func, cst.Name):
+        if last not in LAST and not isinstance(call.func, cst.Name):
             return None
-        if isinstance(call.func, cst.Name) and last not in _LAST and not any(e.kind == "from" for e in module.root.effects.get(last, ())):
+        if isinstance(call.func, cst.Name) and last not in LAST and not any(e.kind == "from" for e in module.root.effects.get(last, ())):
             return None
         frame = self.evaluator.calls.plain_frame(module, scope)
         for alt in self.evaluator.values(call.func, frame)[:2]:
@@ -320,9 +219,9 @@ class ReadCalls:
         if len(call.args) < 2:  # noqa: PLR2004 - function and paths
             return None
         for alt in self.evaluator.values(call.args[0].value, self.evaluator.calls.plain_frame(module, scope))[:2]:
-            if isinstance(alt.value, External) and names.canonical(alt.value.name) in _BY_NAME:
+            if isinstance(alt.value, External) and names.canonical(alt.value.name) in BY_NAME:
                 name = names.canonical(alt.value.name)
-                return Read(_BY_NAME[name], name, module, scope, call, None)
+                return Read(BY_NAME[name], name, module, scope, call, None)
             mapped = alt.value.func if isinstance(alt.value, Partial) else alt.value
             if isinstance(mapped, FunctionRef) and not isinstance(mapped.scope.node, cst.Lambda):
                 reader = self.reader(mapped.module, mapped.scope)
@@ -333,7 +232,7 @@ class ReadCalls:
     def _own(self, module: Module, scope: Scope, call: cst.Call) -> Read | None:
         if not isinstance(call.func, cst.Name | cst.Attribute) or not call.args:
             return None
-        if _original_name(module, call.func) not in _reading(self.project, module.path):
+        if _original_name(module, call.func) not in reading_functions(self.project, module.path):
             return None
         frame = self.evaluator.calls.plain_frame(module, scope)
         for alt in self.evaluator.values(call.func, frame)[:2]:
@@ -461,128 +360,6 @@ def _writes(call: cst.Call) -> bool:
     return any(isinstance(m, cst.SimpleString) and set(str(m.evaluated_value)) & set("wax+") for m in modes)
 
 
-def opened(module: Module, scope: Scope, path: cst.BaseExpression | None) -> cst.BaseExpression | None:
-    """The call that opened what a name stands for where it is read: ``with open(path) as f``. One name may stand for one file after the other."""
-    if not isinstance(path, cst.Name):
-        return path
-    found = [effect for effect in scope.effects.get(path.value, ()) if isinstance(effect.value, cst.Call) and names.last_name(effect.value.func) == "open"]
-    around = list(module.walk.ancestors(path))
-    start = module.tree.span(path)
-    inside = [effect for effect in found if effect.kind == "with" and effect.statement in around]
-    before = inside or [effect for effect in found if module.tree.span(effect.node) < start] or found
-    return before[-1].value if before else path
-
-
-def of_small_file(read: Read) -> bool:
-    """Whether the path that a call is given says that the file has one small value a sample, or a summary."""
-    path = opened(read.module, read.scope, read.path)
-    if read.by and isinstance(path, cst.Name | cst.Attribute) and not _PATH_WORDS.intersection(_words(names.last_name(path))[-1:]):
-        return False  # what a function of the project is given may be the number of a sample: it says which file, and not what is in it
-    return small_file(read.module, path)
-
-
-def small_file(module: Module, path: cst.BaseExpression | None, depth: int = 0) -> bool:
-    """Whether a path says by its last words that the file has one small value a sample, or a summary; a name of it only where its value is not in sight."""
-    if path is None or depth > _DEEPEST_PATH:
-        return False
-    if isinstance(path, cst.Call):
-        plain = arguments.plain(path)
-        if names.last_name(path.func) == "open" and plain:
-            return small_file(module, plain[0], depth + 1)
-        if names.last_name(path.func) in SAME_PATH | {"join", "joinpath"} and plain:
-            return small_file(module, plain[-1], depth + 1)
-        if isinstance(path.func, cst.Attribute) and path.func.attr.value in {"format", "replace"}:
-            return small_file(module, path.func.value, depth + 1)
-    if isinstance(path, cst.BinaryOperation):
-        last = path.right if isinstance(path.operator, cst.Divide | cst.Add) else path.left
-        if isinstance(path.operator, cst.Add) and isinstance(last, cst.SimpleString) and not _stem(str(last.evaluated_value)):
-            last = path.left  # `name + ".npy"`
-        return small_file(module, last, depth + 1)
-    bound = _bound(module, path)
-    if bound:
-        return all(small_file(module, value, depth + 1) for value in bound)
-    if isinstance(path, cst.FormattedString):
-        text = "".join(part.value for part in path.parts if isinstance(part, cst.FormattedStringText))
-    elif isinstance(path, cst.SimpleString):
-        text = str(path.evaluated_value)
-    else:
-        text = names.last_name(path)
-    words = _stem(text)
-    while words and words[-1] in _PATH_WORDS:
-        words.pop()
-    return small_name("_".join(words)) or any(word in {"to", "2"} for word in words[1:-1])
-
-
-def _bound(module: Module, path: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """The paths that a local name is bound to, where they are written out: made of a string."""
-    if not isinstance(path, cst.Name):
-        return []
-    effects = [effect for effect in module.walk.scope_at(path).effects.get(path.value, ()) if not effect.path and effect.kind != "with"]
-    values = [effect.value for effect in effects if effect.kind == "assign" and not effect.index and effect.value is not None]
-    told = [value for value in values if any(isinstance(part, cst.BaseString | cst.FormattedString) for part in descend(value))]
-    return told if len(told) == len(effects) else []
-
-
-def _stem(text: str) -> list[str]:
-    """The words of a file's name, without its folder and its ending."""
-    return _words(text.rpartition("/")[2].partition(".")[0])
-
-
-def _words(text: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(text)]
-
-
 def read_calls_of(project: Project) -> ReadCalls:
     """The reading calls of a project."""
     return project.shared(ReadCalls)
-
-
-@finder
-def _functions(path: str, data: bytes) -> str:
-    """The functions of a file that may give others what they read, one a row: its name, a mark where it reads itself, and what it calls.
-
-    What they have in common is what ``ReadCalls`` asks of a reader: a name that is called, a parameter, and something that is returned.
-    """
-    del path
-    if not _CALLS.search(data):
-        return ""
-    found = []
-    for part in _DEFS.split(data)[1:]:
-        head = _HEAD.match(part)
-        if head is not None and _GIVES.search(part):
-            direct = _CALLS.search(part) is not None
-            called = sorted(set(map(bytes.decode, _CALLED.findall(part))))
-            found.append(" ".join((head.group(1).decode(), "+" if direct else "-", *called)))
-    return "\n".join(found)
-
-
-def _reading(project: Project, near: str) -> frozenset[str]:
-    """Names of functions of the project that may read a file, by the words of their text."""
-    told = project.search(_functions, (), near)
-    known = project.memo.get("reading functions")
-    if known is None:
-        rows = [row.split() for found in told.values() for row in found.splitlines()]
-        names_found = {name for name, direct, *_ in rows if direct == "+"}
-        for _ in range(_LONGEST_WAY):
-            names_found |= {name for name, _, *called in rows if not names_found.isdisjoint(called)}
-        known = project.memo["reading functions"] = frozenset(names_found)
-    return known  # type: ignore[return-value]
-
-
-def may_read(project: Project, functions: Iterable[str], near: str) -> bool:
-    """Whether one of the functions that a file calls may be one that reads a file: a library's, or one of the project.
-
-    They are told as the scout does: ``module:name`` where an import says whose it is, and ``name`` where nothing does.
-    """
-    for called in functions:
-        whose, _, name = called.rpartition(":")
-        if name in _LAST or name in _TEXTS or name in _SAMPLING:
-            return True
-        if name in _reading(project, near) and (not whose or _is_own(project, near, whose)):
-            return True
-    return False
-
-
-def _is_own(project: Project, near: str, module: str) -> bool:
-    dotted = module.lstrip(".")
-    return project.locate(near, dotted, len(module) - len(dotted)) is not None

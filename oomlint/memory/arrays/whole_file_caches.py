@@ -8,8 +8,10 @@ import libcst as cst
 
 from oomlint.memory.arrays.full_reads import whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
+from oomlint.memory.arrays.known_reads import WHOLE
 from oomlint.memory.arrays.load_messages import proven_small
-from oomlint.memory.arrays.read_calls import WHOLE, of_small_file, read_calls_of
+from oomlint.memory.arrays.read_calls import read_calls_of
+from oomlint.memory.arrays.small_files import of_small_file
 from oomlint.memory.arrays.stored_arrays import Store
 from oomlint.memory.buffers.cached_payload import Heavy
 from oomlint.memory.buffers.caches import Cache

@@ -11,7 +11,9 @@ import libcst as cst
 from oomlint.library_words import TURNS
 from oomlint.memory.arrays.filled import rows_of_loaders
 from oomlint.memory.arrays.kept import kept_of
-from oomlint.memory.arrays.read_calls import Reads, of_small_file, read_calls_of
+from oomlint.memory.arrays.known_reads import Reads
+from oomlint.memory.arrays.read_calls import read_calls_of
+from oomlint.memory.arrays.small_files import of_small_file
 from oomlint.memory.buffers.bounds import bounded
 from oomlint.memory.buffers.growing_loops import growing_loops, is_flushed
 from oomlint.memory.buffers.joined_behind import joins_of

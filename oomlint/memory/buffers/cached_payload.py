@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.finding import ContentKind, Resource
 from oomlint.library_words import FACTS, REDUCTIONS
 from oomlint.memory.arrays.kept import READING
-from oomlint.memory.arrays.read_calls import LAZY
+from oomlint.memory.arrays.known_reads import LAZY
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Content, Kind

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.memory.arrays.read_calls import Reads, read_calls_of
+from oomlint.memory.arrays.known_reads import Reads
+from oomlint.memory.arrays.read_calls import read_calls_of
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation

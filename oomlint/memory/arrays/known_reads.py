@@ -1,0 +1,103 @@
+"""What the functions of libraries read from files: whole datasets, samples, records."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from oomlint.finding import Resource
+from oomlint.model import names
+
+
+class Reads(Enum):
+    """What one call brings into memory, in the words of a message."""
+
+    ARRAY = "the array of a file"  # one call may hold a whole dataset
+    ARCHIVE = "the arrays of an `.npz` archive"
+    TORCH = "what `torch.load` returns"
+    OBJECT = "the objects of a pickle file"
+    TABLE = "a table"
+    SAMPLE = "a decoded file"  # one call reads one sample
+    NUMBERS = "the numbers of a text file"
+    RECORDS = "the records of a file"
+    TEXT = "the text of a file"
+
+
+# What may be a dataset by itself, and what is one sample: that counts only where many are collected.
+WHOLE: Final = frozenset({Reads.ARRAY, Reads.ARCHIVE, Reads.TORCH, Reads.OBJECT, Reads.TABLE})
+BY_NAME: Final = {
+    name: kind
+    for kind, listed in (
+        (
+            Reads.ARRAY,
+            (
+                "numpy.load numpy.fromfile scipy.io.loadmat hdf5storage.loadmat mat73.loadmat safetensors.torch.load_file deepdish.io.load hickle.load "
+                "xarray.load_dataset xarray.load_dataarray xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr anndata.read_h5ad"
+            ),
+        ),
+        (Reads.TORCH, "torch.load"),
+        (
+            Reads.OBJECT,
+            (
+                "pickle.load cPickle.load _pickle.load dill.load joblib.load cloudpickle.load pickle5.load pandas.read_pickle compress_pickle.load "
+                "six.moves.cPickle.load mmengine.load mmcv.load"
+            ),
+        ),
+        (Reads.TABLE, "pandas.read_parquet pandas.read_hdf pandas.read_feather polars.read_parquet polars.read_ipc pyarrow.parquet.read_table"),
+        (
+            Reads.SAMPLE,
+            (
+                "PIL.Image.open cv2.imread imageio.imread imageio.v2.imread imageio.v3.imread imageio.mimread skimage.io.imread matplotlib.pyplot.imread "
+                "scipy.misc.imread "
+                "matplotlib.image.imread tifffile.imread nibabel.load librosa.load librosa.core.load soundfile.read torchaudio.load scipy.io.wavfile.read "
+                "torchvision.io.read_image torchvision.io.read_video torchvision.io.decode_image torchvision.datasets.folder.default_loader trimesh.load "
+                "trimesh.load_mesh open3d.io.read_point_cloud open3d.io.read_triangle_mesh plyfile.PlyData.read SimpleITK.ReadImage pydicom.dcmread "
+                "pydicom.read_file mne.io.read_raw_edf mne.io.read_raw_fif mne.io.read_raw_gdf mne.read_epochs "
+                "torchvision.datasets.folder.pil_loader wfdb.rdsamp wfdb.rdrecord "
+                "pyedflib.highlevel.read_edf mido.MidiFile pretty_midi.PrettyMIDI Bio.PDB.PDBParser ase.io.read rdkit.Chem.SDMolSupplier "
+                "medpy.io.load nrrd.read kaldiio.load_mat obspy.read astropy.io.fits.getdata imageio.volread imageio.v2.volread itk.imread ants.image_read "
+                "rasterio.open osgeo.gdal.Open decord.VideoReader pyedflib.EdfReader "
+                "mmcv.imread laspy.read torch_geometric.io.read_off torch_geometric.io.read_ply pytorch3d.io.load_obj pytorch3d.io.load_objs_as_meshes"
+            ),
+        ),
+        (Reads.NUMBERS, "numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_table pandas.read_excel"),
+        (Reads.RECORDS, "json.load orjson.loads yaml.safe_load ujson.load"),
+    )
+    for name in listed.split()
+}
+GIVEN: Final = {
+    Reads.TORCH: Resource.TENSORS,
+    Reads.OBJECT: Resource.RECORDS,
+    Reads.SAMPLE: Resource.IMAGES,
+    Reads.RECORDS: Resource.RECORDS,
+    Reads.TEXT: Resource.RECORDS,
+}
+# What only opens the file: its data are in memory where something on the way reads them (`Does.READS`).
+LAZY: Final = frozenset(
+    "xarray.open_dataset xarray.open_dataarray xarray.open_mfdataset xarray.open_zarr rasterio.open osgeo.gdal.Open "
+    "decord.VideoReader pyedflib.EdfReader nibabel.load".split()
+)
+# Datasets that decode a file for each sample, which stands first in what they give.
+SAMPLERS: Final = frozenset(
+    f"{library}.datasets.{name}"
+    for library, listed in (
+        (
+            "torchvision",
+            (
+                "ImageFolder DatasetFolder ImageNet CocoDetection CocoCaptions VOCDetection VOCSegmentation Cityscapes CelebA LSUN Flickr8k Flickr30k "
+                "Caltech101 Caltech256 Food101 Flowers102 OxfordIIITPet StanfordCars SUN397 Places365 DTD FGVCAircraft Country211 GTSRB INaturalist PCAM "
+                "LFWPeople SBDataset SBU WIDERFace EuroSAT Kinetics UCF101 HMDB51"
+            ),
+        ),
+        ("torchaudio", "SPEECHCOMMANDS LIBRISPEECH LIBRITTS LJSPEECH VCTK_092 GTZAN COMMONVOICE TEDLIUM"),
+    )
+    for name in listed.split()
+)
+SAMPLING: Final = frozenset(name.rpartition(".")[2] for name in SAMPLERS)
+LAST: Final = frozenset(name.rpartition(".")[2] for name in BY_NAME) | {"imread"}
+TEXTS: Final = frozenset({"read", "readlines", "read_text", "read_bytes"})
+
+
+def known_read(name: str) -> Reads | None:
+    """What a function of a library reads from a file; ``None`` where it reads nothing that is known."""
+    return BY_NAME.get(names.canonical(name)) or BY_NAME.get(name)
