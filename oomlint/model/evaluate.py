@@ -24,7 +24,7 @@ from oomlint.model.values import (
     Display,
     Frame,
     Picks,
-    join,
+    meet,
     truth_of,
 )
 
@@ -103,7 +103,7 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
             # Nobody knows: both, tied to the words of the test, so that the same test elsewhere goes the same way.
             key = ("test", frame.module.path, frame.scope.qualname, frame.module.code(node).strip())
             for guess in (True, False):
-                merged = join(alt.picks, frozenset({(key, guess)}))
+                merged = meet(alt.picks, frozenset({(key, guess)}))
                 if merged is not None:
                     out.append((guess, merged, alt.doubt))
         if len(out) > MOST:
@@ -125,7 +125,7 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
                 out.append((verdict, picks, doubt))
                 continue
             for other, more, doubts in right:
-                merged = join(picks, more)
+                merged = meet(picks, more)
                 if merged is not None:
                     out.append((other, merged, doubt + doubts))
         out = _widened(out)
@@ -153,7 +153,7 @@ class Evaluator(Expressions, Results, Access, Displays, Definitions, Outside, Pa
         for picks, doubt in states:
             for verdict, more, doubts in verdicts:
                 if verdict is wanted:
-                    merged = join(picks, more)
+                    merged = meet(picks, more)
                     if merged is not None:
                         fresh[merged, doubt + doubts] = None
         left = _common(list(fresh))

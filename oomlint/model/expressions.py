@@ -23,7 +23,7 @@ from oomlint.model.values import (
     Unknown,
     Value,
     Written,
-    join,
+    meet,
     truth_of,
 )
 from oomlint.syntax.quick import MOST_DIGITS
@@ -145,7 +145,7 @@ class Expressions(Questions):
             fresh: Alternatives = []
             for one in self._pair(left, target, frame):
                 for known in out:
-                    picks = join(known.picks, one.picks)
+                    picks = meet(known.picks, one.picks)
                     if picks is None:
                         continue
                     both = [alt.value for alt in (known, one)]
@@ -160,7 +160,7 @@ class Expressions(Questions):
         out: Alternatives = []
         for left in self.values(first, frame):
             for right in self.values(target.comparator, frame):
-                picks = join(left.picks, right.picks)
+                picks = meet(left.picks, right.picks)
                 if picks is None:
                     continue
                 doubt = left.doubt + right.doubt
@@ -231,7 +231,7 @@ class Expressions(Questions):
                 out.append(Alternative(External("os.cpu_count()"), left.story, left.picks, left.doubt))
                 continue
             for right in self.values(node.right, frame):
-                picks = join(left.picks, right.picks)
+                picks = meet(left.picks, right.picks)
                 if picks is None:
                     continue
                 if isinstance(node.operator, cst.BitOr) and (isinstance(left.value, Display | Merged) or isinstance(right.value, Display | Merged)):

@@ -15,8 +15,7 @@ from oomlint.model.events import Loop, Record
 from oomlint.model.flow_bindings import FlowBindings
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_state import BUDGET, Activation, State, joined
-from oomlint.model.flow_values import NAMED
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Storage, meet
+from oomlint.model.held import PLAIN, SOME_LOADER, UNKNOWN, Device, Graph, Held, Kind, Storage, join
 from oomlint.model.loops import FEW, decide
 from oomlint.model.values import Const, Display
 from oomlint.scout.telling import LOADER_NAME
@@ -104,7 +103,7 @@ class Flow(FlowBindings):
             return out
         elif isinstance(node, cst.Return):
             held = self.value(node.value, state) if node.value is not None else PLAIN
-            self.act.returned = held if self.act.returned is None else meet(self.act.returned, held)
+            self.act.returned = held if self.act.returned is None else join(self.act.returned, held)
             return None
         elif isinstance(node, cst.Raise | cst.Continue | cst.Break):
             return None
@@ -179,7 +178,7 @@ class Flow(FlowBindings):
         name, inner = iterated(node.iter)
         loader = (
             iterable.loader
-            if iterable.loader not in {None, NAMED}
+            if iterable.loader not in {None, SOME_LOADER}
             else (self.loader_of(inner, self.act.module, self.act.scope, self.act.frame) if LOADER_NAME.search(name) else None)
         )
         named = iterable.loader is not None or (iterable.kind is not Kind.PLAIN and LOADER_NAME.search(name) is not None)

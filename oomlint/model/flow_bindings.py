@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.flow_calls import FlowCalls
 from oomlint.model.flow_values import named_size
-from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, Size, meet, mixed
+from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, Size, join, mixed
 from oomlint.model.values import Instance
 from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, descend
 
@@ -193,7 +193,7 @@ class FlowBindings(FlowCalls):
         path = self._home_of(target, before, state)
         self.stored(node, state, "append", path, added.any(), shown, before)
         if path:
-            state.env[path] = before.having(kind=Kind.PACK, inside=meet(before.inside, added.any()), tags=before.tags | {id(node)}, exact=False, home=path)
+            state.env[path] = before.having(kind=Kind.PACK, inside=join(before.inside, added.any()), tags=before.tags | {id(node)}, exact=False, home=path)
 
     def _accumulate(
         self, node: cst.CSTNode, target: cst.BaseExpression, kind: str, before: Held, added: Held, expression: cst.BaseExpression | None, state: State
@@ -243,7 +243,7 @@ class FlowBindings(FlowCalls):
         if outer is not None and outer.kind is Kind.PACK:
             key = path[-1]
             state.env[path[:-1]] = (
-                outer.with_item(key, held.having(home=())) if key != "*" else outer.having(inside=meet(outer.inside, held.having(home=())), exact=False)
+                outer.with_item(key, held.having(home=())) if key != "*" else outer.having(inside=join(outer.inside, held.having(home=())), exact=False)
             )
 
 

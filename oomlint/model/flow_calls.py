@@ -10,7 +10,7 @@ from oomlint.model import names
 from oomlint.model.flow_definitions import is_bounded
 from oomlint.model.flow_methods import FlowMethods, takes_data
 from oomlint.model.flow_state import instance_of, makes_step, module_of
-from oomlint.model.held import UNKNOWN, Device, Graph, Held, Kind, Size, meet_all, mixed, tags_of, tensor
+from oomlint.model.held import UNKNOWN, Device, Graph, Held, Kind, Size, join_all, mixed, tags_of, tensor
 from oomlint.model.torch_tables import BACKWARD_NAME, FROZEN_NAME, HARMLESS_CALL, LOSS_NAME, MODULE_NAME
 from oomlint.model.values import Alternative, ClassRef, Display, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial
 
@@ -179,7 +179,7 @@ class FlowCalls(FlowMethods):
         if any(held.kind is Kind.MODULE for held in args):
             self.used(node, state, "model given")
         if makes_step(node, args) or (live and BACKWARD_NAME.search(written)):
-            self.went_backward(node, state, meet_all([held.having(home=()) for held in live or args]), known=False)
+            self.went_backward(node, state, join_all([held.having(home=()) for held in live or args]), known=False)
         elif live and not HARMLESS_CALL.search(written):
             for held in live:
                 self.used(node, state, f"given to {written}", held)

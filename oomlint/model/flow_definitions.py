@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.library_words import ALLOCATORS, EMPTY_CONTAINERS, SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import Flowing, module_of
-from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, tensor
+from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, join_all, tensor
 from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, TRAINABLE_FACTORIES, WEIGHTED, WEIGHTS
 from oomlint.model.values import Alternative, ClassRef, Const, Display, Each, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial, Written
 
@@ -110,7 +110,7 @@ class FlowDefinitions(Flowing):
             kinds = {part.kind for part in parts}
             if kinds == {Kind.MODULE}:
                 return Held(Kind.PACK, inside=parts[0], sure=True)
-            return Held(Kind.PACK, inside=PLAIN if kinds and kinds <= {Kind.PLAIN} else meet_all(parts) if parts else None, sure=True, moved="list")
+            return Held(Kind.PACK, inside=PLAIN if kinds and kinds <= {Kind.PLAIN} else join_all(parts) if parts else None, sure=True, moved="list")
         if isinstance(display, cst.ListComp | cst.SetComp):
             return Held(Kind.PACK, inside=self.static(display.elt, frame, depth + 1), sure=True)
         if isinstance(display, cst.DictComp):
@@ -118,7 +118,7 @@ class FlowDefinitions(Flowing):
         if isinstance(display, cst.Dict):
             values = [self.static(e.value, frame, depth + 1) for e in display.elements[:_MOST_ELEMENTS] if isinstance(e, cst.DictElement)]
             if values and all(is_metric(held) or held.kind in {Kind.MODULE, Kind.OBJECT} for held in values):
-                return Held(Kind.PACK, inside=meet_all(values), sure=True)
+                return Held(Kind.PACK, inside=join_all(values), sure=True)
         return Held(Kind.PACK, sure=True)
 
     def _written(self, node: cst.BaseExpression, frame: Frame, depth: int) -> Held | None:

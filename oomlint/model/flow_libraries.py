@@ -10,7 +10,7 @@ from oomlint.library_words import ALLOCATORS, AS_ARRAY, COLLECTIONS, SELECTS, TE
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import flag, makes_step
 from oomlint.model.flow_values import FlowValues
-from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, meet_all, mixed, pack, smaller, tags_of, tensor
+from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join_all, mixed, pack, smaller, tags_of, tensor
 from oomlint.model.tensor_shapes import axes_of, reduced_by, resized, viewed
 from oomlint.model.torch_tables import COMPARES, HOST_LIBRARIES, PAIRS, PICKS, REDUCTIONS, SMALL_FUNCTIONS, VIEWS
 from oomlint.model.values import Const, ExternalCall, Partial
@@ -37,7 +37,7 @@ class FlowLibraries(FlowValues):
             state.mode = self.gradients.switch(node, self.act.frame)
             return PLAIN
         if name in {"torch.autograd.grad", "torch.autograd.backward"}:
-            self.went_backward(node, state, meet_all(args[:1]), retain=flag(node, "retain_graph") or flag(node, "create_graph"))
+            self.went_backward(node, state, join_all(args[:1]), retain=flag(node, "retain_graph") or flag(node, "create_graph"))
             self.used(node, state, "gradients")
             return Held(Kind.PACK, inside=tensor(graph=Graph.MAYBE)) if last == "grad" else PLAIN
         if name == "torch.is_grad_enabled":
@@ -78,7 +78,7 @@ class FlowLibraries(FlowValues):
         if made.kind is Kind.OBJECT:
             live = [held for held in args if held.carries]
             if makes_step(node, args):
-                self.went_backward(node, state, meet_all([held.having(home=()) for held in args]), known=False)
+                self.went_backward(node, state, join_all([held.having(home=()) for held in args]), known=False)
             elif live:
                 self.used(node, state, f"given to {last}", live[0])
             return made.having(tags=tags_of(args), sources=self.presume(node, state, last, args))
@@ -113,7 +113,7 @@ class FlowLibraries(FlowValues):
             inner = args[0].any() if args[0].kind is Kind.PACK else self.element_of(args[0])
             return mixed([inner]).having(size=inner.size) if inner.kind is not Kind.UNKNOWN else UNKNOWN.having(tags=args[0].all_tags, graph=inner.graph)
         if last in {"max", "min", "abs", "pow"}:
-            return meet_all(args) if args else UNKNOWN
+            return join_all(args) if args else UNKNOWN
         if last == "map" and len(args) > 1:
             return Held(Kind.ITERABLE, each=UNKNOWN)
         if last == "range":

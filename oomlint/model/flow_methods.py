@@ -11,7 +11,7 @@ from oomlint.model import names
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_modules import FlowModules
 from oomlint.model.flow_state import flag, module_of
-from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, meet, mixed, pack, smaller, tensor
+from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, compared, join, mixed, pack, smaller, tensor
 from oomlint.model.tensor_shapes import axes_of, reduced_by, viewed
 from oomlint.model.torch_tables import (
     AXIS_ORDERS,
@@ -251,7 +251,7 @@ class FlowMethods(FlowModules):
         if path:
             inside = added.having(home=())
             state.env[path] = base.having(
-                inside=meet(base.inside, inside) if base.inside is not None else inside,
+                inside=join(base.inside, inside) if base.inside is not None else inside,
                 tags=base.tags | {id(node)},
                 exact=False,
                 kind=Kind.PACK,

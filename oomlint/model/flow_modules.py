@@ -14,7 +14,7 @@ from oomlint.model.flow_definitions import adds_up, is_metric
 from oomlint.model.flow_functions import bound_arguments
 from oomlint.model.flow_layers import FlowLayers
 from oomlint.model.flow_state import State, flag, instance_of, module_of
-from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, meet_all, mixed, pack, tags_of, tensor
+from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, join_all, mixed, pack, tags_of, tensor
 from oomlint.model.questions import short
 from oomlint.model.torch_tables import CASTS, FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS, TO_DEVICE
 from oomlint.model.values import External
@@ -280,6 +280,6 @@ class FlowModules(FlowLayers):
             self.was_reset(node, state, held.home)
             return PLAIN
         if method in {"update", "forward", "__call__"}:
-            self.stored(node, state, "metric", held.home or (("metric", id(node)),), meet_all(args) if len(args) == 1 else pack(enumerate(args)), None, held)
+            self.stored(node, state, "metric", held.home or (("metric", id(node)),), join_all(args) if len(args) == 1 else pack(enumerate(args)), None, held)
             return tensor(graph=Graph.MAYBE, size=Size.SCALAR, tags=frozenset({id(node)})) if method != "update" else PLAIN
         return UNKNOWN

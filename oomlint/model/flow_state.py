@@ -12,7 +12,7 @@ import libcst as cst
 from oomlint.library_words import MOVES_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
-from oomlint.model.held import NONE, UNKNOWN, Device, Held, Ids, Kind, Mode, Path, meet
+from oomlint.model.held import NONE, UNKNOWN, Device, Held, Ids, Kind, Mode, Path, join
 from oomlint.model.readings import Memory
 from oomlint.model.values import External, Instance
 
@@ -79,12 +79,12 @@ def joined(first: State | None, second: State | None) -> State | None:
     for path, held in second.env.items():
         known = env.get(path)
         # A path that one way does not know was not bound there: whoever reads it later came by the other.
-        env[path] = held if known is None else known if known is held else meet(known, held)
+        env[path] = held if known is None else known if known is held else join(known, held)
     modules = first.modules
     if second.modules is not modules:
         # A module that only one way told of is as the other way left all of them.
         modules = {path: _agreed(first.evaluates(path), second.evaluates(path)) for path in {**first.modules, **second.modules}}
-    return State(env, first.mode.meet(second.mode), _agreed(first.evaluating, second.evaluating), modules)
+    return State(env, first.mode.joined(second.mode), _agreed(first.evaluating, second.evaluating), modules)
 
 
 def _agreed(first: bool | None, second: bool | None) -> bool | None:  # noqa: FBT001 - yes, no, nobody knows

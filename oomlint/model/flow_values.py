@@ -11,7 +11,7 @@ from oomlint.library_words import VIEW_ATTRIBUTES
 from oomlint.model import names
 from oomlint.model.flow_definitions import FlowDefinitions, batch
 from oomlint.model.flow_state import instance_of, module_of
-from oomlint.model.held import MAP, PLAIN, UNKNOWN, Graph, Held, Kind, Mode, Size, Storage, compared, meet, mixed, pack
+from oomlint.model.held import MAP, PLAIN, SOME_LOADER, UNKNOWN, Graph, Held, Kind, Mode, Size, Storage, compared, join, mixed, pack
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout.telling import LOADER_NAME
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from oomlint.model.flow_state import State
     from oomlint.model.held import Path
 
-NAMED: Final = "named"  # stands for a loader that is one by its name alone
 _WIDE: Final = re.compile(r"hidden|token|feat|embed|state|attn|latent", re.IGNORECASE)  # what still is an array for each sample when one index is fixed
 
 
@@ -69,13 +68,13 @@ class FlowValues(FlowDefinitions):
         if isinstance(node, cst.Comparison):
             return self._comparison(node, state)
         if isinstance(node, cst.BooleanOperation):
-            return meet(self.value(node.left, state), self.value(node.right, state))
+            return join(self.value(node.left, state), self.value(node.right, state))
         if isinstance(node, cst.IfExp):
             self.value(node.test, state)
             verdicts = self.verdicts(node.test)
             if len(verdicts) == 1:
                 return self.value(node.body if True in verdicts else node.orelse, state)
-            return meet(self.value(node.body, state), self.value(node.orelse, state))
+            return join(self.value(node.body, state), self.value(node.orelse, state))
         if isinstance(node, cst.Tuple | cst.List | cst.Set):
             return self._display(node, state)
         if isinstance(node, cst.Dict):
@@ -93,9 +92,9 @@ class FlowValues(FlowDefinitions):
             return self.value(node.expression, state)
         if isinstance(node, cst.Yield):
             given = self._yielded(node.value, state)
-            self.act.yielded = meet(self.act.yielded, given) if given is not None else self.act.yielded
+            self.act.yielded = join(self.act.yielded, given) if given is not None else self.act.yielded
             inner = self.act.loops[len(self.act.entered) :]
-            self.act.source = self.act.source or next((loop.loader or NAMED for loop in inner if loop.named), None)
+            self.act.source = self.act.source or next((loop.loader or SOME_LOADER for loop in inner if loop.named), None)
             return UNKNOWN
         return UNKNOWN
 
@@ -188,7 +187,7 @@ class FlowValues(FlowDefinitions):
             and not isinstance(found.value, FunctionRef | ClassRef | External | ModuleRef)
             and LOADER_NAME.search(names.last_name(node))
         ):
-            found = found.having(kind=Kind.ITERABLE, each=batch(), loader=NAMED)
+            found = found.having(kind=Kind.ITERABLE, each=batch(), loader=SOME_LOADER)
         elif found.kind is Kind.UNKNOWN or (
             isinstance(found.value, ExternalCall) and not found.value.name.startswith(("torch.", "torchmetrics.", "builtins."))
         ):
@@ -196,7 +195,7 @@ class FlowValues(FlowDefinitions):
             if self.is_module_name(node) or MODULE_NAME.search(word):
                 found = module_of(frozen=FROZEN_NAME.search(word) is not None, home=found.home)
             elif LOADER_NAME.search(word):
-                found = Held(Kind.ITERABLE, each=batch(), loader=NAMED)
+                found = Held(Kind.ITERABLE, each=batch(), loader=SOME_LOADER)
             elif found.value is None:
                 found = found.having(size=_size_by_name(word, found.size))
         return found if found.home else found.having(home=home)
@@ -291,7 +290,7 @@ class FlowValues(FlowDefinitions):
         for number, element in enumerate(node.elements):
             held = self.value(element.value, state)
             if isinstance(element, cst.StarredElement):
-                inside = meet(inside, held.any() if held.kind is Kind.PACK else held.each or held)
+                inside = join(inside, held.any() if held.kind is Kind.PACK else held.each or held)
             else:
                 parts.append((number, held))
         found = pack(parts)
@@ -307,11 +306,11 @@ class FlowValues(FlowDefinitions):
             if isinstance(element, cst.DictElement):
                 key = constant_key(element.key)
                 if key is UNKNOWN_KEY:
-                    inside = meet(inside, held)
+                    inside = join(inside, held)
                 else:
                     parts.append((key, held))
             else:
-                inside = meet(inside, held.any() if held.kind is Kind.PACK else UNKNOWN)
+                inside = join(inside, held.any() if held.kind is Kind.PACK else UNKNOWN)
         found = pack(parts)
         return found.having(inside=inside, exact=False) if inside is not None else found
 
@@ -371,7 +370,7 @@ def _of_pair(base: Held, word: str) -> Held:
 def _by_key(key: str) -> Held:
     """What the key says of an element of something unknown."""
     if LOADER_NAME.search(key):
-        return Held(Kind.ITERABLE, each=batch(), loader=NAMED)
+        return Held(Kind.ITERABLE, each=batch(), loader=SOME_LOADER)
     return UNKNOWN.having(size=_size_by_name(key, UNKNOWN.size))
 
 
@@ -405,7 +404,7 @@ def _arithmetic(left: Held, right: Held) -> Held:
     if left.kind is Kind.PACK or right.kind is Kind.PACK:
         packs = [held for held in (left, right) if held.kind is Kind.PACK]
         if len(packs) == 2:  # noqa: PLR2004 - both sides: a longer list
-            return Held(Kind.PACK, inside=meet(left.any(), right.any()), sure=True, tags=left.all_tags | right.all_tags)
+            return Held(Kind.PACK, inside=join(left.any(), right.any()), sure=True, tags=left.all_tags | right.all_tags)
         other = right if left.kind is Kind.PACK else left
         if other.kind is Kind.PLAIN:
             return packs[0].having(home=())

@@ -186,7 +186,7 @@ class Gradients:
         if modes:
             found = modes[0]
             for mode in modes[1:]:
-                found = found.meet(mode)
+                found = found.joined(mode)
             return found
         if scope.parent is not None and scope.parent.is_class:
             hook = self._hook(ClassRef(module, scope.parent), scope.name)

@@ -23,6 +23,7 @@ MAP = 3  # axes of a batch with an array for each sample: (samples, rows, column
 
 Path = tuple[object, ...]  # where an object lives: (activation number, name), then names of attributes and constants of subscripts
 NOWHERE: Path = ()
+SOME_LOADER = "some loader"  # a loader that is one by its name alone, or one of several
 Ids = frozenset[int]
 NONE: Ids = frozenset()
 
@@ -87,7 +88,7 @@ class Mode(StrEnum):
         """What a module's output carries in this mode."""
         return {Mode.ON: Graph.YES, Mode.SWITCHED: Graph.YES, Mode.OFF: Graph.NO, Mode.UNKNOWN: Graph.MAYBE}[self]
 
-    def meet(self, other: Mode) -> Mode:
+    def joined(self, other: Mode) -> Mode:
         """The mode where two ways come together."""
         if self is other:
             return self
@@ -207,7 +208,7 @@ class Held:
         parts = [held for _, held in self.items]
         if self.inside is not None:
             parts.append(self.inside)
-        found = meet_all(parts) if parts else UNKNOWN
+        found = join_all(parts) if parts else UNKNOWN
         return found.having(tags=found.tags | self.tags) if self.tags else found
 
     def unrecorded(self, depth: int = 0) -> Held:
@@ -227,7 +228,7 @@ class Held:
         """The container with one element set."""
         rest = tuple((name, old) for name, old in self.items if name != key)
         if len(rest) >= _MOST_ITEMS:
-            return self.having(inside=meet(self.inside, held))
+            return self.having(inside=join(self.inside, held), exact=False)
         return self.having(items=(*rest, (key, held)))
 
 
@@ -242,54 +243,83 @@ def tensor(**fields: object) -> Held:
 
 def pack(parts: Iterable[tuple[object, Held]]) -> Held:
     """A container with known elements."""
-    return Held(Kind.PACK, items=tuple(parts)[:_MOST_ITEMS], sure=True, exact=True)
+    items = tuple(parts)
+    others = [held for _, held in items[_MOST_ITEMS:]]
+    return Held(Kind.PACK, items=items[:_MOST_ITEMS], inside=join_all(others) if others else None, sure=True, exact=not others)
 
 
-def meet(first: Held | None, second: Held | None, depth: int = 0) -> Held:
-    """What holds where two ways come together: sure only of what both say."""
+def join(first: Held | None, second: Held | None, depth: int = 0) -> Held:
+    """What holds where two ways come together: sure only of what both say.
+
+    The order of the ways, and how they are grouped, decides nothing. What only one way knows (an element, a place to live, a loader) is known afterwards, since
+    whoever asks for it came by that way.
+    """
     if first is None or second is None:
         return first or second or UNKNOWN
     if first is second or first == second:
         return first
-    kind = first.kind if first.kind is second.kind else _common(first.kind, second.kind)
-    both = first.kind is second.kind
-    graph = first.graph if first.graph == second.graph else Graph.MAYBE
-    items: tuple[tuple[object, Held], ...] = ()
-    inside = first.inside if second.inside is None else second.inside if first.inside is None else first.inside
-    if depth < _DEEPEST:
-        names = dict.fromkeys([name for name, _ in first.items] + [name for name, _ in second.items])
-        items = tuple((name, meet(first.item(name), second.item(name), depth + 1)) for name in list(names)[:_MOST_ITEMS])
-        if first.inside is not None and second.inside is not None:
-            inside = meet(first.inside, second.inside, depth + 1)
+    items, inside = _elements(first, second, depth) if depth < _DEEPEST else _deepest(first, second)
     return Held(
-        kind,
-        graph,
+        _kind(first.kind, second.kind),
+        first.graph if first.graph == second.graph else Graph.MAYBE,
         first.device if first.device == second.device else Device.UNKNOWN,
         first.storage if first.storage == second.storage else Storage.UNKNOWN,
-        first.size if first.size == second.size else _size(first, second),
-        both and first.sure and second.sure,
+        _size(first, second),
+        first.kind is second.kind and first.sure and second.sure,
         first.view and second.view,
         first.moved if first.moved == second.moved else "",
         first.sources | second.sources,
         first.tags | second.tags,
         items,
         inside,
-        meet(first.each, second.each, depth + 1) if (first.each or second.each) and depth < _DEEPEST else None,
-        first.home if first.home == second.home else first.home or second.home,
-        _same(first.value, second.value),
-        first.loader or second.loader,
+        _either(first.each, second.each, depth),
+        _home(first.home, second.home),
+        _object(first.value, second.value),
+        first.loader if second.loader in {None, first.loader} else second.loader if first.loader is None else SOME_LOADER,
         first.frozen or second.frozen,
-        first.exact and second.exact,
+        first.exact and second.exact and {name for name, _ in first.items} == {name for name, _ in second.items},
         min(first.dims, second.dims),
     )
 
 
-def _same(first: Value | None, second: Value | None) -> Value | None:
-    """One of two objects that are alike: equal, or of the same class."""
+def _either(first: Held | None, second: Held | None, depth: int) -> Held | None:
+    """What one of two ways knows, or both, of an element; nothing where they go deeper than anybody looks."""
+    if first is None or second is None or first == second:
+        return second if first is None else first
+    return join(first, second, depth + 1) if depth < _DEEPEST else UNKNOWN
+
+
+def _elements(first: Held, second: Held, depth: int) -> tuple[tuple[tuple[object, Held], ...], Held | None]:
+    """The known elements of either container, and what the others are: those that are too many are no longer told apart."""
+    ours, theirs = dict(first.items), dict(second.items)
+    names = list(ours) if list(ours) == list(theirs) else sorted({*ours, *theirs}, key=lambda name: (type(name).__name__, repr(name)))
+    items = [(name, join(ours.get(name), theirs.get(name), depth + 1)) for name in names]
+    inside = _either(first.inside, second.inside, depth)
+    for _, held in items[_MOST_ITEMS:]:
+        inside = _either(inside, held, depth)
+    return tuple(items[:_MOST_ITEMS]), inside
+
+
+def _deepest(first: Held, second: Held) -> tuple[tuple[tuple[object, Held], ...], Held | None]:
+    """Elements where nobody looks deeper: those that are the same, else anything."""
+    if (first.items, first.inside) == (second.items, second.inside):
+        return first.items, first.inside
+    return (), UNKNOWN
+
+
+def _home(first: Path, second: Path) -> Path:
+    """Where an object lives that came by either way: of two places the same one, whichever way came first."""
+    if first == second or not (first and second):
+        return first or second
+    return min(first, second, key=lambda path: tuple(map(repr, path)))
+
+
+def _object(first: Value | None, second: Value | None) -> Value | None:
+    """What two objects have in common: they are equal, or of one class."""
     if first == second:
         return first
     if isinstance(first, Instance) and isinstance(second, Instance) and first.cls == second.cls:
-        return first
+        return Instance(first.cls, None)
     return None
 
 
@@ -298,21 +328,21 @@ def _size(first: Held, second: Held) -> Size:
     return max((held.size for held in (first, second) if held.kind is not Kind.PLAIN), default=Size.SCALAR)
 
 
-def _common(first: Kind, second: Kind) -> Kind:
+def _kind(first: Kind, second: Kind) -> Kind:
     kinds = {first, second}
+    if len(kinds) == 1:
+        return first
     for likely in (Kind.PACK, Kind.TENSOR, Kind.ARRAY, Kind.OPAQUE, Kind.MODULE, Kind.ITERABLE):
-        if likely in kinds and kinds <= {likely, Kind.PLAIN}:
+        if kinds == {likely, Kind.PLAIN}:
             return likely
-    if kinds <= {Kind.TENSOR, Kind.OPAQUE}:
-        return Kind.OPAQUE
-    return Kind.UNKNOWN
+    return Kind.OPAQUE if kinds == {Kind.TENSOR, Kind.OPAQUE} else Kind.UNKNOWN
 
 
-def meet_all(parts: Iterable[Held]) -> Held:
+def join_all(parts: Iterable[Held]) -> Held:
     """All ways together."""
     found: Held | None = None
     for part in parts:
-        found = part if found is None else meet(found, part)
+        found = part if found is None else join(found, part)
     return found or UNKNOWN
 
 

@@ -34,7 +34,7 @@ from oomlint.model.values import (
     Step,
     Unknown,
     Value,
-    join,
+    meet,
     truth_of,
 )
 from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, path_of
@@ -130,7 +130,7 @@ class Results(Questions):
                 continue
             states = self.where(statement, inner)
             if several:
-                states = [m for picks in states if (m := join(picks, frozenset({(origin, id(statement))}))) is not None]
+                states = [m for picks in states if (m := meet(picks, frozenset({(origin, id(statement))}))) is not None]
             if not states:
                 continue
             for alt in self.access(statement.value, accessors, inner):
@@ -237,7 +237,7 @@ class Results(Questions):
             fresh = []
             for numbers, open_, best, picks, doubt, reach in states:
                 for alt in self.values(operand, frame):
-                    merged = join(picks, alt.picks)
+                    merged = meet(picks, alt.picks)
                     if merged is None:
                         continue
                     if isinstance(alt.const, int | float):

@@ -23,7 +23,7 @@ FREE: Picks = frozenset()
 ASSUMED = "assumed"  # the pick of a default that nobody in the project confirms
 
 
-def join(first: Picks, second: Picks) -> Picks | None:
+def meet(first: Picks, second: Picks) -> Picks | None:
     """Both sets of picks together, or ``None`` where they contradict each other."""
     if not second or first is second:
         return first
@@ -295,7 +295,7 @@ class Alternative:
 
     def under(self, picks: Picks) -> Alternative | None:
         """The same under more picks, or ``None`` where they contradict it."""
-        merged = join(self.picks, picks)
+        merged = meet(self.picks, picks)
         if merged is None or merged is self.picks:
             return None if merged is None else self
         return Alternative(self.value, self.story, merged, self.doubt, self.reach)

@@ -9,7 +9,7 @@ from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import is_true, loaders_of
 from oomlint.memory.shared.start_methods import FORKED
-from oomlint.model.values import join
+from oomlint.model.values import meet
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -139,4 +139,4 @@ class PersistentOnEveryLoader(Rule):
             return False
         frame = loaders.evaluator.calls.plain_frame(first.module, first.scope)
         ways = [loaders.evaluator.where(loader.call, frame) for loader in (first, second)]
-        return not any(join(one, other) is not None for one in ways[0] for other in ways[1])
+        return not any(meet(one, other) is not None for one in ways[0] for other in ways[1])

@@ -27,7 +27,7 @@ from oomlint.model.values import (
     Step,
     Unknown,
     assumptions,
-    join,
+    meet,
     truth_of,
 )
 from oomlint.scout.telling import is_worker_word
@@ -251,7 +251,7 @@ class Loaders:
             return here
         last = frame.bound[-1]
         above = self._ways(last.call, last.frame)[:4]
-        return [both for one in here for other in above if (both := join(one, other)) is not None]
+        return [both for one in here for other in above if (both := meet(one, other)) is not None]
 
     def argument(self, loader: Loader, name: str, frame: Frame) -> list[Alternative]:
         """What an argument can be in a frame; ``ABSENT`` where it is left out, unknown where nobody can tell."""
@@ -305,11 +305,11 @@ class Loaders:
             hits: list[tuple[Alternative, Alternative]] = []
             definite = True
             for worker in self.workers(loader, use.frame):
-                first = join(use.picks, worker.picks)
+                first = meet(use.picks, worker.picks)
                 if first is None:
                     continue
                 for given in wanted:
-                    if join(first, given.picks) is None:
+                    if meet(first, given.picks) is None:
                         continue
                     if is_zero(worker.value) and harmful(given.value):
                         hits.append((worker, given))
