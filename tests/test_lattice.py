@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oomlint.model.held import Device, Graph, Held, Kind, Mode, Size, Storage, join
+from oomlint.model.held import SOME_LOADER, Device, Graph, Held, Kind, Mode, Size, Storage, join
 from oomlint.model.values import FREE, meet
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ FLAT = st.one_of(
         sources=IDS,
         tags=IDS,
         home=HOMES,
-        loader=st.sampled_from([None, "train", "val"]),
+        loader=st.sampled_from([None, SOME_LOADER, "train", "val"]),
         frozen=st.booleans(),
         dims=st.integers(0, 4),
     ),

@@ -23,7 +23,7 @@ MAP = 3  # axes of a batch with an array for each sample: (samples, rows, column
 
 Path = tuple[object, ...]  # where an object lives: (activation number, name), then names of attributes and constants of subscripts
 NOWHERE: Path = ()
-SOME_LOADER = "some loader"  # a loader that is one by its name alone, or one of several
+SOME_LOADER = "some loader"  # a loader that is one by its name alone
 Ids = frozenset[int]
 NONE: Ids = frozenset()
 
@@ -275,7 +275,7 @@ def join(first: Held | None, second: Held | None, depth: int = 0) -> Held:
         _either(first.each, second.each, depth),
         _home(first.home, second.home),
         _object(first.value, second.value),
-        first.loader if second.loader in {None, first.loader} else second.loader if first.loader is None else SOME_LOADER,
+        _loader(first.loader, second.loader),
         first.frozen or second.frozen,
         first.exact and second.exact and {name for name, _ in first.items} == {name for name, _ in second.items},
         min(first.dims, second.dims),
@@ -312,6 +312,13 @@ def _home(first: Path, second: Path) -> Path:
     if first == second or not (first and second):
         return first or second
     return min(first, second, key=lambda path: tuple(map(repr, path)))
+
+
+def _loader(first: object, second: object) -> object:
+    """The loader of either way: one that is known before one that is not, and of two the same one, whichever way came first."""
+    if first == second or first in {None, SOME_LOADER} or second in {None, SOME_LOADER}:
+        return second if first is None or (first == SOME_LOADER and second is not None) else first
+    return min(first, second, key=str)
 
 
 def _object(first: Value | None, second: Value | None) -> Value | None:

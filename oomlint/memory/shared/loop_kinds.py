@@ -35,6 +35,13 @@ class LoaderLike:
     frame: Frame
     workers: tuple[Alternative, ...]
 
+    def __str__(self) -> str:
+        """Its name and the place of its call: what tells two of them apart."""
+        if self.loader is None:
+            return self.name
+        place = self.loader.module.place(self.loader.call, "")
+        return f"{self.name} {place.path}:{place.cell}:{place.row}:{place.column}"
+
     @property
     def without_workers(self) -> bool:
         """Whether it is known to have none."""
