@@ -6,9 +6,10 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from verify_cases import judge, told
+from verify_cases import FILE, judge, marked, told, verify
 
-from oomlint.verify.case import Outcome
+from oomlint.verify.case import Case, Outcome
+from oomlint.verify.session import Options
 from oomlint.verify.strategies.changed_statements import changed, readers
 
 if TYPE_CHECKING:
@@ -210,3 +211,55 @@ def test_an_output_that_nothing_looks_at_is_a_tensor(judged: Judge) -> None:
     verdict = mended(judged, OUTPUTS, ("append(maps)", "append(maps.detach())"))
     assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
     assert mended(judged, OUTPUTS, ("append(maps)", "append(maps.detach() + 1)")).outcome is Outcome.REGRESSED
+
+
+SCORES: Final = """
+import torch
+from torch import nn
+
+from pieces import packed
+
+
+def evaluate(model: nn.Module, head: nn.Module, loader):
+    model.eval()
+    total = 0.0
+    for batch in loader:
+        rows = packed(batch["rows"])
+        if rows.shape[1] > 512:
+            raise ValueError(rows)
+        scores = model(rows["a"][0], int(open("scale").read()))
+        hidden = head(batch["features"])
+        total += hidden.exp().mean().item()
+    return total
+"""
+
+
+def test_a_forward_pass_that_was_left_out_confirms_nothing(runner: SandboxRunner, tmp_path: Path) -> None:
+    mend = SCORES.replace("def evaluate", "@torch.no_grad()\ndef evaluate")
+    verdict = judge(runner, tmp_path / "project", SCORES, mend, code="OOM204")
+    assert verdict.outcome is Outcome.INCONCLUSIVE, told(verdict)
+    assert verdict.reason.startswith("what the finding is about was not run: a stand-in took the place of line 15: `scores = model(")
+    assert not verdict.readings
+
+
+def test_a_loss_that_was_left_out_confirms_nothing(judged: Judge) -> None:
+    program = STEP.format(parameters="", more="", end="return float(total)")
+    program = program.replace("criterion(model(images), labels)", "model(int(open('scale').read()), images)")
+    verdict = mended(judged, program, SUM)
+    assert verdict.outcome is Outcome.INCONCLUSIVE, told(verdict)
+    assert not verdict.readings
+
+
+def test_what_stays_at_nothing_is_no_evidence(judged: Judge) -> None:
+    verdict = mended(judged, STEP.format(parameters="", more="", end="return float(total)"), SUM)
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+    assert all(any((*item.before, *item.after)) for item in verdict.readings), told(verdict)
+
+
+def test_a_command_that_does_not_come_to_the_finding_is_named_before_all(runner: SandboxRunner, tmp_path: Path) -> None:
+    program = STEP.format(parameters="", more="", end="return float(total)")
+    (path := tmp_path / FILE).write_text(program)
+    case = Case(marked(path), str(tmp_path), {str(path): (program.encode(), program.replace(*SUM).encode())})
+    verdict = verify(runner, case, Options(command=f"python {FILE}"))
+    assert verdict.outcome is Outcome.CONFIRMED, told(verdict)
+    assert verdict.reason.startswith("your command does not run row 12; your code on synthesised data was run instead: autograd nodes grow"), told(verdict)

@@ -22,6 +22,14 @@ VERIFY: Final = "oomlint.verify"
 CANCEL: Final = "oomlint.cancel"
 _PATIENCE: Final = 10  # seconds in which a run that is cancelled may end its processes itself
 _LOOK: Final = 0.02  # seconds between looks at whether it has ended
+# It ends with the server, whatever ends that, and is the command otherwise.
+_COMMAND: Final = """
+import sys
+from oomlint.verify.signals import end_with
+end_with(int(sys.argv.pop(1)))
+from oomlint.__main__ import main
+sys.exit(main())
+"""
 _LONGEST: Final = 100  # characters of a reason in a lens
 
 
@@ -113,8 +121,9 @@ class Verifier:
         # `-P`: Python would look for modules in the project's folder first.
         words = [
             "-P",
-            "-m",
-            "oomlint",
+            "-c",
+            _COMMAND,
+            str(os.getpid()),
             "verify",
             "--output-format=json",
             "--quiet",

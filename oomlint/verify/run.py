@@ -190,7 +190,9 @@ def _said(session: Session) -> Verdict:
     """
     said: list[Verdict] = []
     nothing: set[str] = set()  # what those say that have nothing to try
-    unheard: tuple[str, ...] = ()  # what the user asked to be run, and why it says nothing
+    unheard = ""  # why the command that the user asked to be run says nothing
+    if session.options.command and "command" not in session.case.plan.strategies:
+        unheard = f"your command cannot show what {session.case.code} speaks of"
     for name in session.case.plan.strategies:
         if name == "command" and not session.options.command:
             continue
@@ -198,8 +200,10 @@ def _said(session: Session) -> Verdict:
         verdict: Verdict = strategy.verify(session)
         nothing.add(getattr(strategy, "NONE", ""))
         if name == "command" and verdict.outcome is Outcome.INCONCLUSIVE:
-            unheard = (f"your command: {verdict.reason}",)
-        verdict = _whole(session.case, replace(verdict, left_out=(*unheard, *verdict.left_out)))
+            unheard = verdict.reason
+        elif unheard:
+            verdict = _instead(unheard, verdict)
+        verdict = _whole(session.case, verdict)
         if verdict.outcome in _DECISIVE:
             return verdict
         said.append(verdict)
@@ -211,6 +215,14 @@ def _said(session: Session) -> Verdict:
     every = dict.fromkeys(item.reason for item in said)
     reasons = "; ".join([reason for reason in every if reason not in nothing] or every)
     return replace(max(said, key=lambda item: len(item.readings)), reason=reasons)
+
+
+def _instead(unheard: str, verdict: Verdict) -> Verdict:
+    """A verdict on something else than the command that was asked for, which says so before all."""
+    if verdict.outcome is Outcome.INCONCLUSIVE:
+        return verdict
+    what = verdict.fidelity.value if verdict.fidelity else "a part of your code"
+    return replace(verdict, reason=f"{unheard}; {what} was run instead: {verdict.reason}")
 
 
 def _whole(case: Case, verdict: Verdict) -> Verdict:

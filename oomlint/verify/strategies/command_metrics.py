@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.measurement import LoopPlan, Trait
 from oomlint.verify.case import Reading, Timeline
-from oomlint.verify.strategies.growth_metrics import Plan, plan_for, reading, seen, timeline
+from oomlint.verify.strategies.growth_metrics import Plan, plan_for, readings, seen, timeline
 from oomlint.verify.strategies.signs import Sign
 from oomlint.verify.thresholds import LEAST, WARM_UP, human, spread, worker_memory
 
@@ -72,7 +72,7 @@ def _grown(plan: Plan, stream: Answer, other: Answer | None, *, by_epoch: bool) 
     found = tuple(replace(item, per="epoch") if by_epoch else item for item in seen(plan, old, new))
     ordered = sorted(found, key=lambda item: not item.shows)
     under = f"{stream['workers']} workers" if stream["workers"] else ""
-    return Grown(found, tuple(reading(item, under) for item in ordered), tuple(timeline(plan, item, old, new) for item in ordered[:3]), stream)
+    return Grown(found, readings(ordered, under), tuple(timeline(plan, item, old, new) for item in ordered[:3]), stream)
 
 
 def _columns(stream: Answer, *, by_epoch: bool) -> dict[str, Any]:

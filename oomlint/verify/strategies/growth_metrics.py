@@ -186,6 +186,13 @@ def reading(item: Seen, under: str) -> Reading:
     return Reading(name, unit, (item.growth.before.a_step,), () if after is None else (after.a_step,), under)
 
 
+def readings(found: Sequence[Seen], under: str) -> tuple[Reading, ...]:
+    """What is reported, the one that decides first. Beside what shows the symptom, what stays at nothing is no evidence."""
+    shown = any(item.shows for item in found)
+    told = [item for item in found if not shown or item.shows or item.growth.before.a_step or (item.growth.after and item.growth.after.a_step)]
+    return tuple(reading(item, under) for item in told)
+
+
 def timeline(plan: Plan, item: Seen, before: Answer, after: Answer | None) -> Timeline:
     """How it adds up over the steps."""
     old = _curve(item.signal, columns(before, plan, item.signal))

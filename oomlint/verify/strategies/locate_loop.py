@@ -122,14 +122,15 @@ def read_at(text: str, row: int) -> tuple[str, ...]:
         return ()
     innermost = max(found, key=lambda node: (node.lineno, -(node.end_lineno or node.lineno)))
     heads = [child for child in ast.iter_child_nodes(innermost) if not isinstance(child, (ast.stmt, ast.ExceptHandler))]
-    names = (_dotted(node) for head in heads for node in ast.walk(head))
+    names = (dotted(node) for head in heads for node in ast.walk(head))
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def _dotted(node: ast.AST) -> str:
+def dotted(node: ast.AST) -> str:
+    """A name, or an attribute by its path; empty for anything else."""
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute) and (base := _dotted(node.value)):
+    if isinstance(node, ast.Attribute) and (base := dotted(node.value)):
         return f"{base}.{node.attr}"
     return ""
 

@@ -20,8 +20,9 @@ from oomlint.finding import Safety
 from oomlint.measurement import Trait
 from oomlint.verify.case import Fidelity, Outcome, Verdict
 from oomlint.verify.strategies.equivalence import compare
-from oomlint.verify.strategies.growth_metrics import Ask, Kind, reading, seen, timeline
+from oomlint.verify.strategies.growth_metrics import Ask, Kind, readings, seen, timeline
 from oomlint.verify.strategies.scalar_uses import asked_of, own
+from oomlint.verify.strategies.subject import left_out
 from oomlint.verify.thresholds import amount
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ _HARMLESS: Final = frozenset(
     | {"sklearn", "tensorboard", "tensorboardX", "termcolor", "tqdm", "visdom", "wandb", "yaml"}
 )  # stand-ins for these hide no growth of tensors
 _ROW: Final = re.compile(r"\b(?:line|row) \d+|:\d+\b")
+_SAID: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT, Outcome.SHOWN, Outcome.NOT_SHOWN})
+_STOOD_IN: Final = "what the finding is about was not run: a stand-in took the place of {}"
 _TWICE: Final = "backward through the graph a second time"
 _THOUSAND: Final = 1000
 
@@ -86,6 +89,7 @@ class Expected:
 
     graphs: bool = False  # the program nowhere turns gradients off: some graph is recorded
     hidden: str = ""  # what the row reads and was stood in for, so that it may have hidden the symptom
+    function: str = ""  # the outermost one around the loop; empty for the module itself
     emptied: frozenset[str] = frozenset()  # names of what the fix may empty
 
 
@@ -96,6 +100,8 @@ def judge(case: Case, plan: Plan, way: Way, runs: Runs, expected: Expected = Exp
         missing = _missing(case.plan.traits, runs.epochs[0] if runs.epochs else runs.first, expected)
         if missing:
             verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=missing)
+    if verdict.outcome in _SAID and (gap := left_out(case, expected.function, runs.first)):
+        verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=_STOOD_IN.format(gap), readings=(), timelines=())
     sharing = tuple(str(name) for name in runs.first.get("sharing") or ())
     doubt = _doubt(case, sharing)
     if doubt and verdict.outcome is Outcome.REGRESSED and not verdict.reason.startswith(NEW_FAILURE):
@@ -321,6 +327,6 @@ def _evidence(plan: Plan, found: Sequence[Seen], before: Answer, after: Answer |
     )
     ordered = sorted(found, key=lambda item: not item.shows)
     return {
-        "readings": tuple(reading(item, under) for item in ordered),
+        "readings": readings(ordered, under),
         "timelines": tuple(timeline(plan, item, before, after) for item in ordered[:3]),
     }

@@ -82,7 +82,7 @@ class _Trial:
         text = session.case.source(Part.BEFORE).text
         self._names = read_at(text, old.row)
         emptied = self._names if Trait.EMPTIES in self._traits else ()
-        self._expected = Expected(graphs=not _GRADLESS.search(text), emptied=frozenset(emptied))
+        self._expected = Expected(graphs=not _GRADLESS.search(text), emptied=frozenset(emptied), function=old.function)
         self._reach = Reach(session.case, {part: target.function for part, target in self._targets.items()})
         self._cut = False
 

@@ -39,6 +39,7 @@ class Guide:
         self.look = False  # whether a loop that has made its steps is to be asked for one item more
         self.cut = 0  # how often there was one
         self.passed: set[int] = set()  # rows of statements that were left out or have failed
+        self.omitted: set[int] = set()  # those that were left out, compound ones with all that is in them
         self.slow: list[str] = []  # keys of statements that took their time and failed
         self._since = 0.0
         self.calls = False  # the function is the body of the loop: it ends in each step
@@ -63,6 +64,7 @@ class Guide:
     def skipped(self, row: int, text: str) -> None:
         """A statement is left out."""
         self.passed.add(row)
+        self.omitted.add(row)
         self.left_out[f"line {row}: `{text}` was left out"] = None
 
     def instead(self, name: str) -> Any:

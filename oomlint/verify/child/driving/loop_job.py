@@ -140,6 +140,8 @@ def measure(
         "uses": side_effects.uses(program.tree),
         "failures": [*guide.failures.values()],
         "left_out": [*guide.left_out],
+        "passed": sorted(guide.passed),
+        "omitted": sorted(guide.omitted),
         "missing": _missing(program, state, outcome),
         "run": ran,
         "program": not outcome.piece.name,

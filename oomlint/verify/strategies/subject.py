@@ -1,0 +1,65 @@
+"""What a finding speaks of, and whether it was run: what stand-ins for it do says nothing of the user's program."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any, Final
+
+from oomlint.verify.ast_location import named
+from oomlint.verify.case import Part
+from oomlint.verify.strategies.locate_loop import dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from oomlint.verify.case import Case
+
+_SHOWN: Final = 60  # characters of a statement
+
+
+def left_out(case: Case, function: str, answer: Mapping[str, Any]) -> str:
+    """The first statement that a finding is about and that a run of the program before left out, or that failed; empty where all of them were run.
+
+    They are those that the finding points to, and those that compute what its own statement reads. A loop is none: a stand-in may give its items.
+    """
+    passed, omitted = ({int(row) for row in answer.get(name) or ()} for name in ("passed", "omitted"))
+    if not passed:
+        return ""
+    source = case.source(Part.BEFORE)
+    tree = ast.parse(source.text)
+    scope = (named(tree, function) if function else None) or tree
+    finding = case.finding
+    first = source.program_row(finding.place)
+    rows = {first, *(source.program_row(place) for place in finding.related if place.path == finding.place.path)}
+    for node, around in _simple(scope, ()):
+        last = node.end_lineno or node.lineno
+        asked = any(node.lineno <= row <= last for row in rows) or bool(_stored(node) & _read(scope, first))
+        if asked and (node.lineno in passed or not omitted.isdisjoint(around)):
+            text = ast.unparse(node).partition("\n")[0]
+            return f"line {node.lineno}: `{text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...'}`"
+    return ""
+
+
+def _simple(node: ast.AST, around: Collection[int]) -> Iterator[tuple[ast.stmt, Collection[int]]]:
+    """Statements without a body, each with the rows of the compound ones that it stands in."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt) and not hasattr(child, "body"):
+            yield child, around
+        else:
+            yield from _simple(child, (*around, child.lineno) if isinstance(child, ast.stmt) else around)
+
+
+def _read(scope: ast.AST, row: int) -> set[str]:
+    """Names that the statement of a row reads, and that the loop around it computes; nothing where the row is that of a loop."""
+    loops = [node for node in ast.walk(scope) if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and node.lineno < row <= (node.end_lineno or 0)]
+    own = [node for node, _ in _simple(scope, ()) if node.lineno <= row <= (node.end_lineno or node.lineno)]
+    if not loops:
+        return set()
+    inside = {name for node, _ in _simple(max(loops, key=lambda loop: loop.lineno), ()) for name in _stored(node)}
+    return inside & {dotted(node) for item in own for node in ast.walk(item)}
+
+
+def _stored(node: ast.stmt) -> set[str]:
+    """Names and attributes that an assignment binds anew."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {name for target in targets for inner in ast.walk(target) if isinstance(getattr(inner, "ctx", None), ast.Store) and (name := dotted(inner))}
