@@ -82,6 +82,8 @@ class Report:
     failures: tuple[Failure, ...] = ()
     old: tuple[str, ...] = ()  # files of Python 2 that were found in folders: they are not checked
     checked: tuple[str, ...] = ()  # the files, those that cannot be read included
+    known: int = 0  # findings that would be shown but for ``Options.finish``
+    told: int = 0  # where repeats are not left out: how many findings there are without them
 
 
 def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], options: Options | None = None) -> Report:
@@ -129,15 +131,23 @@ def run(paths: Sequence[str], settings: Settings, root: str | os.PathLike[str], 
 def _shown(report: Report, paths: Iterable[str], options: Options, sort: Sort, causes: Causes, reached: Container[str]) -> Report:
     """The report as it is shown: without what is no finding, without repeats, and in the order that is asked for."""
     report = _told_apart(report, paths)
+    every = report.findings
     if options.finish is not None:
         report = options.finish(report)
+
+    def told(findings: Iterable[Finding]) -> list[Finding]:
+        return where_given(copies_once(said_once(findings, causes.beside), options.overlay), reached)
+
+    known = max(0, len(told(every)) - len(told(report.findings))) if len(report.findings) < len(every) else 0
+    if not options.once:
+        report = replace(report, told=len(told(item for item in every if item.code is not None)))
     findings: Iterable[Finding] = report.findings
     fixed: Iterable[Finding] = report.fixed
     if options.once:
         findings, fixed = copies_once(said_once(findings, causes.beside), options.overlay), said_once(fixed, causes.beside)
     if options.causes:
         findings, fixed = where_given(findings, reached), where_given(fixed, reached)
-    report = replace(report, findings=ordered(map(causes.at_cause, findings)), fixed=tuple(map(causes.at_cause, fixed)))
+    report = replace(report, known=known, findings=ordered(map(causes.at_cause, findings)), fixed=tuple(map(causes.at_cause, fixed)))
     if sort is Sort.WEIGHT:
         return replace(report, findings=tuple(sorted(report.findings, key=lambda item: item.weight_key)))
     return report

@@ -515,7 +515,7 @@ def test_the_heaviest_three_are_named_where_there_are_more(tmp_path: Path) -> No
     assert list(summary.heaviest(found[:3], view)) == []
     more = (*found, *check(tmp_path, {"train.py": HEAVY}, "OOM407").findings)
     ((line, _),) = next(summary.heaviest(more, view))
-    assert line == "Heaviest: OOM101 train.py:29:9, OOM112 train.py:28:10 (8.0 GiB), OOM112 train.py:27:9 (4.0 GiB)."
+    assert line == "Heaviest: OOM112 train.py:28:10 (8.0 GiB), OOM112 train.py:27:9 (4.0 GiB), OOM407 train.py:18:21 (1.0 GiB)."
 
 
 SHARDED = f"""\

@@ -58,7 +58,6 @@ class Baseline:
         self._entries = {entry.fingerprint: entry for entry in entries}
         self._found: set[str] = set()
         self._before = self._fingerprints({})
-        self.left_out = 0
 
     def knows(self, finding: Finding) -> bool:
         """Whether a finding, or one of the same statement, is known: it is not fixed then."""
@@ -70,7 +69,6 @@ class Baseline:
         marks = dict(zip(findings, self._after(report).of(findings), strict=True))
         self._found = {*marks.values()}
         kept = tuple(item for item in report.findings if item.code is None or marks[item] not in self._entries)
-        self.left_out = len(report.findings) - len(kept)
         return replace(report, findings=kept)
 
     def gone(self, report: Report, scope: Scope) -> int:
@@ -78,8 +76,8 @@ class Baseline:
         checked = _looked_at(report)
         return sum(entry.fingerprint not in self._found and self._reached(entry, checked, scope) for entry in self._entries.values())
 
-    def write(self, report: Report, scope: Scope) -> int:
-        """Write all findings of a report to the file, beside those that the run could not find; how many were found. Raises ConfigError."""
+    def write(self, report: Report, scope: Scope) -> None:
+        """Write all findings of a report to the file, beside those that the run could not find. Raises ConfigError."""
         findings = [item for item in report.findings if item.code is not None]
         marks = self._after(report)
         fresh = [_entry(item, mark, marks) for item, mark in zip(findings, marks.of(findings), strict=True)]
@@ -87,7 +85,6 @@ class Baseline:
         rest = [entry for entry in self._entries.values() if not self._reached(entry, checked, scope)]
         write_report(self.path, text([*fresh, *rest]))
         self._entries = {entry.fingerprint: entry for entry in (*fresh, *rest)}
-        return len(fresh)
 
     def _reached(self, entry: Entry, checked: Collection[str], scope: Scope) -> bool:
         path = os.path.normpath(os.path.join(self._folder, entry.file))

@@ -167,7 +167,7 @@ class _Check:
         mended_input = self.overlay and self.fix and not self.arguments.diff
         if mended_input:
             sys.stdout.buffer.write(next((change.after for change in report.changes), *self.overlay.values()))
-        known = self.baseline.left_out if self.baseline else 0
+        known = 0 if self.baseline is None else report.told if self.arguments.write_baseline else report.known
         fixable = (Safety.SAFE, Safety.UNSAFE) if self.settings.unsafe_fixes else (Safety.SAFE,)
         result = Result(
             report, self.arguments, self.settings.output_format, view, self.approved, known, mending=self.fix, fixable=fixable, whole=plugins.whole()
@@ -252,10 +252,10 @@ class _Check:
         if report.failures or not plugins.whole():
             say(f"{baseline.path} is not written: nobody knows what a rule that failed would have found")
             return report
-        count = baseline.write(report, self._scope())
+        baseline.write(report, self._scope())
         if not self.arguments.quiet:
             used = self.arguments.baseline is not None or self.settings.baseline is not None
-            say(f"wrote {summary.count(count, 'finding')} to {baseline.path}{'' if used else '; name it by --baseline or the setting `baseline`'}")
+            say(f"wrote {summary.count(report.told, 'finding')} to {baseline.path}{'' if used else '; name it by --baseline or the setting `baseline`'}")
         return baseline.filtered(report)
 
     def _silence(self, report: Report, reason: str) -> Report:

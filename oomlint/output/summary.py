@@ -37,18 +37,21 @@ def lines(findings: Sequence[Finding], files: int, *, fixed: Sequence[Finding] =
 
 
 def heaviest(findings: Sequence[Finding], view: View) -> Iterator[Line]:
-    """The findings that weigh most, on a line, where there are more of them."""
-    weighed = sorted((item for item in findings if item.weight), key=lambda item: item.weight_key)
-    if len(weighed) > _HEAVIEST:
+    """The findings of the most bytes, on a line, where there are more of them. One whose bytes are not known cannot be said to weigh more than another."""
+    weighed = sorted((item for item in findings if _total(item) >= _TOLD), key=lambda item: (-_total(item), item.sort_key))
+    if weighed and len(findings) > _HEAVIEST:
         yield ((f"Heaviest: {', '.join(_heavy(item, view) for item in weighed[:_HEAVIEST])}.", ""),)
 
 
 def _heavy(item: Finding, view: View) -> str:
-    """``OOM110 data.py:12:5 (16.8 GiB)``: the bytes in all, where they are known."""
-    total = item.weight.total if item.weight else None
-    if item.weight is None or total is None or total < _TOLD:
-        return f"{item.code} {view.spot(item.place)}"
-    return f"{item.code} {view.spot(item.place)} ({'' if item.weight.bytes.exact is not None else 'at least '}{readable(total)})"
+    """``OOM110 data.py:12:5 (16.8 GiB)``: the bytes in all."""
+    least = "" if item.weight is not None and item.weight.bytes.exact is not None else "at least "
+    return f"{item.code} {view.spot(item.place)} ({least}{readable(_total(item))})"
+
+
+def _total(item: Finding) -> int:
+    """The bytes in all, as far as they are known."""
+    return (item.weight.total if item.weight else None) or 0
 
 
 def fixed_lines(fixed: Sequence[Finding], view: View) -> Iterator[Line]:
