@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oomlint.finding import Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from oomlint.memory.handles.openings import Opening
     from oomlint.memory.handles.resource_state import Trail
     from oomlint.model.project import Module, Project
+    from oomlint.syntax.walk import Scope
 
 
 _MANY = Weighs(Consequence.MULTIPLIED, Resource.HANDLE, (Multiplier.FILES,))
@@ -127,6 +129,7 @@ class H5OpenUnclosed(Rule):
         """Yield the calls that open an HDF5 file which nothing closes."""
         if "File" not in module.source.text or holds_tests(module):
             return
+        told: dict[tuple[Scope, tuple[str, ...], str], Finding] = {}
         for opening in openings_of(project).of(module):
             trail = unclosed(opening, project)
             if trail is None or _told(opening, project):
@@ -141,7 +144,13 @@ class H5OpenUnclosed(Rule):
             severity = Severity.NOTE if harmless else Severity.WARNING
             fix, facts, place = under_with(opening, trail), [opening_fact(opening)], module.place(opening.call)
             message, weighs = _message(opening, trail), None if opened_once(opening, project) else _MANY
-            yield self.finding(place, message, severity=severity, confidence=confidence, related=related, fix=fix, facts=facts, weighs=weighs)
+            found = self.finding(place, message, severity=severity, confidence=confidence, related=related, fix=fix, facts=facts, weighs=weighs)
+            # Each branch of a function opens a file of its own under one name: one handle, told once.
+            same = opening.scope, tuple(trail.names) or (str(place),), str(message)
+            first = told.setdefault(same, found)
+            if first is not found:
+                told[same] = replace(first, related=(*first.related, replace(place, message="opened here, too")))
+        yield from told.values()
 
 
 def _told(opening: Opening, project: Project) -> bool:

@@ -16,7 +16,7 @@ from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.training_loops import SHORT, batch_loader, loops_over, made_anew, rounds, says_first, within
+from oomlint.memory.shared.training_loops import SHORT, along_axis, batch_loader, loops_over, made_anew, rounds, says_first, within
 from oomlint.model import names
 from oomlint.model.questions import short
 from oomlint.model.values import External, FunctionRef
@@ -190,7 +190,7 @@ def _loop(
             return None
         if _bounded(statement, loop, path, module):
             return None
-        if _key_changes(target, loop, scope, module):
+        if _key_changes(target, loop, scope, module) or along_axis(loop):
             continue
         most = rounds(project, loop, module, scope)
         if most is not None and most <= SHORT:

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.memory.buffers.buffer_readers import mentions
+from oomlint.memory.datasets.dataset_classes import datasets_of
+from oomlint.memory.loaders.loader_calls import evaluator_of
+from oomlint.memory.shared.content_kinds import Kind as Content
 from oomlint.model import names
 from oomlint.model.held import Kind
 from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record, Reset, Store, Via
+    from oomlint.model.project import Project
     from oomlint.syntax.walk import Scope, Walk
+
+_PLACES = frozenset({Content.ARRAY, Content.TENSOR})
 
 
 def growing_loops(store: Store, record: Record) -> list[Loop]:
@@ -149,6 +155,18 @@ def has_new_key(store: Store, loop: Loop) -> bool:
             if effect.kind == "assign" and effect.value is not None and mentions(effect.value, derived):
                 return True
     return False
+
+
+def into_array(store: Store, project: Project) -> bool:
+    """Whether a key holds an array of places or a slice, so that it is part of an array that is written to, which copies: ``pool[places, step] = x[:, 0]``."""
+    target = store.node.targets[0].target if isinstance(store.node, cst.Assign) else None
+    if not isinstance(target, cst.Subscript):
+        return False
+    if any(isinstance(part.slice, cst.Slice) for part in target.slice):
+        return True
+    frame = evaluator_of(project).calls.plain_frame(store.module, store.scope)
+    contents = datasets_of(project).contents
+    return any(isinstance(part.slice, cst.Index) and contents.of(part.slice.value, frame).kind in _PLACES for part in target.slice)
 
 
 def _wraps(node: cst.CSTNode) -> bool:

@@ -11,7 +11,7 @@ import libcst as cst
 from oomlint.finding import Confidence, Severity
 from oomlint.memory.buffers.bounds import bounded, few_samples, one_batch, parts_of_one, stops
 from oomlint.memory.buffers.buffer_readers import averaged, feeds_metric, joined_later, read_on_host, used_as_tensor, used_on_device
-from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, handing_call, has_new_key, is_flushed, unrenewed_epochs
+from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, handing_call, has_new_key, into_array, is_flushed, unrenewed_epochs
 from oomlint.memory.buffers.metric_resets import never_reset, unseen_reset
 from oomlint.memory.buffers.metric_states import grows, list_metric
 from oomlint.memory.buffers.outside_readers import escapes
@@ -276,7 +276,7 @@ class Buffers:
             asked = not maps and is_result(store, loop, self.runs.evaluator)
             return Growth("OOM219", Severity.NOTE if asked else Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record, facts={"host": host})
         views = [leaf for leaf in leaves if leaf.view and leaf.sure and leaf.size is not Size.SCALAR]
-        if views and not feeds_metric(store, loop, self.runs.evaluator):
+        if views and not feeds_metric(store, loop, self.runs.evaluator) and not into_array(store, self.project):
             return Growth("OOM208", Severity.WARNING, Confidence.MEDIUM, node, loop, (store,), record)
         return None
 

@@ -94,6 +94,8 @@ class RanksOf:
             return None
         sites = self.evaluator.calls.sites(module, scope)[:_MOST_SITES] if scope.is_function and depth < _DEEPEST else []
         found = self.of_file(module)
+        if found is not None and self._never_joins(module, scope):
+            found = None
         if found is not None:
             return None if sites and all(self._is_apart(site, module, scope) for site in sites) else found
         ways = (self._at(site.module, site.scope, site.call, depth + 1) for site in sites if site.scope is not scope)
@@ -131,6 +133,13 @@ class RanksOf:
                     found[site.scope] = site.module
                     queue.append(site.scope)
         return _Joining(frozenset(found), frozenset(calling)) if found else None
+
+    def _never_joins(self, module: Module, scope: Scope) -> bool:
+        """Whether all that would make the process one of several is in other functions, whose names nothing in the project says again."""
+        joining = self._joining(module)
+        if joining is None or joining.modules or scope in joining.made or not all(one.is_function for one in joining.made):
+            return False
+        return all(sum(map(int, self.project.search(_said_in, (one.name,), module.path, holding=one.name).values())) == 1 for one in joining.made)
 
     def _joins(self, site: Site, joined: Collection[Module], depth: int) -> bool:
         """Whether a file that leads to a call makes the process one of several."""
@@ -350,6 +359,13 @@ def ranks_of(project: Project) -> RanksOf:
 
 
 _DEFINED: Final = re.compile(rb"^[ \t]*def[ \t]+(\w+)", re.MULTILINE)
+
+
+@finder
+def _said_in(path: str, data: bytes, name: str) -> str:
+    """How often a file says a name."""
+    del path
+    return str(len(re.findall(rb"\b" + re.escape(name.encode()) + rb"\b", data)) or "")
 
 
 @finder
