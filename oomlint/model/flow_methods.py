@@ -263,6 +263,7 @@ class FlowMethods(FlowModules):
         for path in [path for path, held in state.env.items() if held.home == base.home and held.kind is base.kind]:
             state.env[path] = found  # other names of the same
         state.env[base.home] = found
+        self._stored_before(node, base, found, state)
         # A container that nobody knows holds a graph then, too.
         part = found
         for end in range(len(base.home) - 1, 0, -1):
@@ -273,6 +274,21 @@ class FlowMethods(FlowModules):
             part = pack([(key, part)]).having(home=holder, inside=UNKNOWN, exact=False)
             state.env[holder] = part
         return found
+
+    def _stored_before(self, node: cst.Call, base: Held, found: Held, state: State) -> None:
+        """What the round kept of the same value ahead of the pass holds that graph, too: `losses.append(loss)`, then `loss.backward()`."""
+        act = self.act
+        if not self.recording or len(base.home) != 1:
+            return
+        name = base.home[0][1] if isinstance(base.home[0], tuple) else ""
+        span = act.module.tree.span
+        bound = [span(effect.statement)[0] for effect in act.scope.effects.get(str(name), ()) if not effect.path]
+        for store in self.record.stores:
+            same = store.value.home == base.home and store.value.kind is base.kind and store.value.sources == base.sources
+            if not same or store.value.graph is Graph.YES or store.scope is not act.scope or store.mode is not state.mode or store.loops != act.loops:
+                continue
+            if not any(span(store.node)[0] <= row <= span(node)[0] for row in bound):
+                store.value = found.having(tags=store.value.tags)
 
     # -- unknown things ------------------------------------------------------------------------------------------------
 
