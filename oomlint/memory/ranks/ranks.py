@@ -94,7 +94,7 @@ class RanksOf:
             return None
         sites = self.evaluator.calls.sites(module, scope)[:_MOST_SITES] if scope.is_function and depth < _DEEPEST else []
         found = self.of_file(module)
-        if found is not None and self._never_joins(module, scope):
+        if found is not None and (sites or not scope.is_function) and self._never_joins(module, scope):
             found = None
         if found is not None:
             return None if sites and all(self._is_apart(site, module, scope) for site in sites) else found
