@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -404,3 +405,17 @@ def test_a_setting_that_would_fit_and_its_change(budget: Budget) -> None:
     done = subprocess.run(_command("python train.py --num-workers 1", *limits, "--diff"), capture_output=True, text=True, check=False, env=environment())
     assert (done.returncode, done.stdout) == (0, "")
     assert "nothing to change: it fits" in done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+@pytest.mark.parametrize(
+    "words", [["budget", "job.sh"], ["budget", "train.py"], ["budget", "--data", "pipe.npy", "there.py"], ["check", "train.py"]], ids=" ".join
+)
+def test_a_pipe_is_not_waited_for(words: list[str], tmp_path: Path) -> None:
+    for name in ("job.sh", "train.py", "pipe.npy"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "there.py").write_text("from torch.utils.data import DataLoader, TensorDataset\nloader = DataLoader(TensorDataset())\n")
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+    done = subprocess.run([sys.executable, "-m", "oomlint", *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert "not a regular file" in done.stdout + done.stderr
+    assert done.returncode == (1 if words[0] == "check" else 2)

@@ -69,6 +69,8 @@ def read(path: str) -> DataFile:
     try:
         if os.path.isdir(path):
             return _folder(path)
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise BudgetError(f"--data {path}: not a regular file")
         with open(path, "rb") as file:
             start = file.read(8)
             reader = _reader_of(path, start)

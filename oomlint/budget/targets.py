@@ -65,6 +65,8 @@ def _of_path(path: str, folder: str, name: Named) -> list[Target]:
     kind = beside(path)
     if os.path.isdir(path) or (kind is None and not path.endswith(".ipynb")):
         return [Target(path)]
+    if not os.path.isfile(path):
+        raise BudgetError(f"{name(path)}: not a regular file")  # to read a pipe would wait for whoever writes to it
     if path.endswith(".ipynb"):
         return [Target(path), *_started(_cells(path), path, folder, name)]
     content = _content(path, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -273,8 +274,8 @@ class Project:
             known = self.overlay.get(path)
             if known is None:
                 try:
-                    with open(path, "rb") as stream:
-                        known = stream.read(4_000_000)
+                    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:  # a pipe would wait for whoever writes to it
+                        known = stream.read(4_000_000) if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else b""
                 except OSError:
                     known = b""
             self._bytes[path] = known
