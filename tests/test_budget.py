@@ -106,8 +106,9 @@ def test_fork_shares_an_array(budget: Budget) -> None:
 def test_spawn_pickles_it(budget: Budget) -> None:
     Path("train.py").write_text(ARRAY)
     found = table(budget, "python train.py --num-workers 2", "--start-method", "spawn")
-    assert held(found, "workers")["`x` of Frames, pickled"] == 2 * PAYLOAD
-    assert held(found, "main", "start of workers")["`x` of Frames, while it is pickled"] == PAYLOAD
+    assert held(found, "workers", "first epoch")["`x` of Frames, pickled"] == 2 * PAYLOAD
+    assert held(found, "main", "start of workers")["`x` of Frames, while it is pickled"] == 2 * PAYLOAD
+    assert held(found, "workers", "start of workers")["`x` of Frames, in the other workers by then"] == PAYLOAD
 
 
 def test_a_tensor_moves_to_shared_memory_under_spawn(budget: Budget) -> None:

@@ -15,6 +15,11 @@ PREFETCHED: Final = 2  # batches for each worker, unless the loader says otherwi
 _OBJECTS: Final = {"strings": 0.93, "numbers": 0.75, "dicts": 0.60}
 _OTHER: Final = 0.60
 _COPIED: Final = {Kind.OBJECT_ARRAY: 0.93, Kind.PATHS: 0.93, Kind.BLOB: _OTHER, Kind.TENSORS: 0.27}
+# What the main process holds more at the peak of pickling: an array as bytes, kept until all are written, and once more in what is written; objects in
+# their shorter form, and in the table of those that were met.
+_PICKLED: Final = {"strings": 0.9, "numbers": 0.6, "dicts": 0.5}
+_PICKLED_OTHER: Final = 0.5
+_PICKLED_ARRAY: Final = 2.0
 _LEAST: Final = {"strings": 57, "numbers": 32, "dicts": 72}  # bytes of one, with its place in the list
 SHAREABLE: Final = frozenset({Kind.TENSOR, Kind.TENSORS})  # moved to shared memory once, where a worker is sent them
 IN_FILE: Final = frozenset({Kind.MEMMAP})  # no memory of its own, until it is sent
@@ -34,6 +39,11 @@ COUNTED: Final = frozenset(
 def copied_by_fork(kind: Kind, items: str) -> float:
     """The share of a container that each forked worker comes to own by reading it; 0 where the pages stay shared."""
     return _OBJECTS.get(items, _OTHER) if kind is Kind.OBJECTS else _COPIED.get(kind, 0.0)
+
+
+def pickled(kind: Kind, items: str) -> float:
+    """How much of a container the main process holds more at the peak of pickling it for a worker."""
+    return _PICKLED.get(items, _PICKLED_OTHER) if kind is Kind.OBJECTS else _PICKLED["strings"] if kind is Kind.PATHS else _PICKLED_ARRAY
 
 
 def least_of_one(items: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from oomlint.budget.costs import FLOAT, IN_FILE, LARGEST_KEPT, MAIN, ONE_ARRAY, PIECES, PIECES_GIVEN_BACK, SHAREABLE, WORKER, copied_by_fork
+from oomlint.budget.costs import FLOAT, IN_FILE, LARGEST_KEPT, MAIN, ONE_ARRAY, PIECES, PIECES_GIVEN_BACK, SHAREABLE, WORKER, copied_by_fork, pickled
 from oomlint.budget.device import rows as trained_rows
 from oomlint.budget.nouns import RUNNING, Certainty, Moment
 from oomlint.budget.row import DEVICE, IN_WORKERS, MAIN_PROCESS, SHARED, Row, Setup, active
@@ -70,6 +70,9 @@ def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) 
         # The loop holds the batch before until it has the next.
         yield Row(MAIN_PROCESS, f"two batches of `{loader.name}`", loader.sample.times(2, batch), _by(loader), loader.place, active_work, number)
         yield Row(MAIN_PROCESS, becoming, work, certainty, loader.place, active_work, number)
+        for held in program.held:
+            if held.in_workers:  # what makes the samples is the main process
+                yield Row(MAIN_PROCESS, held.what, held.size, held.certainty, held.place, active_work, number)
         return
     base = WORKER[setup.method]
     started = alive | {Moment.START}
@@ -113,8 +116,13 @@ def _copies(one: Container, source: Source, workers: int | Name, setup: Setup, m
         if share:
             yield Row(IN_WORKERS, f"{what}, copied as it is read", one.size.times(workers, share), Certainty.ABOUT, one.place, moments & _WORK, number)
     elif one.kind not in SHAREABLE:
-        yield Row(IN_WORKERS, f"{what}, pickled", one.size.times(workers), one.certainty, one.place, moments, number)
-        yield Row(MAIN_PROCESS, f"{what}, while it is pickled", one.size, one.certainty, one.place, frozenset({Moment.START}), number)
+        started = frozenset({Moment.START})
+        others = workers - 1 if isinstance(workers, int) else Sum(f"({workers} - 1)", None, (workers,))  # while the last one is sent its copy
+        yield Row(IN_WORKERS, f"{what}, in the other workers by then", one.size.times(others), one.certainty, one.place, started, number)
+        share = pickled(one.kind, one.items)
+        size = one.size.times(int(share) if share.is_integer() else share)
+        yield Row(MAIN_PROCESS, f"{what}, while it is pickled", size, one.certainty if share >= 1 else Certainty.ABOUT, one.place, started, number)
+        yield Row(IN_WORKERS, f"{what}, pickled", one.size.times(workers), one.certainty, one.place, moments - started, number)
 
 
 def dataset_of(loader: LoaderNoun) -> Name:
