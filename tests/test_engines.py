@@ -88,6 +88,7 @@ def program(tmp_path: Path) -> Made:
         ("n = 4\nn = 0\nask(n)", {0}),
         ("n = 4\nn += 1\nask(n)", {...}),
         ("n = 0 if flag else 8\nask(n)", {0, 8}),
+        ("if flag:\n    n = 0\nelse:\n    n = 8\nask(n)", {0, 8}),
         ("a, (b, c) = 1, (2, 3)\nask(c)", {3}),
         ("settings = {'workers': 2}\nask(settings['workers'])", {2}),
         ("settings = dict(workers=2)\nsettings['workers'] = 6\nask(settings['workers'])", {6}),

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module
     from oomlint.model.reach import Condition, Payload
-    from oomlint.model.values import Picks
     from oomlint.syntax.walk import Accessor, Scope
 
 
@@ -141,7 +140,7 @@ class Definitions(Questions):
                     merged = alt.under(picks)
                     if merged is not None:
                         if several and conditions and effect.kind == "assign":
-                            merged = _under_test(merged, effect, conditions[-1], picks - alt.picks, frame.module)
+                            merged = _under_test(merged, effect, conditions[-1], frame.module)
                         (fallbacks if effect.kind == "setdefault" else out).append(merged.doubting(doubt))
         if falls:
             base = start()
@@ -243,16 +242,13 @@ class Definitions(Questions):
         return [Alternative(UNKNOWN)]
 
 
-def _under_test(alt: Alternative, effect: Effect, condition: Condition, picked: Picks, module: Module) -> Alternative:
+def _under_test(alt: Alternative, effect: Effect, condition: Condition, module: Module) -> Alternative:
     """The alternative with the test that its assignment stands under in its provenance."""
     test, wanted = condition
     holder = module.walk.parents.get(test)
     if not any(here is holder for here in module.walk.ancestors(effect.statement)):
         return alt
-    said = alt.after(Step(module, effect.node, f"set where `{short(module.code(test))}` is {'true' if wanted else 'false'}", kind="branch"))
-    # A value under a test that nobody can decide is possible, not usual.
-    guessed = any(isinstance(key, tuple) and key and key[0] == "test" for key, _ in picked)
-    return Alternative(said.value, said.story, said.picks, said.doubt, reach=True) if guessed else said
+    return alt.after(Step(module, effect.node, f"set where `{short(module.code(test))}` is {'true' if wanted else 'false'}", kind="branch"))
 
 
 def _rows_around(frame: Frame, at: cst.CSTNode) -> Iterator[cst.BaseComp]:
