@@ -409,7 +409,15 @@ def test_a_setting_that_would_fit_and_its_change(budget: Budget) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
 @pytest.mark.parametrize(
-    "words", [["budget", "job.sh"], ["budget", "train.py"], ["budget", "--data", "pipe.npy", "there.py"], ["check", "train.py"]], ids=" ".join
+    "words",
+    [
+        ["budget", "job.sh"],
+        ["budget", "train.py"],
+        ["budget", "--data", "pipe.npy", "there.py"],
+        ["check", "train.py"],
+        ["check", "--baseline", "pipe.npy", "there.py"],
+    ],
+    ids=" ".join,
 )
 def test_a_pipe_is_not_waited_for(words: list[str], tmp_path: Path) -> None:
     for name in ("job.sh", "train.py", "pipe.npy"):
@@ -418,4 +426,4 @@ def test_a_pipe_is_not_waited_for(words: list[str], tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
     done = subprocess.run([sys.executable, "-m", "oomlint", *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=60)
     assert "not a regular file" in done.stdout + done.stderr
-    assert done.returncode == (1 if words[0] == "check" else 2)
+    assert done.returncode == (1 if words == ["check", "train.py"] else 2)

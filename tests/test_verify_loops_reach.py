@@ -242,6 +242,32 @@ def test_a_forward_pass_that_was_left_out_confirms_nothing(runner: SandboxRunner
     assert not verdict.readings
 
 
+MADE: Final = """
+import torch
+from torch import nn
+
+
+class Net(nn.Linear):
+    def __init__(self):
+        raise RuntimeError("no licence")
+
+
+def evaluate(loader):
+    kept = []
+    for batch in loader:
+        model = Net().eval()
+        kept.append(model(batch).cpu())
+    return torch.cat(kept)
+"""
+
+
+def test_a_model_that_cannot_be_made_in_the_loop_confirms_nothing(runner: SandboxRunner, tmp_path: Path) -> None:
+    mend = MADE.replace("def evaluate", "@torch.no_grad()\ndef evaluate")
+    verdict = judge(runner, tmp_path / "project", MADE, mend, code="OOM204")
+    assert verdict.outcome is Outcome.INCONCLUSIVE, told(verdict)
+    assert "`model = Net().eval()`" in verdict.reason
+
+
 def test_a_loss_that_was_left_out_confirms_nothing(judged: Judge) -> None:
     program = STEP.format(parameters="", more="", end="return float(total)")
     program = program.replace("criterion(model(images), labels)", "model(int(open('scale').read()), images)")

@@ -41,7 +41,7 @@ _HARMLESS: Final = frozenset(
     {"PIL", "colorama", "cv2", "hydra", "loguru", "matplotlib", "mlflow", "omegaconf", "pandas", "rich", "scipy", "seaborn"}
     | {"sklearn", "tensorboard", "tensorboardX", "termcolor", "tqdm", "visdom", "wandb", "yaml"}
 )  # stand-ins for these hide no growth of tensors
-_ROW: Final = re.compile(r"\b(?:line|row) \d+|:\d+\b")
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")  # of a row, a job, a clock
 _SAID: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT, Outcome.SHOWN, Outcome.NOT_SHOWN})
 _STOOD_IN: Final = "what the finding is about was not run: a stand-in took the place of {}"
 _TWICE: Final = "backward through the graph a second time"
@@ -201,12 +201,12 @@ def _failure(answer: Answer) -> str:
 
 
 def _new_failure(before: Answer, after: Answer) -> str:
-    """An exception that only the program after raises; a statement that could not be run is passed over in both. Rows may differ."""
+    """An exception that only the program after raises; a statement that could not be run is passed over in both. Its numbers may differ."""
     ended = _failure(after)
     if ended:
         return ended
-    known = {_ROW.sub("", str(item)) for item in before.get("failures") or ()}
-    return next((" ".join(str(item).split()) for item in after.get("failures") or () if _ROW.sub("", str(item)) not in known), "")
+    known = {_NUMBER.sub("", str(item)) for item in before.get("failures") or ()}
+    return next((" ".join(str(item).split()) for item in after.get("failures") or () if _NUMBER.sub("", str(item)) not in known), "")
 
 
 def _after_failure(case: Case, failed: str, runs: Runs) -> Verdict:

@@ -20,7 +20,7 @@ _SHOWN: Final = 60  # characters of a statement
 def left_out(case: Case, function: str, answer: Mapping[str, Any]) -> str:
     """The first statement that a finding is about and that a run of the program before left out, or that failed; empty where all of them were run.
 
-    They are those that the finding points to, and those that compute what its own statement reads. A loop is none: a stand-in may give its items.
+    They are those that the finding points to, and those that compute, in the loop around them, what these read. A loop is none: a stand-in may give its items.
     """
     passed, omitted = ({int(row) for row in answer.get(name) or ()} for name in ("passed", "omitted"))
     if not passed:
@@ -29,11 +29,11 @@ def left_out(case: Case, function: str, answer: Mapping[str, Any]) -> str:
     tree = ast.parse(source.text)
     scope = (named(tree, function) if function else None) or tree
     finding = case.finding
-    first = source.program_row(finding.place)
-    rows = {first, *(source.program_row(place) for place in finding.related if place.path == finding.place.path)}
+    rows = {source.program_row(place) for place in (finding.place, *finding.related) if place.path == finding.place.path}
+    read = set[str]().union(*(_read(scope, row) for row in rows))
     for node, around in _simple(scope, ()):
         last = node.end_lineno or node.lineno
-        asked = any(node.lineno <= row <= last for row in rows) or bool(_stored(node) & _read(scope, first))
+        asked = any(node.lineno <= row <= last for row in rows) or bool(_stored(node) & read)
         if asked and (node.lineno in passed or not omitted.isdisjoint(around)):
             text = ast.unparse(node).partition("\n")[0]
             return f"line {node.lineno}: `{text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...'}`"
