@@ -324,6 +324,7 @@ class LoopFact:
     place: Place  # the whole statement
     kind: LoopKind = LoopKind.ROUND
     over: str = ""  # how the iterated thing is called
+    runs: tuple[Place, ...] = ()  # the calls of modules in its rounds that the finding is about
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,11 +149,11 @@ def keeper_facts(*keepers: Keeper) -> tuple[Fact, ...]:
 # -- loops and what grows ----------------------------------------------------------------------------------------------
 
 
-def loop_fact(module: Module, node: cst.CSTNode, kind: LoopKind = LoopKind.ROUND, over: str = "") -> LoopFact:
-    """A loop; ``over`` is how the iterated thing is called, by default as it is written."""
+def loop_fact(module: Module, node: cst.CSTNode, kind: LoopKind = LoopKind.ROUND, over: str = "", runs: Iterable[Place] = ()) -> LoopFact:
+    """A loop; ``over`` is how the iterated thing is called, by default as it is written, and ``runs`` are the calls of modules that matter."""
     if not over and isinstance(node, cst.For):
         over = " ".join(module.code(node.iter).split())
-    return LoopFact(module.place(node), kind, over)
+    return LoopFact(module.place(node), kind, over, tuple(place.saying("") for place in runs))
 
 
 def store_fact(store: Store) -> StoreFact:

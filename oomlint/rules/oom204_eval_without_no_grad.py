@@ -145,7 +145,7 @@ class EvalWithoutNoGrad(Rule):
             place = text.place(text.span(node)[0], text.span(header)[1])
             related = list(dict.fromkeys(place for forward in found.forwards for place in _way_to(forward, loop, module)))[:_MOST_PLACES]
             severity = Severity.ERROR if found.keeps_graph else Severity.WARNING
-            facts = [loop_fact(module, node, LoopKind.BATCH, loop.name), *(fact for growth in found.growths for fact in growth_facts(growth)[1:])]
+            facts = [loop_fact(module, node, LoopKind.BATCH, loop.name, related), *(fact for growth in found.growths for fact in growth_facts(growth)[1:])]
             fix = without_gradients(found, module, project)
             weighs = None if found.keeps_graph else _EACH
             yield self.finding(place, message, severity=severity, confidence=found.confidence, related=related, fix=fix, facts=facts, weighs=weighs)

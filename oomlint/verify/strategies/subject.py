@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.finding import LoopFact, StoreFact
 from oomlint.verify.ast_location import named
 from oomlint.verify.case import Part
 from oomlint.verify.strategies.locate_loop import dotted
@@ -29,7 +30,8 @@ def left_out(case: Case, function: str, answer: Mapping[str, Any]) -> str:
     tree = ast.parse(source.text)
     scope = (named(tree, function) if function else None) or tree
     finding = case.finding
-    rows = {source.program_row(place) for place in (finding.place, *finding.related) if place.path == finding.place.path}
+    about = (finding.place, *(fact.place for fact in finding.of_noun(StoreFact)), *(run for fact in finding.of_noun(LoopFact) for run in fact.runs))
+    rows = {source.program_row(place) for place in about if place.path == finding.place.path}
     read = set[str]().union(*(_read(scope, row) for row in rows))
     for node, around in _simple(scope, ()):
         last = node.end_lineno or node.lineno
