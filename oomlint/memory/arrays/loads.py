@@ -45,7 +45,9 @@ _ASKS: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|
 _ASKS_SIZE: Final = re.compile(r"memory|preload|pre_load|cache|\bram\b|_ram|load_all|eager|lazy|limit|budget|max_size", re.IGNORECASE)
 _IS_THERE: Final = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir"})
 _IS_REFERENCE: Final = re.compile(r"\[[^\]]*\bref")
+_IS_SPLIT: Final = re.compile(r"split|mode|phase|train|partition|subset|fold|stage")
 _FILES_OF_SAMPLES: Final = frozenset({Reads.SAMPLE, Reads.ARRAY, Reads.ARCHIVE, Reads.OBJECT})  # where there are many; files of tensors may be models
+_SETTINGS: Final = frozenset({"opt", "opts", "args", "config", "cfg", "conf", "hparams", "params", "options", "settings", "kwargs", "meta", "metadata", "info"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +165,7 @@ class Arrays:
         """Whether the read is of one group among many, picked by a variable, or of one reference: that is a sample, not the dataset."""
         if _IS_REFERENCE.search(module.code(one.what.node)):
             return True
-        if len(one.what.keys) < 2 or one.what.keys[0] is not None:  # noqa: PLR2004 - group and dataset
+        if len(one.what.keys) < 2 or one.what.keys[0] is not None or _IS_SPLIT.search(module.code(one.what.node)):  # noqa: PLR2004 - group and dataset
             return False
         return not self.kept.repeats(module, one.node)
 
@@ -307,7 +309,7 @@ class Arrays:
 
 def _says_small(keeper: Keeper) -> bool:
     asked = keeper.names if keeper.live else (*keeper.names[:1], *keeper.names[-1:])
-    return any(small_name(name) for name in asked)
+    return any(small_name(name) for name in asked) or not _SETTINGS.isdisjoint(keeper.names)
 
 
 def _is_row(module: Module, node: cst.Subscript) -> bool:

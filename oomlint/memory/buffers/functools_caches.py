@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Frame
     from oomlint.syntax.walk import Scope
 
+_LOADS = re.compile(r"load|read|decode|fetch|open|image|img|frame|sample|item|video|audio|wav|mask|volume|feature", re.IGNORECASE)
 _SMALL_RETURNS = SCALARS | {"Path", "None"}
 
 
@@ -77,7 +79,7 @@ def _function(project: Project, home: Module, scope: Scope, place: cst.CSTNode) 
     evaluator = evaluator_of(project)
     frame = evaluator.calls.plain_frame(home, scope)
     what = next((h for r in scope.returns if r.value is not None and (h := heavy(r.value, frame, project)) is not None), None)
-    loads = not scope.yields and names.is_method(scope) and scope.name == "__getitem__"
+    loads = not scope.yields and names.is_method(scope) and (scope.name == "__getitem__" or _LOADS.search(scope.name) is not None)
     if what is None and not loads:
         return None
     found = readers(project, home, scope)

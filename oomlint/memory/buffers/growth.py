@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record, Store, Via
     from oomlint.model.project import Module, Project
 
+# Names of methods that make a loss of what others collected.
+_LEARNS: Final = re.compile(r"loss|learn|optimi|finish|backward|reinforce|policy|^update", re.IGNORECASE)
 _FEW_ROUNDS: Final = 16
 _MAY_TRAIN: Final = re.compile(r"train|step|optim|update|learn|backward|loss|fit|grad|scaler|engine|reduce", re.IGNORECASE)
 
@@ -229,7 +231,7 @@ class Buffers:
         for scope in store.module.walk.scopes:
             if scope is store.scope or not isinstance(scope.node, cst.FunctionDef) or scope.name == "__init__":
                 continue
-            if not any(names.last_name(call.func) in {"backward", "grad", "manual_backward"} for call in scope.calls):
+            if not _LEARNS.search(scope.name) and not any(names.last_name(call.func) in {"backward", "grad", "manual_backward"} for call in scope.calls):
                 continue
             if any(isinstance(part, cst.Attribute) and part.attr.value == attribute and not self._is_called(part, store.module) for part in scope.nodes()):
                 return True
