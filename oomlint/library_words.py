@@ -6,8 +6,9 @@ from typing import Final
 
 # Loops: what gives the elements of its first argument, one by one.
 WRAPPERS: Final = frozenset(
-    "enumerate islice iter tqdm trange tqdm_notebook notebook auto_tqdm wrap_tqdm track progress_bar log_every reversed zip".split(),
+    "enumerate islice iter tqdm trange tqdm_notebook notebook auto_tqdm wrap_tqdm track progress_bar log_every reversed".split(),
 )
+GOES_OVER: Final = WRAPPERS | {"zip"}  # those, and what gives the elements of several together
 # Lists that Python makes of other collections.
 LOOKS: Final = frozenset("id isinstance len print repr str type".split())  # look at what they are given, and leave it as it is
 COLLECTIONS: Final = frozenset("list tuple set frozenset sorted".split())

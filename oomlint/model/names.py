@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.library_words import WRAPPERS
+from oomlint.library_words import GOES_OVER
 
 if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
@@ -80,7 +80,7 @@ def last_name(node: cst.CSTNode) -> str:
 
 def iterated(node: cst.BaseExpression) -> cst.BaseExpression:
     """What a loop goes over, taken out of ``enumerate``, ``tqdm``, ``zip`` and their like."""
-    while isinstance(node, cst.Call) and node.args and last_name(node.func) in WRAPPERS:
+    while isinstance(node, cst.Call) and node.args and last_name(node.func) in GOES_OVER:
         node = node.args[0].value
     return node
 

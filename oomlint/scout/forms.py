@@ -6,7 +6,7 @@ import ast
 from math import prod
 from typing import TYPE_CHECKING
 
-from oomlint.library_words import ALLOCATORS, SCALARS, SIZES, STACKS, TAKES_OUT, WRAPPERS
+from oomlint.library_words import ALLOCATORS, GOES_OVER, SCALARS, SIZES, STACKS, TAKES_OUT
 from oomlint.scout.telling import IN_PLACE, LARGE_NUMBER, MAKERS, STATES, is_table
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def written(node: ast.expr) -> str:
 
 def gives_batches(node: ast.expr) -> bool:
     """Whether a loop goes over the windows of a long sequence, or over what a function gives."""
-    while isinstance(node, ast.Call) and node.args and name_of(node.func) in WRAPPERS:
+    while isinstance(node, ast.Call) and node.args and name_of(node.func) in GOES_OVER:
         node = node.args[0]
     if not isinstance(node, ast.Call):
         return False

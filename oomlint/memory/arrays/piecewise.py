@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import COLLECTIONS, FACTS, LOOKS, OF_ARRAYS, WRAPPERS
+from oomlint.library_words import COLLECTIONS, FACTS, GOES_OVER, LOOKS, OF_ARRAYS
 from oomlint.memory.arrays.full_reads import Store, whole_reads_of
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.kept_names import is_key
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _DIMENSIONS: Final = 3  # of an array that a loop takes apart: one of two is a table, and that is small
-_GOES: Final = WRAPPERS | COLLECTIONS
+_GOES: Final = GOES_OVER | COLLECTIONS
 _ENTRIES: Final = frozenset({"items", "values"})
 # What only arrays have, and libraries whose functions take signals and pictures.
 _LIBRARIES: Final = frozenset("librosa cv2 soundfile torchaudio skimage scipy PIL torchvision imageio mne trimesh open3d".split())

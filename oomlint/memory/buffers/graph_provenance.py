@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import WRAPPERS
+from oomlint.library_words import GOES_OVER
 from oomlint.memory.buffers.backward_regions import regions_of
 from oomlint.memory.buffers.recurrent_state import bodies_of, callees, forward_of, modules_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Loop = cst.For | cst.While
 
 _DEEPEST: Final = 12
-_WRAPPERS: Final = WRAPPERS | {"range", "next"}
+_WRAPPERS: Final = GOES_OVER | {"range", "next"}
 _DATA: Final = re.compile(
     r"(^|_)(data(set|loader)?s?|batch(es)?|loaders?|samples|iterator|(train|test|val|valid|training|validation)(_?(data|set|loader|iter|dl))?|stream|sentences|pairs"
     r"|corpus|images|examples)$",

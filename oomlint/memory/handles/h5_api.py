@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import COLLECTIONS, WRAPPERS
+from oomlint.library_words import COLLECTIONS, GOES_OVER
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, Each, External, ExternalCall, Written
 
@@ -44,7 +44,7 @@ _SLICERS: Final = frozenset("int len randint arange where argsort unique nonzero
 _WITHOUT: Final = frozenset(
     "len int float str bool repr isinstance type hasattr print sum any all id round abs format bytes min max vars dir callable issubclass".split(),
 )
-_LAZY: Final = WRAPPERS | {"map", "filter"}
+_LAZY: Final = GOES_OVER | {"map", "filter"}
 
 
 def after_attribute(node: cst.Attribute, grip: Grip, walk: Walk) -> Grip | None:

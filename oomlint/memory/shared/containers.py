@@ -46,7 +46,7 @@ _NAMED_BY_ELEMENT = frozenset({Kind.OBJECTS, Kind.SMALL, Kind.FRAME, Kind.BLOB})
 _LIKE_ELEMENT = frozenset({Kind.HANDLE, Kind.H5, Kind.GENERATOR, Kind.FUNCTION, Kind.DATASET, Kind.LOCK})
 _COUNTABLE = frozenset({"list", "dict", "tuple", "set", "tensor", "string", "generator", "lambda"})
 _PLAIN_BASES = frozenset({"builtins.object", "typing.NamedTuple", "abc.ABC", "pydantic.BaseModel"})
-_SAME_COUNT = WRAPPERS - {"islice", "zip"} | COLLECTIONS - {"set", "frozenset"}
+_SAME_COUNT = WRAPPERS - {"islice", "trange"} | COLLECTIONS - {"set", "frozenset"}
 
 
 class Containers(Classifier):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.library_words import COLLECTIONS, WRAPPERS
 from oomlint.model.names import dotted, last_name, parameters
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ _NAMED = re.compile(r"loader|dls?\d*$", re.IGNORECASE)
 _PARTS = frozenset("keys values items parameters named_parameters modules children split shape size sizes dims strides spacing columns index".split())
 _OTHERS = frozenset("range zip map filter enumerate dict set product chain glob listdir str bytes tolist".split())
 _LITERALS = frozenset({"None", "True", "False"})
-_SAME = WRAPPERS | COLLECTIONS
+_SAME = frozenset({"list", "tuple", "sorted", "iter", "tqdm", "reversed", "track"})
 
 
 def may_be_loader(node: cst.BaseExpression, module: Module, scope: Scope) -> bool:
