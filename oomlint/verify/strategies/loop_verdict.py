@@ -41,7 +41,7 @@ _HARMLESS: Final = frozenset(
     {"PIL", "colorama", "cv2", "hydra", "loguru", "matplotlib", "mlflow", "omegaconf", "pandas", "rich", "scipy", "seaborn"}
     | {"sklearn", "tensorboard", "tensorboardX", "termcolor", "tqdm", "visdom", "wandb", "yaml"}
 )  # stand-ins for these hide no growth of tensors
-_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")  # of a row, a job, a clock
+_NUMBER: Final = re.compile(r"(?<!\w)\d+(?:\.\d+)?")  # of a row, a job, a clock; not of a name
 _SAID: Final = frozenset({Outcome.CONFIRMED, Outcome.NO_EFFECT, Outcome.SHOWN, Outcome.NOT_SHOWN})
 _STOOD_IN: Final = "what the finding is about was not run: a stand-in took the place of {}"
 _TWICE: Final = "backward through the graph a second time"
