@@ -104,7 +104,7 @@ class Baseline:
 
 def read(path: str, option: str, folder: str, overlay: Mapping[str, bytes], *, new: bool = False) -> Baseline:
     """The baseline of a file. Raises ConfigError, unless it is to be ``new`` and is not there."""
-    if os.path.exists(path) and not os.path.isfile(path):
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise ConfigError(f"{option}: {path}: not a regular file")  # to read a pipe would wait for whoever writes to it
     try:
         with open(path, "rb") as stream:
