@@ -424,7 +424,7 @@ SURFACE: Final[dict[str, str]] = {
     "Known": "value: object; confidence: Confidence; related: tuple[Place, ...]",
     "LoaderCall": "call: cst.Call; place: Place; fact: LoaderFact; argument(self, name: 'str') -> 'tuple[Known, ...]'",
     "LoaderFact": "place: Place; name: str; option: str; workers: tuple[WorkerCount, ...]; start_methods: tuple[str, ...]; start_method_known: bool",
-    "LoopFact": "place: Place; kind: LoopKind; over: str",
+    "LoopFact": "place: Place; kind: LoopKind; over: str; runs: tuple[Place, ...]",
     "LoopKind": "batch epoch round",
     "Message": "headline: str; consequence: str; help: str; fitted(self, more: 'str' = '') -> 'Message'",
     "Module": "place(self, node: 'cst.CSTNode', message: 'str' = '') -> 'Place'; code(self, node: 'cst.CSTNode') -> 'str'",
