@@ -277,6 +277,11 @@ def _in_order(spans: Sequence[tuple[int, int, str]], starts: Sequence[int]) -> l
     return ordered
 
 
+def is_special(path: str) -> bool:
+    """Whether a path is there and is neither a file nor a folder: who reads a pipe waits for whoever writes to it."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
 def cause_of(path: str, error: OSError) -> str:
     """Why the operating system refuses a path, in a line without the path."""
     if error.errno == errno.ELOOP:

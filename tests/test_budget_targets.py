@@ -334,6 +334,7 @@ def test_layers_of_unknown_sizes_are_names(budget: Budget) -> None:
         ("net.parameters(), lr", "filter(lambda one: one.requires_grad, net.parameters()), lr"),
         ("net.parameters(), lr", "[one for one in net.parameters() if one.requires_grad], lr"),
         ('.to("cuda")', ".to('cuda', torch.bfloat16)"),
+        ('.to("cuda")', ".to('cuda').half()"),
         ('.to("cuda")', ".to('cuda')\n    net.half()"),
     ],
 )

@@ -65,7 +65,7 @@ ROOMS: Final = (
     "catalogue",
     "finding",
     "ast_trees",
-    "library_words",
+    "api_names",
     "__init__",
 )
 MODULES: Final = sorted(PACKAGE.rglob("*.py"))

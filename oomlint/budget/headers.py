@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from oomlint.budget import thrift
 from oomlint.budget.mistakes import BudgetError
+from oomlint.source import is_special
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ def read(path: str) -> DataFile:
     try:
         if os.path.isdir(path):
             return _folder(path)
-        if os.path.exists(path) and not os.path.isfile(path):
+        if is_special(path):
             raise BudgetError(f"--data {path}: not a regular file")
         with open(path, "rb") as file:
             start = file.read(8)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
+from oomlint.api_names import CASTS_MODEL, SAME_MODEL
 from oomlint.budget.costs import FLOAT
 from oomlint.budget.layers import MORE_STATES, STATES, kept_beside, numbers_of
 from oomlint.budget.nouns import Counted, Trained
 from oomlint.budget.sizes import Name
-from oomlint.library_words import SAME_MODEL
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.byte_size import item_bytes
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _DEEPEST: Final = 12
 _MOST: Final = 400  # layers
 _MOST_WAYS: Final = 4
+_SAME: Final = SAME_MODEL - CASTS_MODEL  # give the model back; after a cast its numbers have other bytes
 _PARAMETERS: Final = frozenset({"parameters", "named_parameters"})
 _WRAPPERS: Final = frozenset({"DataParallel", "DistributedDataParallel", "compile", "DDP", "convert_sync_batchnorm"})
 _LISTS: Final = frozenset({"Sequential", "ModuleList", "ModuleDict", "ParameterList", "OrderedDict"})
@@ -129,7 +130,7 @@ class Models:
         """Calls that give a model back, and those that put several together."""
         word = names.last_name(node.func)
         inner = node.args[0].value if node.args else None
-        if word in SAME_MODEL and isinstance(node.func, cst.Attribute) and (not names.dotted(node.func.value).startswith("torch") or inner is None):
+        if word in _SAME and isinstance(node.func, cst.Attribute) and (not names.dotted(node.func.value).startswith("torch") or inner is None):
             if word == "to" and any(item_bytes(arg.value, FLOAT) not in {None, FLOAT} for arg in node.args):
                 return _unknown(frame.module.code(node))
             return self._of(node.func.value, frame, depth + 1)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import AS_ARRAY
 from oomlint.budget.casts import bytes_of
 from oomlint.budget.sizes import Factor, Name, Size, Sum
-from oomlint.library_words import AS_ARRAY
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind

@@ -14,7 +14,7 @@ from oomlint.budget.mistakes import BudgetError
 from oomlint.memory.loaders import job_limits
 from oomlint.model.command_lines import commands_of
 from oomlint.model.commands import command_in
-from oomlint.source import SourceError, read_source
+from oomlint.source import SourceError, is_special, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,8 +65,8 @@ def _of_path(path: str, folder: str, name: Named) -> list[Target]:
     kind = beside(path)
     if os.path.isdir(path) or (kind is None and not path.endswith(".ipynb")):
         return [Target(path)]
-    if not os.path.isfile(path):
-        raise BudgetError(f"{name(path)}: not a regular file")  # to read a pipe would wait for whoever writes to it
+    if is_special(path):
+        raise BudgetError(f"{name(path)}: not a regular file")
     if path.endswith(".ipynb"):
         return [Target(path), *_started(_cells(path), path, folder, name)]
     content = _content(path, name)

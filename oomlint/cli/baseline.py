@@ -14,6 +14,7 @@ from oomlint.finding import Confidence, Severity
 from oomlint.output.fingerprints import Fingerprints
 from oomlint.output.view import View
 from oomlint.registry import catalogue
+from oomlint.source import is_special
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -104,8 +105,8 @@ class Baseline:
 
 def read(path: str, option: str, folder: str, overlay: Mapping[str, bytes], *, new: bool = False) -> Baseline:
     """The baseline of a file. Raises ConfigError, unless it is to be ``new`` and is not there."""
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        raise ConfigError(f"{option}: {path}: not a regular file")  # to read a pipe would wait for whoever writes to it
+    if is_special(path):
+        raise ConfigError(f"{option}: {path}: not a regular file")
     try:
         with open(path, "rb") as stream:
             data = stream.read()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import ALLOCATORS, AS_ARRAY, COLLECTIONS, SELECTS, TENSOR_TYPES
+from oomlint.api_names import ALLOCATORS, AS_ARRAY, COLLECTIONS, SELECTS, TENSOR_TYPES
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import flag, makes_step
 from oomlint.model.flow_values import FlowValues

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from oomlint.library_words import MOVES_MODEL, SAME_MODEL
+from oomlint.api_names import MOVES_MODEL, SAME_MODEL
 from oomlint.model import names
 from oomlint.model.events import Via
 from oomlint.model.flow_definitions import adds_up, is_metric

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import MOVES_MODEL
+from oomlint.api_names import MOVES_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.events import Backward, Forward, Loop, Record, Reset, Store, Use, Via
 from oomlint.model.held import NONE, UNKNOWN, Device, Held, Ids, Kind, Mode, Path, join

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.library_words import GOES_OVER
+from oomlint.api_names import GOES_OVER
 
 if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope

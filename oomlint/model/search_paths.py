@@ -8,8 +8,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Final
 
+from oomlint.api_names import SAME_PATH
 from oomlint.ast_trees import tree_of
-from oomlint.library_words import SAME_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

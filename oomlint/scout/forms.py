@@ -6,7 +6,7 @@ import ast
 from math import prod
 from typing import TYPE_CHECKING
 
-from oomlint.library_words import ALLOCATORS, GOES_OVER, SCALARS, SIZES, STACKS, TAKES_OUT
+from oomlint.api_names import ALLOCATORS, GOES_OVER, SCALARS, SIZES, STACKS, TAKES_OUT
 from oomlint.scout.telling import IN_PLACE, LARGE_NUMBER, MAKERS, STATES, is_table
 
 if TYPE_CHECKING:

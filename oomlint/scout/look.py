@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from oomlint.api_names import COLLECTIONS
 from oomlint.ast_trees import tree_of
-from oomlint.library_words import COLLECTIONS
 from oomlint.scout.forms import (
     FILLERS,
     FUNCTIONS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from oomlint.library_words import ALLOCATORS, DRAWS
+from oomlint.api_names import ALLOCATORS, DRAWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import ALLOCATORS
 from oomlint.finding import Message
-from oomlint.library_words import ALLOCATORS
 from oomlint.memory.arrays.allocations import allocations
 from oomlint.memory.arrays.joins import joins
 from oomlint.memory.arrays.kept import kept_of

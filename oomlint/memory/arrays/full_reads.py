@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import AS_ARRAY, STACKS, TENSOR_TYPES
+from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.memory.arrays.stored_arrays import H5Object, Store, Stored, is_full
 from oomlint.memory.datasets.serving import is_target
 from oomlint.model import arguments, names

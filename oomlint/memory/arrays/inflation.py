@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import ALLOCATORS, FACTS
 from oomlint.finding import Fix, Message, Safety, Severity
-from oomlint.library_words import ALLOCATORS, FACTS
 from oomlint.memory.arrays.kept import Does, byte_range, kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.facts import allocation_fact, keeper_facts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import FACTS, PUTS_IN, VIEW_ATTRIBUTES
+from oomlint.api_names import FACTS, PUTS_IN, VIEW_ATTRIBUTES
 from oomlint.memory.arrays.kept_calls import KEEPS, KeptCalls, keeps_axes
 from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import PUTS_IN, REDUCTIONS, SCALARS, SHARES, STACKS, TENSOR_TYPES
+from oomlint.api_names import PUTS_IN, REDUCTIONS, SCALARS, SHARES, STACKS, TENSOR_TYPES
 from oomlint.memory.arrays.kept_names import KeptNames
 from oomlint.memory.arrays.kept_state import DEEPEST, Does, Going, Search
 from oomlint.memory.datasets.serving import Entered

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import CONTAINERS
+from oomlint.api_names import CONTAINERS
 from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, STEPS, Going, Keeping, Search, names_of
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import PUTS_IN, SAME_PATH, WRAPPERS
 from oomlint.finding import Resource
-from oomlint.library_words import PUTS_IN, SAME_PATH, WRAPPERS
 from oomlint.memory.arrays.kept import READING, kept_of
 from oomlint.memory.arrays.known_reads import BY_NAME, GIVEN, LAST, LAZY, SAMPLERS, TEXTS, Reads, known_read
 from oomlint.memory.arrays.reading_functions import reading_functions

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import AS_ARRAY, FACTS, TENSOR_TYPES
+from oomlint.api_names import AS_ARRAY, FACTS, TENSOR_TYPES
 from oomlint.memory.arrays.full_reads import is_full, is_target
 from oomlint.memory.datasets.per_sample_code import Context, ItemContexts, mentions, names_in
 from oomlint.memory.shared.attribute_names import small_key, small_name

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.finding import Fix, Safety
-from oomlint.library_words import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.memory.arrays.full_reads import Form, Store, whole_reads_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.arrays.reads_per_sample import item_reads_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import SAME_PATH
+from oomlint.api_names import SAME_PATH
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.model import arguments, names
 from oomlint.syntax.walk import descend

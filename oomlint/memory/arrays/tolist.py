@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.finding import Consequence, Message, Resource, Severity, Weighs
-from oomlint.library_words import AS_ARRAY, STACKS, TENSOR_TYPES
 from oomlint.memory.arrays.inflation import TENSORS, Inflation, building, keeper_of, may_be_large, of_numbers
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.datasets.name_uses import names_files

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import AS_ARRAY, SHARES, TENSOR_TYPES
+from oomlint.api_names import AS_ARRAY, SHARES, TENSOR_TYPES
 from oomlint.memory.arrays.kept import Does, kept_of
 from oomlint.memory.arrays.kept_calls import KEEPS
 from oomlint.memory.arrays.kept_state import names_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import TURNS
+from oomlint.api_names import TURNS
 from oomlint.memory.arrays.filled import rows_of_loaders
 from oomlint.memory.arrays.kept import kept_of
 from oomlint.memory.arrays.known_reads import Reads

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import STACKS, WRITES
+from oomlint.api_names import STACKS, WRITES
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef
 from oomlint.syntax.walk import descend

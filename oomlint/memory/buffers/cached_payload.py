@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.api_names import FACTS, REDUCTIONS
 from oomlint.finding import ContentKind, Resource
-from oomlint.library_words import FACTS, REDUCTIONS
 from oomlint.memory.arrays.kept import READING
 from oomlint.memory.arrays.known_reads import LAZY
 from oomlint.memory.datasets.dataset_classes import datasets_of

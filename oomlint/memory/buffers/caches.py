@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.api_names import TAKES_OUT
 from oomlint.finding import DatasetFact, StoreFact, StoreKind
-from oomlint.library_words import TAKES_OUT
 from oomlint.memory.buffers.cached_payload import Heavy, heavy
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.sample_callers import Reader, readers

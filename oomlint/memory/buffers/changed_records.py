@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import TAKES_OUT
+from oomlint.api_names import TAKES_OUT
 from oomlint.memory.buffers.cached_payload import Heavy, heavy
 from oomlint.memory.buffers.caches import Cache, bounded_here
 from oomlint.memory.datasets.dataset_classes import datasets_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.library_words import AS_ARRAY, REDUCTIONS
+from oomlint.api_names import AS_ARRAY, REDUCTIONS
 from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.library_words import SCALARS
+from oomlint.api_names import SCALARS
 from oomlint.memory.buffers.cached_payload import Heavy, heavy
 from oomlint.memory.buffers.caches import Cache
 from oomlint.memory.datasets.sample_callers import readers

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import PUTS_IN, REDUCTIONS
+from oomlint.api_names import PUTS_IN, REDUCTIONS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.events import Hooked

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import AS_ARRAY, FACTS, STACKS, WRITES
+from oomlint.api_names import AS_ARRAY, FACTS, STACKS, WRITES
 from oomlint.memory.buffers.buffer_readers import AVERAGES
 from oomlint.model import names
 from oomlint.model.arguments import parameter_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import CONTAINERS
+from oomlint.api_names import CONTAINERS
 from oomlint.memory.buffers.bounds import counted
 from oomlint.memory.buffers.trainer_outputs import TRAINERS
 from oomlint.memory.shared.flow_runs import runs_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import libcst as cst
 
-from oomlint.library_words import OF_ARRAYS
+from oomlint.api_names import OF_ARRAYS
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
 from oomlint.model.values import External, FunctionRef

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import EXPECTS
+from oomlint.api_names import EXPECTS
 from oomlint.memory.datasets.dataset_classes import DATASET_BASES, datasets_of
 from oomlint.memory.handles.file_taint import keeps_a_part
 from oomlint.memory.loaders.loader_calls import evaluator_of

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import ALLOCATORS
 from oomlint.finding import Edit, Fix
-from oomlint.library_words import ALLOCATORS
 from oomlint.memory.fixes.class_family import Family
 from oomlint.memory.fixes.rewrites import wrap
 from oomlint.memory.loaders.loader_calls import evaluator_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import SAME_PATH
+from oomlint.api_names import SAME_PATH
 from oomlint.memory.fixes.class_family import SETTINGS, awaited, built_by_itself
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, Const, ExternalCall, Frame, FunctionRef, Options, Settings, Value, Written

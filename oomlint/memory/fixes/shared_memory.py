@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import FACTS
 from oomlint.finding import Fix, Safety
-from oomlint.library_words import FACTS
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.fixes.class_family import Family
 from oomlint.memory.fixes.notebook_imports import is_bound_before

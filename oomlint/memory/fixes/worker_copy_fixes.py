@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from oomlint.api_names import NEEDS_WORKERS
 from oomlint.finding import Fix, Safety
-from oomlint.library_words import NEEDS_WORKERS
 from oomlint.memory.datasets.worker_copies import cases
 from oomlint.memory.fixes.lazy_property import lazily_opened
 from oomlint.memory.fixes.list_to_array import NUMBERS, STRINGS, TENSORS, at_once, of_one_shape

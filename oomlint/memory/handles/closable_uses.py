@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import COLLECTIONS, FACTS, H5_FACTS
+from oomlint.api_names import COLLECTIONS, FACTS, H5_FACTS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FACTS: Final = FACTS | H5_FACTS
 _WHOLE: Final = frozenset({"array", "asarray", "len", "float", "int"})  # of a dataset they give a copy, or a number
-_NAMES: Final = COLLECTIONS | {"len"}  # of the keys they give names  # of the keys they give names
+_NAMES: Final = COLLECTIONS | {"len"}  # of the keys they give names
 _WRITES: Final = frozenset({"create_dataset", "create_group", "require_group", "require_dataset", "flush"})
 _HARMLESS: Final = frozenset({"len", "int", "float", "list", "tuple", "str", "bool", "sorted"})
 _OF_ARRAYS: Final = frozenset({"astype", "get", "keys", "copy", "float", "long"})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import FACTS, H5_FACTS
+from oomlint.api_names import FACTS, H5_FACTS
 from oomlint.model import names
 from oomlint.syntax.walk import descend
 

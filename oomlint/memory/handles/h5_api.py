@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import COLLECTIONS, GOES_OVER
+from oomlint.api_names import COLLECTIONS, GOES_OVER
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, Each, External, ExternalCall, Written
 

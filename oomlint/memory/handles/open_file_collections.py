@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.library_words import COLLECTIONS, CONTAINERS
+from oomlint.api_names import COLLECTIONS, CONTAINERS
 from oomlint.memory.buffers.caches import bounded_global, bounded_here, bounded_in, by_process
 from oomlint.memory.buffers.functools_caches import unbounded
 from oomlint.memory.datasets.dataset_classes import datasets_of

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 import libcst as cst
 
-from oomlint.library_words import PUTS_IN
+from oomlint.api_names import PUTS_IN
 from oomlint.memory.handles.h5_api import Grip, after_attribute, after_subscript, iterated
 from oomlint.memory.handles.openings import Opens
 from oomlint.memory.handles.resource_names import COMPREHENSIONS, TrailNames

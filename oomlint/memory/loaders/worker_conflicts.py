@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 import libcst as cst
 
+from oomlint.api_names import EXPECTS
 from oomlint.finding import Confidence, Fix, Safety, Severity
-from oomlint.library_words import EXPECTS
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.loader_calls import Conflict, Loader, given_beside, loaders_of, story_places
 from oomlint.model import names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.amounts import readable
-from oomlint.library_words import ALLOCATORS
+from oomlint.api_names import ALLOCATORS
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, Display
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.library_words import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, STACKS, TENSOR_TYPES
+from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, STACKS, TENSOR_TYPES
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind
 from oomlint.model import arguments, names
@@ -172,7 +172,7 @@ class Libraries(Classifier):
                 return Size()
             shape = call.with_changes(args=[cst.Arg(positional[-1]), cst.Arg(cst.parse_expression("torch.int64"), keyword=cst.Name("dtype"))])
             return allocated("torch.empty", shape, self.evaluator, frame)
-        if last in AS_ARRAY | TENSOR_TYPES and call.args:
+        if call.args and (last in AS_ARRAY or (last in TENSOR_TYPES and len(call.args) == 1)):  # `Tensor(rows, columns)` makes one of that shape
             inner = self.of(call.args[0].value, frame)
             if inner.size.known:
                 return inner.size

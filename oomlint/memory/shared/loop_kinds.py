@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.library_words import WRAPPERS
+from oomlint.api_names import WRAPPERS
 from oomlint.memory.loaders.loader_calls import LOADER_CLASSES, Loader, loaders_of
 from oomlint.model import names
 from oomlint.model.values import Alternative, Const, ExternalCall, Instance, Unknown

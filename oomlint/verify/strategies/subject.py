@@ -32,11 +32,10 @@ def left_out(case: Case, function: str, answer: Mapping[str, Any]) -> str:
     finding = case.finding
     about = (finding.place, *(fact.place for fact in finding.of_noun(StoreFact)), *(run for fact in finding.of_noun(LoopFact) for run in fact.runs))
     rows = {source.program_row(place) for place in about if place.path == finding.place.path}
-    read = set[str]().union(*(_read(scope, row) for row in rows))
+    asked = {node for node, _ in _simple(scope, ()) if any(node.lineno <= row <= (node.end_lineno or node.lineno) for row in rows)}
+    asked |= {node for row in rows for node in _feeding(scope, row)}
     for node, around in _simple(scope, ()):
-        last = node.end_lineno or node.lineno
-        asked = any(node.lineno <= row <= last for row in rows) or bool(_stored(node) & read)
-        if asked and (node.lineno in passed or not omitted.isdisjoint(around)):
+        if node in asked and (node.lineno in passed or not omitted.isdisjoint(around)):
             text = ast.unparse(node).partition("\n")[0]
             return f"line {node.lineno}: `{text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...'}`"
     return ""
@@ -45,20 +44,20 @@ def left_out(case: Case, function: str, answer: Mapping[str, Any]) -> str:
 def _simple(node: ast.AST, around: Collection[int]) -> Iterator[tuple[ast.stmt, Collection[int]]]:
     """Statements without a body, each with the rows of the compound ones that it stands in."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt) and not hasattr(child, "body"):
+        if isinstance(child, ast.stmt) and not isinstance(child, ast.Match) and not hasattr(child, "body"):
             yield child, around
         else:
             yield from _simple(child, (*around, child.lineno) if isinstance(child, ast.stmt) else around)
 
 
-def _read(scope: ast.AST, row: int) -> set[str]:
-    """Names that the statement of a row reads, and that the loop around it computes; nothing where the row is that of a loop."""
+def _feeding(scope: ast.AST, row: int) -> Iterator[ast.stmt]:
+    """Statements of the innermost loop around a row that bind what the row reads; none where the row is that of a loop."""
     loops = [node for node in ast.walk(scope) if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and node.lineno < row <= (node.end_lineno or 0)]
-    own = [node for node, _ in _simple(scope, ()) if node.lineno <= row <= (node.end_lineno or node.lineno)]
     if not loops:
-        return set()
-    inside = {name for node, _ in _simple(max(loops, key=lambda loop: loop.lineno), ()) for name in _stored(node)}
-    return inside & {dotted(node) for item in own for node in ast.walk(item)}
+        return
+    own = [node for node, _ in _simple(max(loops, key=lambda loop: loop.lineno), ())]
+    read = {dotted(part) for node in own if node.lineno <= row <= (node.end_lineno or node.lineno) for part in ast.walk(node)}
+    yield from (node for node in own if _stored(node) & read)
 
 
 def _stored(node: ast.stmt) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from oomlint.library_words import NEEDS_WORKERS
+from oomlint.api_names import NEEDS_WORKERS
 from oomlint.memory.loaders.loader_calls import PARAMETERS
 from oomlint.source import SourceError
 from oomlint.verify.ast_location import callee

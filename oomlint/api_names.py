@@ -1,4 +1,4 @@
-"""Words of Python, NumPy, torch and their like that several analyses ask for, each group once. What a method does to a tensor's state: `torch_tables`."""
+"""Names of Python, NumPy, torch and their like that several analyses ask for, each group once. What a method does to a tensor's state: `torch_tables`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ WRAPPERS: Final = frozenset(
     "enumerate islice iter tqdm trange tqdm_notebook notebook auto_tqdm wrap_tqdm track progress_bar log_every reversed".split(),
 )
 GOES_OVER: Final = WRAPPERS | {"zip"}  # those, and what gives the elements of several together
-# Lists that Python makes of other collections.
+
+# Built-in functions and types.
 LOOKS: Final = frozenset("id isinstance len print repr str type".split())  # look at what they are given, and leave it as it is
-COLLECTIONS: Final = frozenset("list tuple set frozenset sorted".split())
+COLLECTIONS: Final = frozenset("list tuple set frozenset sorted".split())  # make a collection of another
 CONTAINERS: Final = frozenset({"list", "dict", "set", "OrderedDict", "defaultdict", "deque"})  # made empty, to be filled
 EMPTY_CONTAINERS: Final = frozenset(
     "builtins.list builtins.dict builtins.set collections.defaultdict collections.OrderedDict collections.Counter collections.deque".split(),
@@ -21,7 +22,6 @@ SCALARS: Final = frozenset({"int", "float", "bool", "str"})
 # Containers: methods that put something in, and methods that take something out.
 PUTS_IN: Final = frozenset("append appendleft extend add insert update setdefault put push".split())
 TAKES_OUT: Final = frozenset({"pop", "popitem", "popleft", "clear", "remove"})
-
 OF_DICTS: Final = frozenset("items keys values get pop copy update".split())
 
 # Loaders: options that say something only where there are workers.
@@ -47,9 +47,12 @@ SELECTS: Final = frozenset({"max", "min", "median", "mode"})  # with an axis: on
 REDUCTIONS: Final = frozenset("sum mean min max std var median norm prod any all".split())  # to one number, where no axis is given
 
 # Models: methods that give back the model itself.
-MOVES_MODEL: Final = frozenset("to cuda cpu half float double bfloat16 type apply compile share_memory".split())
+CASTS_MODEL: Final = frozenset({"half", "double", "bfloat16", "type"})  # to numbers of another size
+MOVES_MODEL: Final = CASTS_MODEL | frozenset("to cuda cpu float apply compile share_memory".split())
 SAME_MODEL: Final = MOVES_MODEL | {"eval", "train", "requires_grad_"}
+
 # Paths: what gives a path for a path.
 SAME_PATH: Final = frozenset("str fspath Path PurePath PosixPath PurePosixPath abspath realpath normpath expanduser expandvars resolve absolute".split())
+
 # Tests: contexts in which an exception is expected.
 EXPECTS: Final = frozenset({"raises", "assertRaises", "assertRaisesRegex", "suppress"})
