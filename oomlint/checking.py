@@ -12,8 +12,8 @@ from oomlint.discovery import PerFileIgnores
 from oomlint.finding import Confidence, Finding, Place, Severity
 from oomlint.plugins import Sources
 from oomlint.projects import Projects
-from oomlint.scout.look import triage
 from oomlint.scout.mistakes import is_old, mistake_of
+from oomlint.scout.triage import triage
 from oomlint.source import Kind, SourceError, content_digest, read_source
 from oomlint.suppress import Suppressions, apply
 

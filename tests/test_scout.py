@@ -6,7 +6,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from oomlint.scout.look import triage
+from oomlint.scout.triage import triage
 
 
 def lets_through(text: str) -> bool:

@@ -14,8 +14,8 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from oomlint.source import SourceError, read_source
 from oomlint.syntax import quick
+from oomlint.syntax.nodes import descend
 from oomlint.syntax.tree import Tree
-from oomlint.syntax.walk import descend
 
 if TYPE_CHECKING:
     from collections.abc import Callable

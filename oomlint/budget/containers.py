@@ -22,7 +22,7 @@ from oomlint.memory.shared.array_shapes import allocation, commented
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
 from oomlint.model.values import ExternalCall
-from oomlint.syntax.walk import constant_key
+from oomlint.syntax.nodes import constant_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

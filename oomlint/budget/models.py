@@ -16,7 +16,7 @@ from oomlint.memory.shared.array_shapes import allocation
 from oomlint.memory.shared.byte_size import item_bytes
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, Const, Display, External, ExternalCall, Frame, Instance, Unknown, Written
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

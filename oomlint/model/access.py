@@ -35,10 +35,10 @@ from oomlint.model.values import (
     Unknown,
     Value,
 )
-from oomlint.syntax.walk import constant_key, path_of
+from oomlint.syntax.nodes import constant_key, path_of
 
 if TYPE_CHECKING:
-    from oomlint.syntax.walk import Accessor
+    from oomlint.syntax.nodes import Accessor
 
 
 _COPIES = frozenset({"copy.copy", "copy.deepcopy"})  # a copy holds what the original does

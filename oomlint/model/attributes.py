@@ -24,7 +24,8 @@ from oomlint.model.values import (
 from oomlint.syntax.walk import REBINDS
 
 if TYPE_CHECKING:
-    from oomlint.syntax.walk import Accessor, Scope
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Scope
 
 
 class Attributes(Questions):

@@ -23,7 +23,8 @@ from oomlint.model.values import (
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Accessor, Scope
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Scope
 
 
 _LONGEST_LINE = 20  # classes

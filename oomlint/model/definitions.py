@@ -25,14 +25,16 @@ from oomlint.model.values import (
     Step,
     Unknown,
 )
-from oomlint.syntax.walk import DEFINES, REBINDS, UNKNOWN_KEY, Effect, constant_key
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
+from oomlint.syntax.walk import DEFINES, REBINDS, Effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from oomlint.model.project import Module
     from oomlint.model.reach import Condition, Payload
-    from oomlint.syntax.walk import Accessor, Scope
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Scope
 
 
 _BINDING = DEFINES | REBINDS - {"augment"} | {"unknown", "declare"}

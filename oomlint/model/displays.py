@@ -17,10 +17,11 @@ from oomlint.model.values import (
     Display,
     Frame,
 )
-from oomlint.syntax.walk import CHANGES, UNKNOWN_KEY, constant_key
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
+from oomlint.syntax.walk import CHANGES
 
 if TYPE_CHECKING:
-    from oomlint.syntax.walk import Accessor
+    from oomlint.syntax.nodes import Accessor
 
 
 class Displays(Questions):

@@ -26,13 +26,13 @@ from oomlint.model.values import (
     meet,
     truth_of,
 )
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 from oomlint.syntax.quick import MOST_DIGITS
-from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oomlint.syntax.walk import Accessor
+    from oomlint.syntax.nodes import Accessor
 
 
 _COMPARE: dict[type, Callable[[Any, Any], Any]] = {

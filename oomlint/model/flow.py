@@ -19,7 +19,7 @@ from oomlint.model.held import PLAIN, SOME_LOADER, UNKNOWN, Device, Graph, Held,
 from oomlint.model.loops import FEW, decide
 from oomlint.model.values import Const, Display
 from oomlint.scout.telling import LOADER_NAME
-from oomlint.syntax.walk import block_of, constant_key
+from oomlint.syntax.nodes import block_of, constant_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ from oomlint.model.flow_calls import FlowCalls
 from oomlint.model.flow_values import named_size
 from oomlint.model.held import PLAIN, UNKNOWN, Graph, Held, Kind, Size, join, mixed
 from oomlint.model.values import Instance
-from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, descend
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from oomlint.model.flow_libraries import FlowLibraries
 from oomlint.model.flow_state import DEEPEST, FORWARD_BUDGET, Activation, State
 from oomlint.model.held import NOWHERE, PLAIN, UNKNOWN, Graph, Held, Kind, pack, tags_of
 from oomlint.model.values import Bound, Frame, Instance
-from oomlint.syntax.walk import block_of
+from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
     from oomlint.model.held import Mode, Path

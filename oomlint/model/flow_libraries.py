@@ -14,7 +14,7 @@ from oomlint.model.held import PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, 
 from oomlint.model.tensor_shapes import axes_of, reduced_by, resized, viewed
 from oomlint.model.torch_tables import COMPARES, HOST_LIBRARIES, PAIRS, PICKS, REDUCTIONS, SMALL_FUNCTIONS, VIEWS
 from oomlint.model.values import Const, ExternalCall, Partial
-from oomlint.syntax.walk import constant_key
+from oomlint.syntax.nodes import constant_key
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State

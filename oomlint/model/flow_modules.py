@@ -19,7 +19,7 @@ from oomlint.model.questions import short
 from oomlint.model.torch_tables import CASTS, FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS, TO_DEVICE
 from oomlint.model.values import External
 from oomlint.scout.telling import MODES
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 _ALIKE: Final = frozenset({"Linear", "LayerNorm", "GroupNorm"})  # layers that give as many axes as they are given
 _SAME_DATA: Final = TO_DEVICE | CASTS | {"to", "contiguous"}

@@ -15,7 +15,8 @@ from oomlint.model.held import MAP, PLAIN, SOME_LOADER, UNKNOWN, Graph, Held, Ki
 from oomlint.model.torch_tables import DENSE_NAME, FROZEN_NAME, INTEGRAL_NAME, MODULE_NAME, PLAIN_ATTRIBUTES, SCALAR_NAME, SMALL_NAME
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, ModuleRef
 from oomlint.scout.telling import LOADER_NAME
-from oomlint.syntax.walk import DEFINES, UNKNOWN_KEY, constant_key, descend
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend
+from oomlint.syntax.walk import DEFINES
 
 if TYPE_CHECKING:
     from oomlint.model.flow_state import State

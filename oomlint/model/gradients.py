@@ -12,7 +12,7 @@ from oomlint.model import names
 from oomlint.model.held import Mode
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Const, External, ExternalCall, FunctionRef, Instance, Partial, Unknown, Written
-from oomlint.syntax.walk import block_of, descend
+from oomlint.syntax.nodes import block_of, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

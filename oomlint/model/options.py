@@ -12,7 +12,7 @@ import libcst as cst
 from oomlint.model import arguments, names
 from oomlint.model.launches import Launches
 from oomlint.model.values import Alternative, Const, ExternalCall, Frame, Options, Step, Unknown, picked
-from oomlint.syntax.walk import constant_key, descend
+from oomlint.syntax.nodes import constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,8 @@ from oomlint.model.values import (
 )
 
 if TYPE_CHECKING:
-    from oomlint.syntax.walk import Accessor, Effect
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Effect
 
 
 class Outside(Questions):

@@ -19,7 +19,7 @@ from oomlint.model.values import (
 )
 
 if TYPE_CHECKING:
-    from oomlint.syntax.walk import Accessor
+    from oomlint.syntax.nodes import Accessor
 
 
 # Parameters that hold the namespace of a command line, by convention.

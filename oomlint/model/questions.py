@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
     from oomlint.model.reach import Conditions
     from oomlint.model.values import Alternatives, Bound, ClassRef, FunctionRef, Instance, ModuleRef, Picks, Value
-    from oomlint.syntax.walk import Accessor, Effect, Scope
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Effect, Scope
 
 MOST = 32  # alternatives that are kept for one expression
 DEEPEST = 40  # nested questions

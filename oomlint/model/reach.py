@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import names
-from oomlint.syntax.walk import block_of
+from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import libcst as cst
 from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Alternative, Alternatives, ClassRef, Display
-from oomlint.syntax.walk import UNKNOWN_KEY, constant_key
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -37,12 +37,12 @@ from oomlint.model.values import (
     meet,
     truth_of,
 )
-from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, path_of
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oomlint.syntax.walk import Accessor
+    from oomlint.syntax.nodes import Accessor
 
 
 _DEEPEST_CALL = 8  # calls inside calls that are followed

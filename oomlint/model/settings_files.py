@@ -12,7 +12,7 @@ from oomlint.model import arguments, names
 from oomlint.model.readings import Memory
 from oomlint.model.settings_formats import SUFFIXES, compose
 from oomlint.model.values import ABSENT, Alternative, Const, External, ExternalCall, Frame, Merged, Settings, SettingsFile, Step, Unknown, Value
-from oomlint.syntax.walk import Accessor, constant_key
+from oomlint.syntax.nodes import Accessor, constant_key
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project

@@ -34,14 +34,15 @@ from oomlint.model.values import (
     Value,
     picked,
 )
-from oomlint.syntax.walk import constant_key, descend, path_of
+from oomlint.syntax.nodes import constant_key, descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
     from oomlint.model.questions import Questions
-    from oomlint.syntax.walk import Accessor, Effect
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Effect
 
 # Calls that make an object of a class whose fields the command line may set; the class is the first argument, or has one of these names.
 _FILLS: Final = frozenset(

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.model import arguments, names
 from oomlint.model.held import MAP, Size
-from oomlint.syntax.walk import constant_key
+from oomlint.syntax.nodes import constant_key
 
 if TYPE_CHECKING:
     from oomlint.model.held import Held

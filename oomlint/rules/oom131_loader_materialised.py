@@ -17,7 +17,7 @@ from oomlint.model.names import last_name
 from oomlint.model.values import External
 from oomlint.rule import Rule
 from oomlint.syntax.edits import replace
-from oomlint.syntax.walk import block_of
+from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

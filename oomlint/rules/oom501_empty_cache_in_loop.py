@@ -13,7 +13,7 @@ from oomlint.memory.shared.step_contexts import batch_loop, library_name, projec
 from oomlint.model.names import last_name
 from oomlint.rule import Rule
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import block_of
+from oomlint.syntax.nodes import block_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

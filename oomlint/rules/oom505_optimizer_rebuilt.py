@@ -15,7 +15,7 @@ from oomlint.memory.shared.step_contexts import counts_epochs, library_name, mak
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model.names import last_name, parameters
 from oomlint.rule import Rule
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,8 +1,4 @@
-"""Which files are worth a full parse: trigger words in the text, then one look over ``ast``.
-
-The scout only ever says "cannot have a finding". It must let through whatever a rule could start from; which values are
-behind the names is none of its business.
-"""
+"""One look over ``ast`` that ends where a rule could start."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.api_names import COLLECTIONS
-from oomlint.ast_trees import tree_of
 from oomlint.scout.forms import (
     FILLERS,
     FUNCTIONS,
@@ -42,7 +37,6 @@ from oomlint.scout.forms import (
     unbounded,
     written,
 )
-from oomlint.scout.mistakes import is_mistake_for_ever, mistake_of
 from oomlint.scout.others import Others
 from oomlint.scout.telling import (
     ADDS,
@@ -66,29 +60,17 @@ from oomlint.scout.telling import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# Words without which no rule of the family has anything to say.
-_WORDS = re.compile(
-    r"num_workers|[Ll]oader|persistent_workers|prefetch_factor|TrainingArguments|SFTConfig|GRPOConfig|DPOConfig|worker|itertools|\bcycle\b",
-)
-_TORCH_WORD = re.compile(r"torch|lightning|transformers|accelerate|monai|timm|fairseq|\bdgl\b|(?:\A|[\r\n])\s*from \.")
 # Calls that bring a file into memory, or keep it open.
-_READS = frozenset(
+READS = frozenset(
     "imread mimread loadmat fromfile loadtxt genfromtxt load_npz load_file read_parquet read_hdf read_feather read_pickle memmap open_memmap open_file "
     "VideoCapture VideoReader ZipFile connect read_image read_video decode_image ReadImage dcmread load_mesh read_point_cloud read_triangle_mesh "
     "default_loader pil_loader open_dataset open_dataarray open_mfdataset open_zarr ReadAsArray EdfReader getdata volread read_h5ad "
     "read_csv read_table read_excel rdsamp rdrecord read_edf read_direct load_dataset load_from_disk concatenate_datasets".split(),
 )
-# What a text has to say before it can open a file that a rule knows, or read one.
-_FILE_WORD = re.compile(
-    r"h5py|h5pickle|zarr|netCDF4|\btables\b|lmdb|mmap|rasterio|xarray|\bPIL\b|tarfile|\b(load|read_\w+|load_\w+|unpickle\w*|File|Dataset|"
-    + "|".join(sorted(_READS))
-    + r")\s*\(",
-)
-_DRAWS = re.compile(r"matplotlib|pylab")
+DRAWS = re.compile(r"matplotlib|pylab")
 _FIGURES = frozenset({"figure", "subplots", "subplot_mosaic"})
 _JOINS = re.compile(r"\b(v?stack|array|asarray|concat\w*|cat|\w*[tT]ensor)\s*\(")
 _SAVES = re.compile(r"\b(save\w*|dump)\s*\(")
-_ROOM_WORD = re.compile(r"\b(zeros|ones|empty|full|toarray|todense|to_dense)\s*\(")
 _DEVICES = re.compile(r"cuda|\bgpus?\b|device|nccl", re.IGNORECASE)
 _RANKS = re.compile(r"rank|distributed|_main|master|global_zero|cpu\(\) for ")
 _STEP_METHOD = re.compile(
@@ -108,37 +90,6 @@ _NOT_FROM_FILES = frozenset("yaml json toml tomllib tomli ruamel orjson simplejs
 _SHORT_NAME = re.compile(r"(^|_)dls?\d*$", re.IGNORECASE)
 _SMALL_CALLS = frozenset({"len", "int", "float", "str", "bool", "item", "getattr", "time"})
 _NODES: Final = (ast.expr, ast.stmt, ast.comprehension, ast.excepthandler, ast.arguments, ast.arg, ast.keyword, ast.withitem, ast.match_case, ast.pattern)
-
-
-@dataclass(frozen=True, slots=True)
-class Triage:
-    """What the scout says of a file: whether to parse it, or why it is not Python."""
-
-    parse: bool
-    error: tuple[int, int, str] | None = None  # row, column, cause
-    readers: tuple[str, ...] = ()  # functions of others that it calls, with their modules: to be parsed only if one of them reads a file
-
-
-def triage(text: str, *, notebook: bool = False) -> Triage:
-    """Look at the text of a program."""
-    if not any(word.search(text) for word in (_WORDS, _TORCH_WORD, _FILE_WORD, _ROOM_WORD, _DRAWS)) and not words_of(text).loaders:
-        return Triage(parse=False)
-    try:
-        tree = tree_of(text)
-    except SyntaxError as error:
-        if is_mistake_for_ever(error):
-            return Triage(parse=False, error=mistake_of(error))
-        return Triage(parse=True)  # the program may be newer than the interpreter: libcst says
-    except (RecursionError, MemoryError):
-        return Triage(parse=False, error=(1, 1, "nested too deeply to be parsed"))
-    except ValueError as error:
-        return Triage(parse=False, error=(1, 1, f"not valid Python: {error}"))
-    try:
-        look = _Look(text, notebook=notebook)
-        parse = look.over(tree)
-        return Triage(parse, readers=() if parse else look.others.told())
-    except RecursionError:
-        return Triage(parse=False, error=(1, 1, "nested too deeply to be checked"))
 
 
 class _Found(Exception):  # noqa: N818 - the good end of the search
@@ -186,7 +137,7 @@ class _Place:
         return isinstance(above, ast.ClassDef) and any(isinstance(base, ast.Attribute) and base.attr == "Module" for base in above.bases)
 
 
-class _Look:
+class Look:
     """One walk over the tree that ends where a rule could start."""
 
     def __init__(self, text: str, *, notebook: bool) -> None:
@@ -379,7 +330,7 @@ class _Look:
                 raise _Found
             if library == "torch" or alias.name == "torch":
                 self.torches.add(alias.asname or alias.name)
-            if alias.asname and (alias.name.endswith(("Loader", "TrainingArguments")) or alias.name in _READS):
+            if alias.asname and (alias.name.endswith(("Loader", "TrainingArguments")) or alias.name in READS):
                 self.aliases.add(alias.asname)
             if alias.asname and alias.name in _OPENERS:
                 self.openers.add(alias.asname)
@@ -577,7 +528,7 @@ class _Look:
             self.here.helpers.add(name)
         if name.endswith(("Loader", "loader", "TrainingArguments")) or makes_data(name) or self._reads(name, node) or self._starts(name, node):
             raise _Found
-        if (name in _FIGURES and self._says(_DRAWS)) or (name in DENSE and isinstance(node.func, ast.Attribute)):
+        if (name in _FIGURES and self._says(DRAWS)) or (name in DENSE and isinstance(node.func, ast.Attribute)):
             raise _Found
         here = self.here
         if name == "register_buffer":
@@ -611,11 +562,11 @@ class _Look:
 
     def _reads(self, name: str, node: ast.Call) -> bool:
         """Whether a call may open a file, or bring one into memory."""
-        if name in _READS or name == "File":
+        if name in READS or name == "File":
             return True
         if name in MAPS and node.args:
             given = name_of(node.args[0])
-            if given in {"load", "open", *_READS}:
+            if given in {"load", "open", *READS}:
                 return True
             self.others.note(node.args[0])
         base = node.func
@@ -674,25 +625,25 @@ class _Look:
         return any(isinstance(part, ast.Call) and name_of(part.func) in _OPTIMIZED for value in given for part in ast.walk(value))
 
 
-_HANDLERS: dict[type, Callable[[_Look, Any], None]] = {
-    ast.FunctionDef: _Look._function,  # noqa: SLF001 - the table belongs to the class
-    ast.AsyncFunctionDef: _Look._function,  # noqa: SLF001
-    ast.Lambda: _Look._lambda,  # noqa: SLF001
-    ast.ClassDef: _Look._class,  # noqa: SLF001
-    ast.For: _Look._loop,  # noqa: SLF001
-    ast.AsyncFor: _Look._loop,  # noqa: SLF001
-    ast.While: _Look._loop,  # noqa: SLF001
-    ast.Import: _Look._import,  # noqa: SLF001
-    ast.ImportFrom: _Look._import_from,  # noqa: SLF001
-    ast.Global: _Look._global,  # noqa: SLF001
-    ast.Try: _Look._try,  # noqa: SLF001
-    ast.Assign: _Look._assign,  # noqa: SLF001
-    ast.AugAssign: _Look._augmented,  # noqa: SLF001
-    ast.AnnAssign: _Look._annotated,  # noqa: SLF001
-    ast.Expr: _Look._expression,  # noqa: SLF001
-    ast.Name: _Look._name,  # noqa: SLF001
-    ast.Attribute: _Look._attribute,  # noqa: SLF001
-    ast.ListComp: _Look._row,  # noqa: SLF001
-    ast.Call: _Look._call,  # noqa: SLF001
-    ast.Constant: _Look._constant,  # noqa: SLF001
+_HANDLERS: dict[type, Callable[[Look, Any], None]] = {
+    ast.FunctionDef: Look._function,  # noqa: SLF001 - the table belongs to the class
+    ast.AsyncFunctionDef: Look._function,  # noqa: SLF001
+    ast.Lambda: Look._lambda,  # noqa: SLF001
+    ast.ClassDef: Look._class,  # noqa: SLF001
+    ast.For: Look._loop,  # noqa: SLF001
+    ast.AsyncFor: Look._loop,  # noqa: SLF001
+    ast.While: Look._loop,  # noqa: SLF001
+    ast.Import: Look._import,  # noqa: SLF001
+    ast.ImportFrom: Look._import_from,  # noqa: SLF001
+    ast.Global: Look._global,  # noqa: SLF001
+    ast.Try: Look._try,  # noqa: SLF001
+    ast.Assign: Look._assign,  # noqa: SLF001
+    ast.AugAssign: Look._augmented,  # noqa: SLF001
+    ast.AnnAssign: Look._annotated,  # noqa: SLF001
+    ast.Expr: Look._expression,  # noqa: SLF001
+    ast.Name: Look._name,  # noqa: SLF001
+    ast.Attribute: Look._attribute,  # noqa: SLF001
+    ast.ListComp: Look._row,  # noqa: SLF001
+    ast.Call: Look._call,  # noqa: SLF001
+    ast.Constant: Look._constant,  # noqa: SLF001
 }

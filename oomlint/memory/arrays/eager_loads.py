@@ -21,7 +21,7 @@ from oomlint.memory.shared.attribute_names import small_key
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,7 +24,7 @@ from oomlint.memory.shared.loop_kinds import is_over_loader
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import names
 from oomlint.model.values import External, Instance
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from oomlint.memory.datasets.serving import is_target
 from oomlint.model import arguments, names
 from oomlint.model.readings import Memory
 from oomlint.model.values import Display, Element, External, ExternalCall, Unknown, Written
-from oomlint.syntax.walk import children_of
+from oomlint.syntax.nodes import children_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

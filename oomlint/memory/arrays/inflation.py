@@ -27,7 +27,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.values import External, ExternalCall, Instance
 from oomlint.syntax.edits import Text, replace
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

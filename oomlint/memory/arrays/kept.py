@@ -23,7 +23,7 @@ from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory
 from oomlint.model.values import ExternalCall, FunctionRef
 from oomlint.scout.telling import MAPS
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project

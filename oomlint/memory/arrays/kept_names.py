@@ -14,7 +14,7 @@ from oomlint.memory.arrays.kept_state import COMPUTED, DEEPEST, STEPS, Going, Ke
 from oomlint.model import arguments, names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Bound, ClassRef, External
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from oomlint.model import arguments, names
 from oomlint.model.torch_tables import TO_DEVICE
 from oomlint.model.values import Const, ExternalCall, Unknown
 from oomlint.scout.telling import MAPS
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project

@@ -11,7 +11,7 @@ from oomlint.memory.arrays.kept import Does
 from oomlint.memory.arrays.known_reads import LAZY, Reads
 from oomlint.memory.arrays.piecewise import Taken
 from oomlint.memory.shared.array_shapes import commented
-from oomlint.syntax.walk import path_of
+from oomlint.syntax.nodes import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

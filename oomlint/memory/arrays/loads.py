@@ -28,7 +28,7 @@ from oomlint.model import names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, Instance, is_usual
-from oomlint.syntax.walk import path_of
+from oomlint.syntax.nodes import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from oomlint.model.calls import JOBS
 from oomlint.model.readings import Memory
 from oomlint.model.values import External, ExternalCall, FunctionRef, Instance, Partial
 from oomlint.scout.telling import MAPS
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from oomlint.memory.shared.attribute_names import small_key, small_name
 from oomlint.model import names
 from oomlint.model.values import Display, ExternalCall
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.api_names import SAME_PATH
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.model import arguments, names
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.memory.arrays.read_calls import Read

@@ -17,7 +17,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.readings import Memory, finder
 from oomlint.model.values import Bound, Const, Display, Each, Element, ExternalCall, FunctionRef, Unknown, Written
-from oomlint.syntax.walk import UNKNOWN_KEY, path_of
+from oomlint.syntax.nodes import UNKNOWN_KEY, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Alternative, Frame
-    from oomlint.syntax.walk import Accessor, Scope
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Scope
 
 
 _IMPORTS: Final = re.compile(rb"\b(?:import|from)\b[^\n]*")

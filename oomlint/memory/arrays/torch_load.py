@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from oomlint.model import arguments, names
-from oomlint.syntax.walk import UNKNOWN_KEY, constant_key, descend, path_of
+from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

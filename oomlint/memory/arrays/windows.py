@@ -17,7 +17,7 @@ from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.memory.shared.operand_kinds import operand
 from oomlint.model import names
 from oomlint.model.values import ExternalCall
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

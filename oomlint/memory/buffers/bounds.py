@@ -12,7 +12,7 @@ from oomlint.model import names
 from oomlint.model.counters import Spot, counts, spots_of, switched
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Const, ExternalCall, Unknown, Written
-from oomlint.syntax.walk import block_of, constant_key, descend
+from oomlint.syntax.nodes import block_of, constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.api_names import STACKS, WRITES
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -16,7 +16,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Content, Kind
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Display, Element, External, ExternalCall, Instance, Written
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 from oomlint.weighing import HELD
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import Bound, ClassRef, Const, Display, External, ExternalCall, FunctionRef, Instance
-from oomlint.syntax.walk import CHANGES, UNKNOWN_KEY, descend
+from oomlint.syntax.nodes import UNKNOWN_KEY, descend
+from oomlint.syntax.walk import CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

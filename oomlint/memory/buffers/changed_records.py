@@ -15,7 +15,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
 from oomlint.model.values import Display, ExternalCall
-from oomlint.syntax.walk import UNKNOWN_KEY, descend
+from oomlint.syntax.nodes import UNKNOWN_KEY, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

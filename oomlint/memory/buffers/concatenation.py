@@ -22,7 +22,7 @@ from oomlint.model.questions import short
 from oomlint.model.values import External, FunctionRef
 from oomlint.scout.forms import JOINS
 from oomlint.scout.telling import FEEDS_ITSELF
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

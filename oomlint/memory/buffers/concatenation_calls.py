@@ -10,7 +10,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.training_loops import loops_over, made_anew, sets_at_first
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,8 @@ from oomlint.memory.shared.training_loops import SHORT, loops_over, made_anew, r
 from oomlint.model import names
 from oomlint.model.torch_tables import PAIRS, PLAIN_ATTRIBUTES, PLAIN_METHODS, REDUCTIONS, SMALL_METHODS
 from oomlint.model.values import External, FunctionRef
-from oomlint.syntax.walk import REBINDS, descend
+from oomlint.syntax.nodes import descend
+from oomlint.syntax.walk import REBINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,7 +14,7 @@ from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.loop_phases import is_evaluation, wants_gradients
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model.held import Graph, Mode
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

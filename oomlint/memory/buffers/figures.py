@@ -17,7 +17,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.memory.shared.training_loops import loops_over, rounds
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, Const, External, FunctionRef
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

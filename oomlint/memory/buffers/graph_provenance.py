@@ -14,7 +14,8 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loader_like
 from oomlint.model import arguments, names
 from oomlint.model.values import Bound, ClassRef, Const, Element, External, ExternalCall, FunctionRef, Instance, ModuleRef, Options, Written
-from oomlint.syntax.walk import DEFINES, children_of, descend
+from oomlint.syntax.nodes import children_of, descend
+from oomlint.syntax.walk import DEFINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind as Content
 from oomlint.model import names
 from oomlint.model.held import Kind
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.events import Loop, Record, Reset, Store, Via

@@ -14,14 +14,15 @@ from oomlint.model.events import Hooked
 from oomlint.model.readings import Memory
 from oomlint.model.torch_tables import PLAIN_ATTRIBUTES
 from oomlint.model.values import Bound, FunctionRef, Partial
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Value
-    from oomlint.syntax.walk import Accessor, Scope
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Scope
 
 REGISTERS: Final = frozenset(
     "register_forward_hook register_forward_pre_hook register_backward_hook register_full_backward_hook register_full_backward_pre_hook register_hook "

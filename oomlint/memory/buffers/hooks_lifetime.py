@@ -16,7 +16,7 @@ from oomlint.memory.shared.training_loops import within
 from oomlint.model import arguments, names
 from oomlint.model.flow_definitions import is_bounded
 from oomlint.model.values import Bound, ClassRef
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

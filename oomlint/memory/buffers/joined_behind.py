@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.memory.arrays.kept_calls import JOINS
 from oomlint.model import names
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.events import Store

@@ -15,7 +15,7 @@ from oomlint.memory.shared.loop_kinds import conditional_in
 from oomlint.memory.shared.training_loops import SHORT, batch_loader, loops_over, made_anew, rounds, trains, within
 from oomlint.model import names
 from oomlint.model.values import Const, External, ExternalCall, Instance
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

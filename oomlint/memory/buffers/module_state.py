@@ -18,7 +18,7 @@ from oomlint.model import names
 from oomlint.model.held import Graph, Kind, Mode
 from oomlint.model.values import ClassRef, External, ExternalCall
 from oomlint.scout.telling import IN_PLACE, STATES
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,11 +9,12 @@ import libcst as cst
 
 from oomlint.model import arguments
 from oomlint.model.names import is_method, last_name, parameters, self_name
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module
-    from oomlint.syntax.walk import Accessor, Scope
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Scope
 
 # What is done to a model that starts over, or of which other parameters are trained from now on.
 _STARTS_OVER = re.compile(

@@ -17,7 +17,7 @@ from oomlint.memory.shared.loop_kinds import is_over_loader, loops_around
 from oomlint.memory.shared.training_loops import says_first
 from oomlint.model import names
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

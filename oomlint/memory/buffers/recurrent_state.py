@@ -12,14 +12,15 @@ from oomlint.api_names import SAME_MODEL
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ExternalCall, FunctionRef, Instance, Unknown, Written
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame, Value
-    from oomlint.syntax.walk import Accessor, Scope
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Scope
 
 _PAIRS: Final = frozenset({"torch.nn.LSTM", "torch.nn.LSTMCell"})
 _CELLS: Final = frozenset({"torch.nn.RNNCell", "torch.nn.GRUCell", "torch.nn.LSTMCell"})

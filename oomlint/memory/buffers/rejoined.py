@@ -14,7 +14,7 @@ from oomlint.memory.shared.training_loops import SHORT, loops_over, made_anew, r
 from oomlint.model import names
 from oomlint.scout.forms import JOINS
 from oomlint.scout.telling import FEEDS_ITSELF
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from oomlint.memory.buffers.buffer_readers import AVERAGES
 from oomlint.model import names
 from oomlint.model.arguments import parameter_of
 from oomlint.model.values import ClassRef, FunctionRef
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection

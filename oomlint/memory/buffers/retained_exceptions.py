@@ -17,7 +17,7 @@ from oomlint.memory.shared.step_contexts import MODULES
 from oomlint.model import names
 from oomlint.model.values import Const, ExternalCall, FunctionRef, Instance
 from oomlint.source import Kind as Source
-from oomlint.syntax.walk import block_of, descend, path_of
+from oomlint.syntax.nodes import block_of, descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,8 @@ from oomlint.memory.buffers.graph_provenance import made_in
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
-from oomlint.syntax.walk import DEFINES, descend
+from oomlint.syntax.nodes import descend
+from oomlint.syntax.walk import DEFINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

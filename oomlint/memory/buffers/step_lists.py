@@ -17,7 +17,7 @@ from oomlint.model.events import Store
 from oomlint.model.held import Graph, Kind, Mode, Size
 from oomlint.model.reach import path_conditions
 from oomlint.model.values import ClassRef, External
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

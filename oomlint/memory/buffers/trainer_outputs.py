@@ -12,7 +12,7 @@ from oomlint.api_names import SAME_MODEL
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.values import Absent, ClassRef, Const, Element, External, ExternalCall, Frame, FunctionRef, Instance, Partial, Written
-from oomlint.syntax.walk import path_of
+from oomlint.syntax.nodes import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.memory.datasets.dataset_classes import READS_FILE
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, External, FunctionRef
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module

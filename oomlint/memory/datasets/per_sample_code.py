@@ -13,7 +13,7 @@ from oomlint.memory.shared.loop_kinds import is_epoch_loop
 from oomlint.model import arguments, names
 from oomlint.model.readings import Memory
 from oomlint.model.values import Bound, ClassRef, Display, Instance
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from oomlint.api_names import OF_ARRAYS
 from oomlint.model import arguments, names
 from oomlint.model.arguments import parameter_of
 from oomlint.model.values import External, FunctionRef
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

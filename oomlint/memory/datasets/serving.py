@@ -16,7 +16,7 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.model import names
 from oomlint.model.readings import FOUND, Memory, finder
 from oomlint.model.values import ClassRef, ExternalCall, FunctionRef
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project

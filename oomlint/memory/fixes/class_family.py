@@ -16,7 +16,7 @@ from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import ClassRef, External
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,7 +12,7 @@ from oomlint.finding import Fix, Safety
 from oomlint.memory.shared.training_loops import says_first, within
 from oomlint.model import names
 from oomlint.syntax.edits import Text, replace
-from oomlint.syntax.walk import block_of, descend
+from oomlint.syntax.nodes import block_of, descend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

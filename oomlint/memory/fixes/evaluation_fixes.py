@@ -16,7 +16,7 @@ from oomlint.memory.shared.loop_phases import has_backward, is_evaluation
 from oomlint.model import names
 from oomlint.model.held import Mode
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.memory.buffers.evaluation import Evaluation

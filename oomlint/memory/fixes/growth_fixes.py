@@ -13,7 +13,7 @@ from oomlint.model import names
 from oomlint.model.held import Device, Graph, Held, Kind, Storage
 from oomlint.model.torch_tables import CASTS
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import constant_key, descend
+from oomlint.syntax.nodes import constant_key, descend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

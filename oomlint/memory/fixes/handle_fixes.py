@@ -15,7 +15,7 @@ from oomlint.memory.fixes.property_writer import before, end_of
 from oomlint.memory.handles.openings import Opens
 from oomlint.model import names
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from oomlint.memory.fixes.property_writer import Lazy, always, private, rewritte
 from oomlint.memory.handles.openings import Opens, openings_of
 from oomlint.model import names
 from oomlint.model.values import Const, ExternalCall
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

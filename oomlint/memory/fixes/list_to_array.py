@@ -17,7 +17,7 @@ from oomlint.model import names
 from oomlint.model.readings import FOUND, finder
 from oomlint.model.values import Const
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.memory.datasets.dataset_classes import Holding

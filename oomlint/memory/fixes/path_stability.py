@@ -11,7 +11,7 @@ from oomlint.api_names import SAME_PATH
 from oomlint.memory.fixes.class_family import SETTINGS, awaited, built_by_itself
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef, Const, ExternalCall, Frame, FunctionRef, Options, Settings, Value, Written
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from oomlint.memory.fixes.notebook_imports import import_in_cell, is_bound_befor
 from oomlint.model import names
 from oomlint.rows import ROW_END
 from oomlint.syntax.edits import Text, replace
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module

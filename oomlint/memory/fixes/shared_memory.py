@@ -22,7 +22,7 @@ from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall, Frame
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

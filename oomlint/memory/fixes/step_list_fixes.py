@@ -13,7 +13,7 @@ from oomlint.model import names
 from oomlint.model.values import ClassRef, External
 from oomlint.rows import ROW_END
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.memory.buffers.step_lists import StepList

@@ -11,7 +11,7 @@ from oomlint.finding import Fix, Safety
 from oomlint.memory.handles.closable_uses import read_plainly
 from oomlint.memory.handles.resource_state import End
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

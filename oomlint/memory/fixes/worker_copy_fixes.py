@@ -21,7 +21,7 @@ from oomlint.model.commands import number_edit
 from oomlint.model.options import OptionSource
 from oomlint.model.readings import FOUND, finder
 from oomlint.syntax.edits import is_cheap_path, replace
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from oomlint.api_names import COLLECTIONS, FACTS, H5_FACTS
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import names
 from oomlint.model.values import ClassRef, External
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

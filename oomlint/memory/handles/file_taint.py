@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.api_names import FACTS, H5_FACTS
 from oomlint.model import names
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope

@@ -8,7 +8,7 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.reach import path_conditions
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module

@@ -22,7 +22,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names
 from oomlint.model.values import ClassRef, Const, External, ExternalCall, Instance
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

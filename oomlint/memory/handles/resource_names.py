@@ -11,7 +11,7 @@ from oomlint.memory.handles.h5_api import Grip
 from oomlint.memory.handles.resource_state import End, Store, Trail
 from oomlint.model import names
 from oomlint.model.reach import Reach, path_conditions
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from oomlint.memory.handles.h5_api import Grip, after_attribute, after_subscript
 from oomlint.memory.handles.openings import Opens
 from oomlint.memory.handles.resource_names import COMPREHENSIONS, TrailNames
 from oomlint.memory.handles.resource_state import End, Store
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 _HEADER = frozenset("size mode format info width height filename palette".split())  # of an image: read without decoding it
 INTO = PUTS_IN | frozenset("register submit send put_nowait".split())

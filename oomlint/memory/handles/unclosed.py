@@ -14,7 +14,7 @@ from oomlint.memory.handles.unclosed_paths import left_open
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.values import ClassRef
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.memory.handles.openings import Opening

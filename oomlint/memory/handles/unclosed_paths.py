@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 
 from oomlint.model.reach import terminates
-from oomlint.syntax.walk import block_of, descend
+from oomlint.syntax.nodes import block_of, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

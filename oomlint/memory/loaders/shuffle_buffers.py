@@ -12,7 +12,7 @@ from oomlint.memory.loaders.loader_calls import evaluator_of, is_positive, loade
 from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments
 from oomlint.model.values import Const, Display, External, ExternalCall, FunctionRef, Written
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

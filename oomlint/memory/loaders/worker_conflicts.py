@@ -14,7 +14,7 @@ from oomlint.memory.loaders.loader_calls import Conflict, Loader, given_beside, 
 from oomlint.model import names
 from oomlint.model.values import Const, assumptions
 from oomlint.syntax.edits import delete_argument, is_cheap_path, replace, wrapped
-from oomlint.syntax.walk import UNKNOWN_KEY, path_of
+from oomlint.syntax.nodes import UNKNOWN_KEY, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

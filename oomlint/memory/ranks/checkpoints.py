@@ -18,7 +18,8 @@ from oomlint.model import arguments, names
 from oomlint.model.reach import terminates
 from oomlint.model.values import Const, ExternalCall
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import REBINDS, constant_key, descend
+from oomlint.syntax.nodes import constant_key, descend
+from oomlint.syntax.walk import REBINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from oomlint.memory.ranks.gathers import gathers_of
 from oomlint.memory.ranks.ranks import Ranks, ranks_of
 from oomlint.model import arguments, names
 from oomlint.model.values import Const, ExternalCall
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

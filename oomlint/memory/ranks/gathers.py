@@ -17,7 +17,7 @@ from oomlint.model import arguments, names
 from oomlint.model.held import Kind, Size
 from oomlint.model.values import FunctionRef
 from oomlint.syntax.edits import Text
-from oomlint.syntax.walk import descend, path_of
+from oomlint.syntax.nodes import descend, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from oomlint.finding import Edit
     from oomlint.memory.ranks.ranks import Ranks
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Accessor, Effect, Scope
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Effect, Scope
 
     Path = tuple[str, tuple[Accessor, ...]]
 

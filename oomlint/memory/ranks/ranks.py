@@ -15,7 +15,7 @@ from oomlint.model import arguments, names
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import Memory, finder
 from oomlint.model.values import Const, ExternalCall, Unknown, Written
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 from oomlint.weighing import in_each
 
 if TYPE_CHECKING:

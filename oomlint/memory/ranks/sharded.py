@@ -16,7 +16,7 @@ from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.step_contexts import library_name, project_function
 from oomlint.model import arguments, names
 from oomlint.model.values import ExternalCall, Instance
-from oomlint.syntax.walk import path_of
+from oomlint.syntax.nodes import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module
     from oomlint.model.values import Instance
-    from oomlint.syntax.walk import Accessor, Effect
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Effect
 
 
 _GROWING = frozenset({"append", "extend", "augment"})

@@ -22,7 +22,7 @@ from oomlint.memory.shared.test_suites import holds_tests
 from oomlint.model import arguments, names
 from oomlint.model.readings import Memory, finder
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

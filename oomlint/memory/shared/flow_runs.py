@@ -19,7 +19,7 @@ from oomlint.model.held import Graph, Kind, Mode
 from oomlint.model.readings import Memory
 from oomlint.model.values import ClassRef, External
 from oomlint.scout.telling import ADDS, DRIVES, MODES, MOVES, READY, is_no_root, is_table, words_of
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator

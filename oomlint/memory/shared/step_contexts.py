@@ -12,7 +12,7 @@ from oomlint.memory.shared.loop_kinds import is_epoch_loop, is_over_loader, loop
 from oomlint.model import names
 from oomlint.model.readings import finder
 from oomlint.model.values import ClassRef, External, FunctionRef
-from oomlint.syntax.walk import children_of, descend
+from oomlint.syntax.nodes import children_of, descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

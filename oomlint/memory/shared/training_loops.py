@@ -13,13 +13,14 @@ from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import LoaderLike, is_epoch_loop, loader_like
 from oomlint.model import names
 from oomlint.model.values import ExternalCall
-from oomlint.syntax.walk import descend
+from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oomlint.model.project import Module, Project
-    from oomlint.syntax.walk import Accessor, Effect, Scope
+    from oomlint.syntax.nodes import Accessor
+    from oomlint.syntax.walk import Effect, Scope
 
 Loop = cst.For | cst.While
 Path = tuple[str, tuple["Accessor", ...]]

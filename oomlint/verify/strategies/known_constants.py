@@ -10,7 +10,8 @@ import libcst as cst
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model.values import Const
 from oomlint.source import SourceError
-from oomlint.syntax.walk import REBINDS, descend
+from oomlint.syntax.nodes import descend
+from oomlint.syntax.walk import REBINDS
 from oomlint.verify.ast_location import named
 
 if TYPE_CHECKING:

@@ -1,0 +1,131 @@
+"""The nodes of a libcst tree without their punctuation: what stands below one, the statements of a suite, what a chain of names leads to."""
+
+from __future__ import annotations
+
+import dataclasses
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import libcst as cst
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+# Fields that hold punctuation, blanks and comments.
+_SKIPPED: Final = frozenset(
+    "comma semicolon lpar rpar lbracket rbracket lbrace rbrace equal dot colon first_colon second_colon header footer leading_lines "
+    "lines_after_decorators asynchronous star operator operators indent trailing_whitespace encoding default_indent default_newline "
+    "has_trailing_newline newline annotation returns type_parameters relative "
+    "star_etc_whitespace leading_whitespace".split(),
+)
+_FIELDS: dict[type, tuple[str, ...]] = {}
+_READERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {}  # give the values of these fields
+
+Accessor = tuple[str, object]  # ("attr", name), ("item", constant) or ("item", UNKNOWN_KEY)
+UNKNOWN_KEY: Final = object()
+
+Block = tuple[cst.CSTNode, ...]
+
+
+def _below(kind: type) -> Iterator[type]:
+    yield kind
+    found: list[type] = type.__subclasses__(kind)
+    for derived in found:
+        yield from _below(derived)
+
+
+# Sets of classes: to look one up costs a fraction of what ``isinstance`` does.
+NODES: Final[frozenset[type]] = frozenset(_below(cst.CSTNode))
+STATEMENTS: Final[frozenset[type]] = frozenset((*_below(cst.BaseSmallStatement), *_below(cst.BaseCompoundStatement)))
+SCOPES: Final[frozenset[type]] = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
+
+
+def fields_of(node: cst.CSTNode) -> tuple[str, ...]:
+    """Names of the fields of ``node`` that can hold meaning."""
+    kind = type(node)
+    found = _FIELDS.get(kind)
+    if found is None:
+        given = (f for f in dataclasses.fields(kind) if f.type is not str)
+        found = tuple(f.name for f in given if f.name not in _SKIPPED and not f.name.startswith("whitespace"))
+        _FIELDS[kind] = found
+    return found
+
+
+def _reader(node: cst.CSTNode) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives the values of all fields of such a node that can hold meaning, in one step."""
+    given = fields_of(node)
+    found = attrgetter(*given) if given else None
+    read = (lambda _: ()) if found is None else found if len(given) > 1 else (lambda node: (found(node),))
+    _READERS[type(node)] = read
+    return read
+
+
+def children_of(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """Child nodes that can hold meaning, in source order of their fields."""
+    found: list[cst.CSTNode] = []
+    for value in (_READERS.get(node.__class__) or _reader(node))(node):
+        kind = value.__class__
+        if kind in NODES:
+            found.append(value)
+        elif kind is tuple or kind is list:
+            found += [item for item in value if item.__class__ in NODES]  # type: ignore[misc] # they are nodes
+    return found
+
+
+def descend(node: cst.CSTNode, *, into_scopes: bool = True) -> Iterator[cst.CSTNode]:
+    """``node`` and everything below it; nested functions, classes and lambdas are left out on request."""
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        yield here
+        kind = here.__class__
+        if kind is cst.Name or (not into_scopes and kind in SCOPES and here is not node):  # every third node is a name, and nothing stands below it
+            continue
+        below = children_of(here)
+        below.reverse()
+        stack += below
+
+
+def block_of(body: object) -> Block:
+    """The statements of a suite, with the small statements of a line laid out one by one."""
+    if isinstance(body, cst.SimpleStatementSuite):
+        return tuple(body.body)
+    items: Sequence[cst.CSTNode] = getattr(body, "body", ()) if not isinstance(body, tuple | list) else body
+    flat: list[cst.CSTNode] = []
+    for item in items:
+        if type(item) is cst.SimpleStatementLine:
+            flat.extend(item.body)
+        else:
+            flat.append(item)
+    return tuple(flat)
+
+
+def constant_key(node: cst.CSTNode) -> object:
+    """The constant that a subscript names, or ``UNKNOWN_KEY``."""
+    if isinstance(node, cst.SimpleString | cst.ConcatenatedString):
+        value = node.evaluated_value
+        return value if value is not None else UNKNOWN_KEY
+    if isinstance(node, cst.Integer):
+        return node.evaluated_value
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus) and isinstance(node.expression, cst.Integer):
+        return -int(node.expression.evaluated_value)
+    return UNKNOWN_KEY
+
+
+def path_of(node: cst.CSTNode) -> tuple[str, tuple[Accessor, ...]] | None:
+    """``a.b["c"]`` as its root name and accessors; ``None`` where the expression is not such a chain."""
+    accessors: list[Accessor] = []
+    while True:
+        if isinstance(node, cst.Name):
+            accessors.reverse()
+            return node.value, tuple(accessors)
+        if isinstance(node, cst.Attribute):
+            accessors.append(("attr", node.attr.value))
+            node = node.value
+        elif isinstance(node, cst.Subscript):
+            if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+                return None
+            accessors.append(("item", constant_key(node.slice[0].slice.value)))
+            node = node.value
+        else:
+            return None

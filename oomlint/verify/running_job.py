@@ -1,0 +1,197 @@
+"""One job of a sandbox while it runs: what it says, what it holds, and when it has to end."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import stat
+import time
+from typing import TYPE_CHECKING, Final
+
+from oomlint.verify import process_tree
+from oomlint.verify.disk import Disk, free
+from oomlint.verify.environment import links_of, of_job
+from oomlint.verify.jobs import MEBIBYTE, Done, Ended, Moment, Sandbox
+from oomlint.verify.sandbox_server import Gone, number_of
+
+if TYPE_CHECKING:
+    from oomlint.verify.jobs import Job
+    from oomlint.verify.sandbox_server import Server
+
+_HERE: Final = os.path.dirname(os.path.abspath(__file__))
+_LAUNCH: Final = os.path.join(_HERE, "sandbox", "launch.py")
+_SERVE: Final = os.path.join(_HERE, "child", "server", "serve.py")
+_START_SECONDS: Final = 180.0  # importing torch from a slow disk
+_END_SECONDS: Final = 15.0  # a server that has not removed a job by then is removed itself
+_TAIL: Final = 64 * 1024  # bytes kept of what a job prints
+_LONGEST_FAILURE: Final = 2000  # characters
+_LONGEST_LINE: Final = MEBIBYTE  # bytes of what a server says at a time
+_LARGEST_ANSWER: Final = 256 * MEBIBYTE  # bytes
+_FLOOD: Final = 32 * MEBIBYTE  # bytes of output from which its beginning is thrown away
+_PATIENCE: Final = 4  # times its limit is what a job may wait for a processor, at most
+_LITTLE: Final = 0.4  # of the cap
+_RELAXED: Final = 3  # times as long
+_EXACT_EVERY: Final = 5  # readings: the cheap bound is looked at every time, the exact figure now and then
+_SHARED: Final = "/dev/shm"  # noqa: S108
+_DISK_EVERY: Final = 25  # likewise
+
+
+def _end_of(handle: int) -> bytes:
+    return os.pread(handle, _TAIL, max(0, os.fstat(handle).st_size - _TAIL))
+
+
+class Running:
+    """One job, from its file to its end."""
+
+    def __init__(self, job: Job, place: str) -> None:
+        self.job = job
+        self.place = place
+        self._peak = 0
+        self._readings = 0
+        self._shared = free(_SHARED)
+        self._disk = Disk([job.folder, place, *job.writable], job.limits.disk)
+        self._bound = 0  # bytes, at most, at the latest reading
+        self._moments: list[Moment] = []
+        self._kept = {"out": b"", "err": b""}
+        self._start = time.monotonic()
+        os.mkdir(place)  # none that an earlier job may have put there
+        # Held open: the job may put other files in their places, and links to those of the user.
+        self._folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._streams = {name: os.open(name, flags, 0o600, dir_fd=self._folder) for name in self._kept}
+        home, temporary = os.path.join(place, "home"), os.path.join(place, "tmp")
+        self._message = {
+            "call": job.call,
+            "arguments": dict(job.arguments),
+            "folder": job.folder,
+            "writable": [job.folder, place, *job.writable],
+            "fresh": job.fresh,
+            "descriptors": job.limits.descriptors,
+            "file_bytes": job.limits.disk,
+            "environment": of_job(home, temporary),
+            "folders": [home, temporary],
+            "links": links_of(home),
+            **{name: os.path.join(place, name) for name in ("out", "err", "answer", "file")},
+        }
+
+    def watch(self, server: Server) -> Done:
+        """Start it and wait for its end. Raises Gone where the server dies."""
+        limits = self.job.limits
+        server.send({"job": self._message})
+        started = server.receive(_END_SECONDS)
+        if started is None:
+            raise Gone
+        inside = number_of(started, "started")
+        pid = server.outside(inside)
+        self._start = time.monotonic()
+        deadline = self._start + limits.seconds
+        ended = Ended.EXIT
+        while (message := server.receive(self._pause())) is None:
+            if ended is not Ended.EXIT:
+                if time.monotonic() > deadline:
+                    raise Gone
+                continue
+            ended = Ended.TIME if time.monotonic() > deadline and self._late(pid) else self._look(pid, server.sandbox)
+            if ended is not Ended.EXIT:
+                deadline = time.monotonic() + _END_SECONDS
+                server.send({"end": inside})
+        status = number_of(message, "status")
+        return self.done(Ended.SIGNAL if ended is Ended.EXIT and status < 0 else ended, status, number_of(message, "left"))
+
+    def _pause(self) -> float:
+        """Seconds until the next reading. What takes little is looked at less often: it cannot get to the cap in that time."""
+        return process_tree.INTERVAL if self.job.timeline or self._bound > self.job.limits.memory * _LITTLE else _RELAXED * process_tree.INTERVAL
+
+    def _late(self, pid: int) -> bool:
+        """Whether it has had its time. On a busy machine the time that it waited for a processor is not its own: a verdict must not depend on others."""
+        seconds = self.job.limits.seconds
+        try:
+            delay = process_tree.delayed(process_tree.family(pid))
+        except process_tree.NotHere:
+            delay = 0.0
+        return time.monotonic() - self._start > seconds + min(delay, _PATIENCE * seconds)
+
+    def _look(self, pid: int, sandbox: Sandbox) -> Ended:
+        """Read the tree, as cheaply as will do."""
+        limits = self.job.limits
+        self._trim()
+        self._readings += 1
+        if not sandbox.files and self._shared - free(_SHARED) > limits.memory:  # its own has a size
+            return Ended.MEMORY
+        try:
+            pids = process_tree.family(pid)
+            if len(pids) - 1 > limits.processes:
+                return Ended.PROCESSES
+            if self.job.timeline:
+                now = process_tree.sample(pid)
+                self._moments.append(Moment(time.monotonic() - self._start, now.memory, now.processes, now.descriptors))
+                memory = now.memory
+            else:
+                self._bound = process_tree.resident(pids)
+            if self._disk.is_full(pids, certain=not self._readings % _DISK_EVERY):
+                return Ended.DISK
+            if not self.job.timeline:
+                if self._readings % _EXACT_EVERY and self._bound <= limits.memory:
+                    return Ended.EXIT
+                memory = process_tree.total(pids)
+        except process_tree.NotHere:
+            return Ended.EXIT
+        self._peak = max(self._peak, memory)
+        return Ended.MEMORY if memory > limits.memory else Ended.EXIT
+
+    def done(self, ended: Ended, status: int, left: int, cause: str = "") -> Done:
+        """What came of it."""
+        seconds = time.monotonic() - self._start
+        answer, failure = None, ""
+        try:
+            written = json.loads(self._written("answer"))
+            answer, failure = written["answer"], written["failure"]
+            if not isinstance(failure, str) or (answer is None) != bool(failure):
+                raise TypeError  # noqa: TRY301 -- what a job has made of it itself is no answer
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            answer, failure = None, cause or self._failure(ended, status)
+        printed, errors = (self._tail(name) for name in self._kept)
+        for handle in (*self._streams.values(), self._folder):
+            os.close(handle)
+        return Done(ended, status, answer, failure[:_LONGEST_FAILURE], printed, errors, seconds, self._peak, left, tuple(self._moments))
+
+    def _failure(self, ended: Ended, status: int) -> str:
+        limits = self.job.limits
+        match ended:
+            case Ended.TIME:
+                return f"not at its end after {limits.seconds:g} s"
+            case Ended.MEMORY:
+                return f"more than {limits.memory // MEBIBYTE:,} MiB of memory"
+            case Ended.DISK:
+                return f"more than {limits.disk // MEBIBYTE:,} MiB on the disk"
+            case Ended.PROCESSES:
+                return f"more than {limits.processes} processes"
+            case Ended.SIGNAL:
+                with contextlib.suppress(ValueError):
+                    return f"killed by {signal.Signals(-status).name}"
+                return f"killed by signal {-status}"
+            case _:
+                return f"the process ended itself with status {status}"
+
+    def _trim(self) -> None:
+        """Throw away the beginning of a flood of output. The job appends, so a shorter file is no harm."""
+        for name, handle in self._streams.items():
+            if os.fstat(handle).st_size > _FLOOD:
+                self._kept[name] = _end_of(handle)
+                os.ftruncate(handle, 0)
+
+    def _written(self, name: str) -> bytes:
+        """A file that the job has made, and nothing else: no link to a file of the user's, nothing that blocks. Raises OSError."""
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._folder)
+        with open(handle, "rb") as file:
+            about = os.fstat(handle)
+            if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST_ANSWER:
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), name)
+            return file.read()
+
+    def _tail(self, name: str) -> str:
+        self._kept[name] += _end_of(self._streams[name])
+        return self._kept[name][-_TAIL:].decode("utf-8", "replace")
