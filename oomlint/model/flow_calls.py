@@ -52,6 +52,10 @@ class FlowCalls(FlowMethods):
         """What a call gives, and what it does."""
         self.spent += 1
         func = node.func
+        mode = self.gradients.left_by(node, self.act.frame)
+        if mode is not None:
+            state.mode = mode
+            return UNKNOWN
         if isinstance(func, cst.Attribute):
             base = self.value(func.value, state)
             followed = base.tensorlike or base.kind in {Kind.PACK, Kind.MODULE, Kind.PLAIN}
@@ -191,10 +195,6 @@ class FlowCalls(FlowMethods):
             return Held(Kind.PACK, sure=True, moved="bounded" if is_bounded(node) else "")
         if written in _GATHERS and args:
             return args[0].having(home=())
-        if written == "enter_context" and node.args:
-            mode = self.gradients.context(node.args[0].value, self.act.frame)
-            state.mode = state.mode if mode is None else mode
-            return UNKNOWN
         if written.endswith("Meter") or written in {"AverageMeter", "SmoothedValue", "MetricLogger"}:
             return Held(Kind.OBJECT)
         graph = Graph.MAYBE if any(held.carries for held in args) else Graph.NO

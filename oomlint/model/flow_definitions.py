@@ -10,7 +10,7 @@ import libcst as cst
 from oomlint.api_names import ALLOCATORS, EMPTY_CONTAINERS, SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import Flowing, module_of
-from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, join_all, tensor
+from oomlint.model.held import FEW, MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, join_all, tensor
 from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, TRAINABLE_FACTORIES, WEIGHTED, WEIGHTS
 from oomlint.model.values import Alternative, ClassRef, Const, Display, Each, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial, Written
 
@@ -169,7 +169,8 @@ class FlowDefinitions(Flowing):
             if last[:1].isupper():
                 fast = FAST_PATH.search(frame.module.code(call)) is not None
                 path = "fast" if fast else "unreduced" if _UNREDUCED.search(frame.module.code(call)) else ""
-                return module_of(value=External(name), frozen=PARAMETERLESS.search(last) is not None, moved=path, dims=self._axes(last, call, frame, depth))
+                frozen, dims = PARAMETERLESS.search(last) is not None, self._axes(last, call, frame, depth)
+                return module_of(value=External(name), frozen=frozen, moved=path, dims=dims, size=self._width(last, call, frame, depth))
         if name.startswith(TRAINABLE_FACTORIES):
             parts = name.split(".")
             aside = "utils" in parts[1:-1] or any(part.endswith(_NO_MODULES) for part in parts)
@@ -212,6 +213,27 @@ class FlowDefinitions(Flowing):
             if not isinstance(layer.value, External) or PARAMETERLESS.search(layer.value.name) is None or layer.value.name.endswith("latten"):
                 return 0
         return 0
+
+    def _width(self, last: str, call: cst.Call, frame: Frame, depth: int) -> Size:
+        """`Size.SMALL` for a layer that gives a few numbers for each row, as the last one of a classifier does."""
+        if last == "Linear":
+            told = arguments.argument_for(call, "out_features", place=1)
+            # What `forward` gives is learnt once a class: whoever makes one of it counts.
+            small = self._is_few(told, frame) and all(self._is_few(told, other) for other in self.evaluator.calls.frames(frame.module, frame.scope))
+            return Size.SMALL if small else Size.UNKNOWN
+        if last == "Sequential" and depth <= _DEEPEST_STATIC:
+            for arg in reversed(call.args):
+                layer = self.static(arg.value, frame, depth + 1) if not arg.star else UNKNOWN
+                if not layer.frozen or not isinstance(layer.value, External):
+                    return layer.size if layer.kind is Kind.MODULE else Size.UNKNOWN
+        return Size.UNKNOWN
+
+    def _is_few(self, number: cst.BaseExpression | None, frame: Frame) -> bool:
+        """Whether a number is known, and no more than a sample's label may have."""
+        if number is None or isinstance(number, cst.Integer):
+            return number is not None and int(number.value, 0) <= FEW
+        values = [alt.value for alt in self.evaluator.values(number, frame)]
+        return bool(values) and all(isinstance(value, Const) and isinstance(value.value, int) and value.value <= FEW for value in values)
 
     def _made_by(self, factory: cst.BaseExpression, frame: Frame) -> Held | None:
         """What the factory of a defaultdict makes."""

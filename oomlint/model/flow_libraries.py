@@ -33,9 +33,6 @@ class FlowLibraries(FlowValues):
     def external(self, name: str, node: cst.Call, args: list[Held], state: State) -> Held:
         """What a library's function gives, and what it does."""
         last = name.rpartition(".")[2]
-        if name.endswith(".set_grad_enabled"):
-            state.mode = self.gradients.switch(node, self.act.frame)
-            return PLAIN
         if name in {"torch.autograd.grad", "torch.autograd.backward"}:
             self.went_backward(node, state, join_all(args[:1]), retain=flag(node, "retain_graph") or flag(node, "create_graph"))
             self.used(node, state, "gradients")

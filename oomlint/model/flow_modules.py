@@ -131,15 +131,17 @@ class FlowModules(FlowLayers):
             # By its name, a module may be frozen; where it was frozen in sight, only what goes in brings a graph.
             records = mixed(given).graph if module.sure else max(mixed(given).graph, Graph.MAYBE)
         device = Device.ACCELERATOR if any(leaf.device is Device.ACCELERATOR for held in given for leaf in held.leaves()) else self.device
+        dims = module.dims or (mixed(given).dims if last in _ALIKE else 0)
+        size = Size.SCALAR if LOSS_NAME.search(name) and not layer else Size.SMALL if module.size is Size.SMALL and dims < MAP else Size.DENSE
         fallback = Held(
             Kind.OPAQUE,
             records,
             device,
             Storage.OWN,
-            Size.DENSE if layer or not LOSS_NAME.search(name) else Size.SCALAR,
+            size,
             sources=frozenset({id(node)}).union(*(held.all_sources for held in given)),
             tags=tags_of(given),
-            dims=module.dims or (mixed(given).dims if last in _ALIKE else 0),
+            dims=dims,
         )
         if inner is None or inner.kind in {Kind.UNKNOWN, Kind.OBJECT, Kind.MODULE, Kind.ITERABLE, Kind.PLAIN}:
             return fallback

@@ -432,7 +432,7 @@ def _size_by_name(word: str, otherwise: Size) -> Size:
     if SMALL_NAME.search(word):
         return Size.SMALL
     if DENSE_NAME.search(word):
-        return Size.DENSE if otherwise is not Size.SCALAR else otherwise
+        return Size.DENSE if otherwise is Size.UNKNOWN else otherwise
     return otherwise
 
 

@@ -26,6 +26,7 @@ _DEEPEST: Final = 5
 _MOST_SITES: Final = 6  # calls of a function that are looked at
 _OFF: Final = frozenset({"no_grad", "inference_mode", "eval_no_grad"})
 _SWITCH: Final = frozenset({"set_grad_enabled", "inference_mode", "set_grad"})
+_LASTING: Final = frozenset({"set_grad_enabled", "enter_context", "__enter__", "__exit__"})  # calls whose mode stays after the statement
 # Context managers that have nothing to do with gradients, by a word of their name.
 _HARMLESS: Final = re.compile(
     r"autocast|amp|profil|time|tqdm|progress|bar|lock|open|file|writer|record|device|sync|accumulat|suppress|cache|ema|swap|average|stream|cuda|warn|null"
@@ -104,6 +105,18 @@ class Gradients:
             return Mode.SWITCHED
         return Mode.OFF
 
+    def left_by(self, node: cst.BaseExpression, frame: Frame) -> Mode | None:
+        """The mode in which a call leaves what comes after it: ``set_grad_enabled(x)``, or a context manager entered by hand; ``None`` for any other."""
+        written = names.last_name(node.func) if isinstance(node, cst.Call) else ""
+        if not isinstance(node, cst.Call) or written not in _LASTING:
+            return None
+        if written == "set_grad_enabled":
+            return self.switch(node, frame)
+        if written == "enter_context":
+            return self.context(node.args[0].value, frame) if node.args else None
+        entered = self.context(node.func.value, frame) if isinstance(node.func, cst.Attribute) else None
+        return Mode.UNKNOWN if entered is not None and written == "__exit__" else entered
+
     def _body(self, scope: Scope, module: Module) -> Mode | None:
         """What a context manager or decorator of the project does, by what its body names."""
         if scope in self._bodies:
@@ -147,12 +160,9 @@ class Gradients:
                 for statement in block_of(above):
                     if statement is here or (isinstance(here, cst.SimpleStatementLine) and any(statement is small for small in here.body)):
                         break
-                    if (
-                        isinstance(statement, cst.Expr)
-                        and isinstance(statement.value, cst.Call)
-                        and names.last_name(statement.value.func) == "set_grad_enabled"
-                    ):
-                        before = self.switch(statement.value, frame)
+                    if isinstance(statement, cst.Expr):
+                        found = self.left_by(statement.value, frame)
+                        before = before if found is None else found
                 if before is not None:
                     return before
             if above is frame.scope.node:
@@ -258,7 +268,7 @@ class Gradients:
         if module.path not in self._global:
             found: Mode | None = None
             for statement in block_of(module.tree.module):
-                if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call) and names.last_name(statement.value.func) == "set_grad_enabled":
-                    found = self.switch(statement.value, self.evaluator.module_frame(module))
+                if isinstance(statement, cst.Expr):
+                    found = self.left_by(statement.value, self.evaluator.module_frame(module)) or found
             self._global[module.path] = found
         return self._global[module.path]

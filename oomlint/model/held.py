@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _DEEPEST = 4  # containers inside containers
 _MOST_ITEMS = 24
+FEW = 10  # numbers for each sample that weigh no more than a label does
 MAP = 3  # axes of a batch with an array for each sample: (samples, rows, columns)
 
 Path = tuple[object, ...]  # where an object lives: (activation number, name), then names of attributes and constants of subscripts
@@ -56,7 +57,7 @@ class Size(IntEnum):
     """How much there is of it for each sample."""
 
     SCALAR = 0  # one number for the batch
-    SMALL = 1  # one number, label or identifier for each sample
+    SMALL = 1  # a few numbers, a label or an identifier for each sample
     UNKNOWN = 2
     DENSE = 3  # an array for each sample: outputs, features, images
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomlint.model.values import Frame
     from oomlint.syntax.walk import Scope
 
-_METRICS: Final = ("sklearn.", "scipy.stats", "scipy.spatial", "torchmetrics.", "pandas.")
+_METRICS: Final = ("sklearn.", "pyhealth.metrics.", "torcheval.metrics.", "scipy.stats", "scipy.spatial", "torchmetrics.", "pandas.")
 # Functions that take arrays of the host.
 _STACKS: Final = frozenset({"stack", "array", "asarray"})
 AVERAGES: Final = frozenset({"mean", "std", "var", "median", "nanmean"})
