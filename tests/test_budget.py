@@ -235,6 +235,42 @@ def test_what_another_script_runs_is_left_out(budget: Budget) -> None:
     assert [row["known"] for row in table(budget, "python train.py")["rows"] if "pieces" in row["what"]] in ([], ["unknown"])
 
 
+GRAPHS: Final = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def evaluate(model, loader):
+    model.eval()
+    outputs = []
+    for images, labels in loader:
+        outputs.append(model(images))
+    return outputs
+
+data = TensorDataset(torch.zeros(1000, 3, 32, 32), torch.zeros(1000))
+evaluate(nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU()), DataLoader(data, batch_size=10, num_workers=0))
+"""
+
+
+def test_a_list_that_two_findings_name_is_counted_once(budget: Budget) -> None:
+    Path("train.py").write_text(GRAPHS)
+    found = table(budget, "train.py")
+    assert [row["what"] for row in found["rows"] if "grows" in row["what"]] == ["`outputs` grows with the steps"]
+
+
+def test_a_row_of_each_tensor_is_a_sample(budget: Budget) -> None:
+    Path("train.py").write_text(GRAPHS)
+    found = table(budget, "train.py", "--set", "num_workers=2")
+    assert [row["bytes"] for row in found["rows"] if row["what"].startswith("batches in flight")] == [5 * 10 * (3 * 32 * 32 * 4 + 4)]
+
+
+def test_a_setting_of_the_command_line_is_no_number_that_the_code_lacks(budget: Budget) -> None:
+    Path("train.py").write_text(GRAPHS)
+    said = budget("train.py", "--set", "num_workers=2", "--ram", "160MiB").out
+    assert "num_workers=0." in said
+    assert "does not write" not in said
+
+
 def test_outputs_that_are_joined_peak_in_the_evaluation(budget: Budget) -> None:
     found = table(budget, str(ROOT / "fixtures" / "incidents" / "streaming_encoder" / "encode_v1.py"))
     moments = [row["moments"] for row in found["rows"] if "the pieces" in row["what"] or "grows with the steps" in row["what"]]

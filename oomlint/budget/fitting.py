@@ -28,6 +28,7 @@ class Setting:
     name: str
     most: int
     places: tuple[Place, ...]  # the numbers that the code writes; empty where one of them stands elsewhere
+    given: bool = False  # by `--set`: what the code writes has no say
 
 
 def fitting(program: Program, setup: Setup, limits: Given) -> tuple[Setting, ...]:
@@ -51,7 +52,9 @@ def _of(name: str, program: Program, setup: Setup, limits: Given) -> Setting | N
     most += least
     above = [one for one, value in zip(program.loaders, values, strict=True) if value is not None and value > most]
     places = [place for one in above if (place := dict(one.literals).get(name)) is not None]
-    return Setting(name, most, tuple(dict.fromkeys(places)) if given is None and len(places) == len(above) else ())
+    if given is not None:
+        return Setting(name, most, (), given=True)
+    return Setting(name, most, tuple(dict.fromkeys(places)) if len(places) == len(above) else ())
 
 
 def _value(loader: LoaderNoun, name: str) -> int | None:

@@ -42,10 +42,13 @@ _PRODUCT: Final = re.compile(r"[^*]+(?: \* [^*]+)*")
 
 
 def of_findings(found: Iterable[Finding], containers: Sequence[Container]) -> Iterator[Held]:
-    """What findings say is held."""
+    """What findings say is held. What several say of one statement that stores is counted once."""
+    counted: set[Place] = set()
     for item in found:
-        held = _of_finding(item, containers)
+        stores = {fact.place for fact in item.of_noun(StoreFact)} if item.code in _GROWS else set()
+        held = _of_finding(item, containers) if not stores or stores - counted else None
         if held is not None:
+            counted |= stores
             yield held
             if item.code in _EVALUATION and (joined := _joined(item)) is not None:
                 yield replace(held, what=f"{held.what.split(' grows')[0]}, once more where it is joined", place=joined)

@@ -34,7 +34,10 @@ def sample_of(project: Project, dataset: Dataset | None, containers: Sequence[Co
 
 
 def _known(project: Project, dataset: Dataset, containers: Sequence[Container]) -> Size | None:
-    """The largest of what ``__getitem__`` returns, where all parts of all of it are known."""
+    """The largest of what ``__getitem__`` returns, where all parts of all of it are known; for a ``TensorDataset``, a row of each tensor."""
+    if isinstance(dataset.node, cst.Call) and names.last_name(dataset.node.func) == "TensorDataset":
+        rows = [_row_of(one) for one in containers]
+        return _together([row for row in rows if row is not None]) if rows and None not in rows else None
     item = evaluator_of(project).method(dataset.instance, "__getitem__") if dataset.instance is not None else None
     if item is None or not item.scope.returns:
         return None
@@ -44,12 +47,25 @@ def _known(project: Project, dataset: Dataset, containers: Sequence[Container]) 
         parts = _parts(statement.value, frame, project, containers, 0) if statement.value is not None else None
         if not parts:
             return None
-        numbers = [size.value for size in parts]
-        known = [number for number in numbers if number is not None]
-        if len(known) != len(parts):
+        whole = _together(parts)
+        if whole is None:
             return None
-        sizes.append(parts[0] if len(parts) == 1 else Size((Sum(f"({' + '.join(map(str, parts))})", sum(known)),)))
+        sizes.append(whole)
     return max(sizes, key=lambda size: size.value or 0)
+
+
+def _together(parts: Sequence[Size]) -> Size | None:
+    """The sum of some sizes; None where one of them is not known."""
+    known = [size.value for size in parts if size.value is not None]
+    if len(known) != len(parts):
+        return None
+    return parts[0] if len(parts) == 1 else Size((Sum(f"({' + '.join(map(str, parts))})", sum(known)),))
+
+
+def _row_of(kept: Container) -> Size | None:
+    """One row of an array whose shape is known."""
+    rest: tuple[Factor, ...] = kept.size.factors[1:]
+    return Size(rest) if rest and all(isinstance(part, int) for part in rest) else None
 
 
 def _parts(node: cst.BaseExpression, frame: Frame, project: Project, containers: Sequence[Container], depth: int) -> list[Size] | None:
@@ -95,8 +111,7 @@ def _row(node: cst.BaseExpression, frame: Frame, project: Project, containers: S
         if not own or len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
             return None
         kept = next((one for one in containers if one.name == names.last_name(whole)), None)
-        rest: tuple[Factor, ...] = kept.size.factors[1:] if kept is not None else ()
-        return Size(rest) if rest and all(isinstance(part, int) for part in rest) else None
+        return _row_of(kept) if kept is not None else None
     if isinstance(node, cst.Name):
         found: set[Size | None] = set()
         for alt in evaluator_of(project).values(node, frame)[:_DEEPEST]:

@@ -162,7 +162,7 @@ def verdict(budget: Budget) -> Iterator[str]:
     if judged.workers:
         yield f"Workers that fit: {'; '.join(_fit(one, complete=judged.host_complete) for one in judged.workers)}."
     if budget.settings:
-        told = (f"{one.name}={one.most}{'' if one.places else ' (the code does not write that number)'}" for one in budget.settings)
+        told = (f"{one.name}={one.most}{'' if one.places or one.given else ' (the code does not write that number)'}" for one in budget.settings)
         bound = "at most, " if not (judged.complete if judged.by == "device" else judged.host_complete) else ""
         yield f"What would fit, each alone: {bound}{'; '.join(told)}."
     most = max((count for count in budget.workers if count is not None), default=0)
