@@ -235,6 +235,10 @@ class Project:
                 self._parsed += len(known.source.text)
         self._modules = kept
         self._wanted.clear()
+        # What was learnt refers to itself in circles, and to all trees: once these are cut, nobody has to look for what is free.
+        for room in self.memo.answers():
+            if hasattr(room, "__dict__"):
+                vars(room).clear()
         self.memo = Memory(self.readings)
 
     def any_module(self) -> Module:

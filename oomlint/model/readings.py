@@ -181,6 +181,10 @@ class Memory(Generic[_Key, _Answer]):
     def __setitem__(self, key: _Key, answer: _Answer) -> None:
         self._known[key] = (answer, self._readings.close(self._open.get(key)))
 
+    def answers(self) -> list[_Answer]:
+        """All answers."""
+        return [answer for answer, _ in self._known.values()]
+
     def assume(self, key: _Key, answer: _Answer) -> None:
         """What is said to whoever asks again before the answer is there."""
         self._known[key] = (answer, 0)

@@ -140,6 +140,11 @@ class Walk:
         self.root = self._open(module, None, "")
         self._run()
 
+    def __del__(self) -> None:
+        """Scopes refer to each other in circles, and to their nodes: apart from each other, they go with the walk."""
+        for scope in self.scopes:
+            scope.children = []
+
     # -- the walk ------------------------------------------------------------------------------------------------
 
     def _open(self, node: cst.Module | cst.ClassDef | cst.FunctionDef | cst.Lambda, parent: Scope | None, name: str) -> Scope:
