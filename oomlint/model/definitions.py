@@ -8,7 +8,8 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.displays import appended
-from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, Questions, short, trim
+from oomlint.model.names import short
+from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, Questions, trim
 from oomlint.model.reach import Reach
 from oomlint.model.sources import is_unread
 from oomlint.model.values import (

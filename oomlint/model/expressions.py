@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from oomlint.model.names import last_name
-from oomlint.model.questions import UNKNOWN, Questions, constant, is_cpu_count, short, trim, written
+from oomlint.model.names import last_name, short
+from oomlint.model.questions import UNKNOWN, Questions, constant, is_cpu_count, trim, written
 from oomlint.model.values import (
     Alternative,
     Alternatives,

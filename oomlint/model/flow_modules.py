@@ -15,7 +15,7 @@ from oomlint.model.flow_functions import bound_arguments
 from oomlint.model.flow_layers import FlowLayers
 from oomlint.model.flow_state import State, flag, instance_of, module_of
 from oomlint.model.held import MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, join_all, mixed, pack, tags_of, tensor
-from oomlint.model.questions import short
+from oomlint.model.names import short
 from oomlint.model.torch_tables import CASTS, FROZEN_NAME, LOSS_NAME, MODULE_NAME, PARAMETERLESS, TO_DEVICE
 from oomlint.model.values import External
 from oomlint.scout.telling import MODES

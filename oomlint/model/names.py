@@ -116,3 +116,9 @@ def self_name(scope: Scope) -> str | None:
         return None
     params = parameters(scope)
     return params[0].name.value if params else None
+
+
+def short(code: str, most: int = 60) -> str:
+    """The code in one line of at most ``most`` characters."""
+    text = " ".join(code.split())
+    return text if len(text) <= most else text[: most - 1] + "…"

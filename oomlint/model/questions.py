@@ -237,9 +237,3 @@ def trim(found: Iterable[Alternative]) -> Alternatives:
         out = out[: MOST - 1]
         out.append(Alternative(UNKNOWN))
     return out
-
-
-def short(code: str, most: int = 60) -> str:
-    """The code in one line of at most ``most`` characters."""
-    text = " ".join(code.split())
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -9,7 +9,7 @@ import libcst as cst
 
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_grown
-from oomlint.model.questions import MOST, UNKNOWN, Questions, is_cpu_count, short, trim, written
+from oomlint.model.questions import MOST, UNKNOWN, Questions, is_cpu_count, trim, written
 from oomlint.model.sources import CONTAINERS
 from oomlint.model.values import (
     FREE,
@@ -185,7 +185,7 @@ class Results(Questions):
                 return [Alternative(path)]
         if name == "builtins.len" and first is not None:
             return self._length(first, frame)
-        return [Alternative(ExternalCall(name, node, frame), (Step(frame.module, node, f"`{short(frame.module.code(node))}`", kind="call"),))]
+        return [Alternative(ExternalCall(name, node, frame), (Step(frame.module, node, "", kind="call"),))]
 
     @staticmethod
     def _convert(name: str, found: Alternatives) -> Alternatives:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from oomlint.model.names import short
+
 if TYPE_CHECKING:
     import libcst as cst
 
@@ -268,12 +270,12 @@ class Step:
     kind: str = ""  # "argument", "default", "option", "branch", "constant", "settings", "shell"
 
     def place(self) -> Place | None:
-        """The place with the step's text as its message."""
+        """The place with the step's text as its message; without one, with how the node is written, which is worked out only here."""
         if self.at is not None:
             return self.at.saying(self.text)
         if self.module is None or self.node is None:
             return None
-        return self.module.place(self.node, self.text)
+        return self.module.place(self.node, self.text or f"`{short(self.module.code(self.node))}`")
 
 
 @dataclass(frozen=True, slots=True)

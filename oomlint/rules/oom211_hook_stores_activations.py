@@ -12,7 +12,7 @@ from oomlint.memory.buffers.hooks import hooks_of, registrations, stored_by
 from oomlint.memory.buffers.hooks_lifetime import grows, registered_again, registered_by_calls, removed
 from oomlint.memory.facts import loop_fact
 from oomlint.model import names
-from oomlint.model.questions import short
+from oomlint.model.names import short
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.autograd_context import functions_of, kept_by
-from oomlint.model.questions import short
+from oomlint.model.names import short
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from oomlint.memory.arrays.reads_per_sample import item_reads_of
 from oomlint.memory.facts import file_fact, whole_read_fact
 from oomlint.memory.fixes.partial_read import partial_read
 from oomlint.memory.loaders.loader_calls import confidence_of
-from oomlint.model.questions import short
+from oomlint.model.names import short
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from oomlint.memory.shared.content_kinds import Kind
 from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.training_loops import SHORT, along_axis, batch_loader, loops_over, made_anew, rounds, says_first, within
 from oomlint.model import names
-from oomlint.model.questions import short
+from oomlint.model.names import short
 from oomlint.model.values import External, FunctionRef
 from oomlint.scout.forms import JOINS
 from oomlint.scout.telling import FEEDS_ITSELF

@@ -11,7 +11,7 @@ from oomlint.memory.buffers.joined_behind import joins_of
 from oomlint.memory.facts import growth_facts
 from oomlint.model import arguments, names
 from oomlint.model.flow import iterated
-from oomlint.model.questions import short
+from oomlint.model.names import short
 
 if TYPE_CHECKING:
     from oomlint.finding import Confidence, Fact, Place, Severity
