@@ -70,18 +70,18 @@ class Readings:
     def __init__(self) -> None:
         self.searched: dict[str, dict[Search, Mapping[str, str]]] = {}  # by the file on whose behalf: what was found, by file; nothing for the others
         self._news: list[Searched] = []
-        self._now = 0  # files that the innermost open question has read
-        self._open: list[tuple[Memory[Any, Any], object, int]] = []  # questions: who remembers them, their keys, and what those around them have read
+        self.now = 0  # files that the innermost open question has read
+        self.asked: list[tuple[Memory[Any, Any], object, int]] = []  # open questions: who remembers them, their keys, and what those around them have read
         self._bits: dict[str, int] = {}
         self._paths: list[str] = []
         self._alike: dict[int, int] = {}  # one number for all answers that rest on the same files
 
     def begin(self) -> None:
         """Start with a file to be checked."""
-        while self._open:
-            memory, key, _ = self._open.pop()
-            memory.forget(key, len(self._open))
-        self._now = 0
+        while self.asked:
+            memory, key, _ = self.asked.pop()
+            memory.forget(key, len(self.asked))
+        self.now = 0
 
     def end(self) -> tuple[str, ...]:
         """The files that have been read since then."""
@@ -95,7 +95,7 @@ class Readings:
         if bit is None:
             bit = self._bits[path] = 1 << len(self._paths)
             self._paths.append(path)
-        self._now |= bit
+        self.now |= bit
 
     def search(self, near: str, what: Search, found: Mapping[str, str]) -> None:
         """Note that all files were searched on behalf of one of them. Whoever has read that one rests on what was found."""
@@ -110,39 +110,27 @@ class Readings:
         self._news.clear()
         return found
 
-    def take(self, files: int) -> None:
-        """Note that an answer was given from memory."""
-        self._now |= files
-
-    def open(self, memory: Memory[Any, Any], key: object) -> int:
-        """Note that an answer is not remembered and will be looked for. Returns how many questions are open around it."""
-        self._open.append((memory, key, self._now))
-        self._now = 0
-        return len(self._open) - 1
-
     def close(self, number: int | None) -> int:
         """The files that were read for an answer since its question was opened as that one. Questions inside of it that were given up are over, too."""
         if number is None:
             files = self._all()  # nobody has said when the question came up
         else:
-            files = self._now
-            while len(self._open) > number:
-                memory, key, before = self._open.pop()
-                memory.forget(key, len(self._open))
-                self._now |= before
-                if len(self._open) > number:
-                    files = self._now
+            while len(self.asked) > number + 1:
+                self.give_up()
+            files = self.now
+            if len(self.asked) > number:
+                self.now |= self.asked.pop()[2]
         return self._alike.setdefault(files, files)
 
     def give_up(self) -> None:
         """Note that the question opened last is not looked into."""
-        memory, key, before = self._open.pop()
-        memory.forget(key, len(self._open))
-        self._now |= before
+        memory, key, before = self.asked.pop()
+        memory.forget(key, len(self.asked))
+        self.now |= before
 
     def _all(self) -> int:
-        files = self._now
-        for _, _, before in self._open:
+        files = self.now
+        for _, _, before in self.asked:
             files |= before
         return files
 
@@ -161,25 +149,31 @@ class Memory(Generic[_Key, _Answer]):
         """The answer, or ``None`` where there is none yet."""
         known = self._known.get(key)
         if known is None:
-            self._open.setdefault(key, self._readings.open(self, key))
+            self._ask(key)
             return None
-        if known[1]:
-            self._readings.take(known[1])
+        self._readings.now |= known[1]
         return known[0]
 
     def __contains__(self, key: _Key) -> bool:
         if key in self._known:
             return True
-        self._open.setdefault(key, self._readings.open(self, key))
+        self._ask(key)
         return False
 
     def __getitem__(self, key: _Key) -> _Answer:
         answer, files = self._known[key]
-        self._readings.take(files)
+        self._readings.now |= files
         return answer
 
     def __setitem__(self, key: _Key, answer: _Answer) -> None:
-        self._known[key] = (answer, self._readings.close(self._open.get(key)))
+        self._known[key] = (answer, self._readings.close(self._open.pop(key, None)))
+
+    def _ask(self, key: _Key) -> None:
+        """Note that an answer is not remembered and will be looked for."""
+        readings = self._readings
+        self._open.setdefault(key, len(readings.asked))
+        readings.asked.append((self, key, readings.now))
+        readings.now = 0
 
     def answers(self) -> list[_Answer]:
         """All answers."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import libcst as cst
 
-from oomlint.syntax.nodes import NODES, STATEMENTS, UNKNOWN_KEY, block_of, constant_key, descend, fields_of, path_of
+from oomlint.syntax.nodes import STATEMENTS, UNKNOWN_KEY, block_of, children_of, constant_key, descend, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from oomlint.syntax.nodes import Accessor, Block
 
@@ -62,7 +62,10 @@ class Scope:
     rows: list[cst.ListComp] = field(default_factory=list)
     tries: list[cst.Try] = field(default_factory=list)
     flows: dict[cst.CSTNode, object] = field(default_factory=dict)  # what its blocks bind to what, where somebody has asked
-    _nodes: dict[bool, tuple[cst.CSTNode, ...]] = field(default_factory=dict)
+    order: Sequence[cst.CSTNode] = ()  # all nodes of the file, in source order
+    whole: tuple[int, int] = (0, 0)  # where the definition lies in that
+    inside: tuple[int, int] = (0, 0)  # and its code
+    _own: list[cst.CSTNode] | None = None
 
     @property
     def is_function(self) -> bool:
@@ -79,12 +82,23 @@ class Scope:
         """What holds the scope's code: the body of a function, lambda or class, or the module."""
         return self.node if isinstance(self.node, cst.Module) else self.node.body
 
-    def nodes(self, *, inner: bool = True) -> tuple[cst.CSTNode, ...]:
+    def nodes(self, *, inner: bool = True) -> Sequence[cst.CSTNode]:
         """All that its code is made of, in source order; what stands in functions, classes and lambdas within it only with ``inner``."""
-        known = self._nodes.get(inner)
-        if known is None:
-            known = self._nodes[inner] = tuple(descend(self.suite, into_scopes=inner))
-        return known
+        at, end = self.inside
+        if inner:
+            return self.order[at:end]
+        if self._own is None:
+            if isinstance(self.suite, cst.Lambda):  # a lambda that gives another one
+                self._own = list(descend(self.suite, into_scopes=False))
+                return self._own
+            own: list[cst.CSTNode] = []
+            for child in self.children:
+                first, last = child.whole
+                if at <= first:  # else it stands in what another one is given: a decorator, a default
+                    own += self.order[at : first + 1]
+                    at = last
+            self._own = [*own, *self.order[at:end]]
+        return self._own
 
     def sets(self, name: str) -> bool:
         """Whether the scope binds the name itself, not only an attribute or an element of what it holds."""
@@ -119,6 +133,11 @@ _MUTATORS: Final = {
     "add_argument": "option",
     **dict.fromkeys(("merge_from_file", "merge_from_other_cfg", "merge_from_dict", "merge_from_list"), "merge"),
 }
+
+
+# In the walk, where the code of a scope ends, and where its definition does.
+_CODE: Final = cst.Pass()
+_WHOLE: Final = cst.Pass()
 
 
 class Walk:
@@ -157,37 +176,42 @@ class Walk:
 
     def _run(self) -> None:
         parents = self.parents
+        order: list[cst.CSTNode] = [self.module]
         stack: list[tuple[cst.CSTNode, Scope, cst.CSTNode]] = [(child, self.root, child) for child in reversed(self.module.body)]
-        for child in self.module.body:
-            parents[child] = self.module
+        for top in self.module.body:
+            parents[top] = self.module
         while stack:
             node, scope, statement = stack.pop()
-            if node.__class__ in STATEMENTS:
+            kind = node.__class__
+            if node is _CODE:
+                scope.inside = order.index(scope.suite, scope.whole[0]), len(order)
+                continue
+            if node is _WHOLE:
+                scope.whole = scope.whole[0], len(order)
+                continue
+            order.append(node)
+            if kind in STATEMENTS:
                 statement = node
-            inner = self._note(node, scope, statement)
-            todo: list[tuple[cst.CSTNode, Scope, cst.CSTNode]] = []
-            for name in fields_of(node):
-                value: Any = getattr(node, name)
-                # Decorators, base classes and parameter defaults are evaluated outside of what they belong to.
-                outside = inner is not scope and name != "body"
-                where = scope if outside else inner
-                kind = value.__class__
-                if kind in NODES:
-                    parents[value] = node
-                    todo.append((value, where, statement))
-                elif kind is tuple or kind is list:
-                    for item in value:
-                        if item.__class__ in NODES:
-                            parents[item] = node  # type: ignore[index] # as above
-                            todo.append((item, where, statement))  # type: ignore[arg-type]
-            todo.reverse()
-            stack.extend(todo)
-
-    def _note(self, node: cst.CSTNode, scope: Scope, statement: cst.CSTNode) -> Scope:
-        handler = _HANDLERS.get(type(node))
-        if handler is None:
-            return scope
-        return handler(self, node, scope, statement) or scope
+            handler = _HANDLERS.get(kind)
+            inner = (handler(self, node, scope, statement) if handler is not None else None) or scope
+            below = children_of(node)
+            for child in below:
+                parents[child] = node
+            below.reverse()
+            if inner is scope:
+                stack += [(child, scope, statement) for child in below]
+                continue
+            inner.whole = len(order) - 1, 0
+            # Decorators, base classes and parameter defaults are evaluated outside of what they belong to.
+            stack.append((_WHOLE, inner, statement))
+            for child in below:
+                if child is inner.suite:
+                    stack += (_CODE, inner, statement), (child, inner, statement)
+                else:
+                    stack.append((child, scope, statement))
+        self.root.inside = self.root.whole = 0, len(order)
+        for scope in self.scopes:
+            scope.order = order
 
     def _effect(self, scope: Scope, effect: Effect) -> None:
         scope.effects.setdefault(effect.root, []).append(effect)
