@@ -25,16 +25,7 @@ _SERVE: Final = os.path.join(_HERE, "child", "server", "serve.py")
 _START_SECONDS: Final = 180.0  # importing torch from a slow disk
 _END_SECONDS: Final = 15.0  # a server that has not removed a job by then is removed itself
 _TAIL: Final = 64 * 1024  # bytes kept of what a job prints
-_LONGEST_FAILURE: Final = 2000  # characters
 _LONGEST_LINE: Final = MEBIBYTE  # bytes of what a server says at a time
-_LARGEST_ANSWER: Final = 256 * MEBIBYTE  # bytes
-_FLOOD: Final = 32 * MEBIBYTE  # bytes of output from which its beginning is thrown away
-_PATIENCE: Final = 4  # times its limit is what a job may wait for a processor, at most
-_LITTLE: Final = 0.4  # of the cap
-_RELAXED: Final = 3  # times as long
-_EXACT_EVERY: Final = 5  # readings: the cheap bound is looked at every time, the exact figure now and then
-_SHARED: Final = "/dev/shm"  # noqa: S108
-_DISK_EVERY: Final = 25  # likewise
 
 
 class Gone(Exception):  # noqa: N818 - no mistake of ours

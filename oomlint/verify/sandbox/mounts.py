@@ -27,7 +27,7 @@ _MOST_LINKS: Final = 40  # as the kernel
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 0x1000, 0x4000, 0x40000
 _DETACH: Final = 2
 _MOUNT_SETATTR: Final = 442  # the same on every architecture; Linux 5.12
-_FROM_HERE, _EMPTY_PATH, _RECURSIVE = -100, 0x1000, 0x8000
+_FROM_HERE, _RECURSIVE = -100, 0x8000
 _PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}
 
 
