@@ -26,7 +26,10 @@ def project(tmp_path: Path) -> Iterator[Path]:
     before, path = set(sys.modules), list(sys.path)
     parse = argparse.ArgumentParser.parse_known_args
     yield tmp_path
-    tolerant_import.uninstall(str(tmp_path))
+    for pair in tolerant_import._FINDERS:
+        for finder in pair:
+            sys.meta_path.remove(finder)
+    tolerant_import._FINDERS.clear()
     argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]  # as it was
     os.environ.pop(tolerant_import.MODULES, None)
     sys.path[:] = path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -113,20 +112,7 @@ def test_a_process_is_found_by_its_environment(monkeypatch: pytest.MonkeyPatch) 
     assert process_tree.marked("a-mark-of-this-test") == []
 
 
-def test_a_watch_reads_until_it_is_left() -> None:
-    with started(f"held = bytes([1]) * {32 * MEBIBYTE}") as process, process_tree.Watch(process.pid, 0.01) as watch:
-        time.sleep(0.3)
-    assert len(watch.moments) > 3
-    assert max(moment.memory for moment in watch.moments) > 32 * MEBIBYTE
-    assert [moment.seconds for moment in watch.moments] == sorted(moment.seconds for moment in watch.moments)
-    with process_tree.Watch(process.pid, 0.01) as late:
-        time.sleep(0.05)
-    assert late.moments == []
-
-
 def test_where_nothing_can_be_read_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(process_tree.NotHere, match="Linux is needed"):
-        process_tree.Watch(os.getpid())
     with pytest.raises(process_tree.NotHere, match="Linux is needed"):
         process_tree.memory(2**22 + 1)

@@ -26,9 +26,9 @@ def walk(top: str) -> Iterator[tuple[str, list[str], list[str]]]:
         waiting += [path for name in reversed(folders) if not os.path.islink(path := os.path.join(here, name))]
 
 
-def content(path: str, most: int, *, follow: bool = True) -> bytes:
+def content(path: str, most: int) -> bytes:
     """Of a regular file, and of nothing that blocks: at most so many bytes. Raises OSError."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)

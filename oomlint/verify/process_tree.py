@@ -9,15 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
 
-    from oomlint.verify.jobs import Moment
 
 INTERVAL: Final = 0.02  # seconds between two readings: with it a cap of 600 MB stops at 604 to 668 MB
 
@@ -247,42 +244,6 @@ def marked(mark: str) -> list[int]:
             except ProcessLookupError:
                 continue
     return found
-
-
-class Watch:
-    """Reads a process tree again and again, in a thread, until it is left or the process is gone.
-
-    >>> with Watch(process.pid) as watch:
-    ...     process.wait()
-    >>> max(moment.memory for moment in watch.moments)
-    """
-
-    def __init__(self, pid: int, interval: float = INTERVAL) -> None:
-        _check_system()
-        self.pid = pid
-        self.interval = interval  # seconds
-        self.moments: list[Moment] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Watch:  # noqa: PYI034 -- typing.Self is not there under 3.10
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        from oomlint.verify.jobs import Moment  # noqa: PLC0415 -- it needs 3.11, this file serves children of 3.10 too
-
-        start = time.monotonic()
-        while not self._over.is_set():
-            now = sample(self.pid)
-            if not now.processes:
-                return
-            self.moments.append(Moment(time.monotonic() - start, now.memory, now.processes, now.descriptors))
-            self._over.wait(self.interval)
 
 
 def _stat(pid: int) -> tuple[str, int] | None:

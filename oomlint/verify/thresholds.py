@@ -119,10 +119,9 @@ def growth(name: str, unit: str, before: Sequence[float], after: Sequence[float]
     return Growth(name, unit, rate(before, warm_up), None if after is None else rate(after, warm_up), limit)
 
 
-def slope(values: Sequence[float], warm_up: int = WARM_UP) -> Rate:
+def slope(values: Sequence[float]) -> Rate:
     """By how much a quantity of each step is more than that of the step before: a copy of all so far grows, one of the batch does not."""
-    settled = list(values[warm_up:])
-    return rate([later - earlier for earlier, later in pairwise(settled)], 0)
+    return rate(differences(values[WARM_UP:]), 0)
 
 
 # -- worker memory -----------------------------------------------------------------------------------------------------

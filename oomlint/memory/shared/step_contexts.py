@@ -136,8 +136,3 @@ def project_function(project: Project, node: cst.BaseExpression, module: Module,
         if isinstance(alt.value, ClassRef | External):
             return None
     return None
-
-
-def mentions(node: cst.CSTNode, words: re.Pattern[str]) -> bool:
-    """Whether a name or attribute below the node has one of the words."""
-    return any(isinstance(n, cst.Name) and words.search(n.value) for n in descend(node))

@@ -250,7 +250,7 @@ def _reading(before: Sequence[Run], after: Sequence[Run] | None) -> Reading:
 # -- what workers cannot be sent -----------------------------------------------------------------------------------------
 
 
-def unpicklable(before: Sequence[Run], after: Sequence[Run] | None, shown: bool) -> Judged:  # noqa: FBT001 -- one of two questions
+def unpicklable(before: Sequence[Run], after: Sequence[Run] | None) -> Judged:
     """The loader's functions can be sent to workers that are spawned, and give the same batches."""
     started = [run for run in before if run["reached"] and run.get("settings", {}).get("num_workers", 1)]
     sent = [item for run in started for item in run.get("functions", {}).values()]
@@ -274,7 +274,7 @@ def unpicklable(before: Sequence[Run], after: Sequence[Run] | None, shown: bool)
         failed = next((run for run in spawned if run.get("error")), None)
         if failed is None and not any(run.get("replaced") for run in spawned):
             return Judged(Outcome.NOT_SHOWN, "the workers start although a function of the loader cannot be pickled", tuple(readings))
-        return Judged(Outcome.SHOWN if shown else Outcome.INCONCLUSIVE, f"{said} when the workers are started", tuple(readings))
+        return Judged(Outcome.SHOWN, f"{said} when the workers are started", tuple(readings))
     return _sent(before, after, later, said, tuple(readings))
 
 

@@ -126,7 +126,7 @@ def _one(session: Session, target: Target) -> Judged:
 
 def _judged(plan: Measurement, before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]] | None) -> Judged:
     if plan.call is CallCheck.PICKLED:
-        return call_verdict.unpicklable(before, after, shown=True)
+        return call_verdict.unpicklable(before, after)
     return call_verdict.exceptions(plan.option, before, after, zero=plan.call is CallCheck.OPTION_ZERO)
 
 

@@ -149,7 +149,7 @@ def _copies(session: Session, loader: LoaderFact, kind: str) -> Judged:
     return Judged(judged.outcome, judged.reason, tuple(readings), judged.assumptions)
 
 
-def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading], *, ordered: bool = True) -> Judged:
+def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading]) -> Judged:
     before, failure = _measured(session, Part.BEFORE, old, 1)
     if not before:
         return Judged(Outcome.INCONCLUSIVE, failure)
@@ -179,7 +179,7 @@ def _compared(session: Session, old: _Asked, new: _Asked, readings: list[Reading
     later = [item["added"] for item in after]
     readings.append(Reading("copied by the workers", "bytes", tuple(added), tuple(later), under))
     saving = worker_memory(added, later, before[0]["size"], WORKERS)
-    if ordered and {item["batches"] for item in before} != {item["batches"] for item in after}:
+    if {item["batches"] for item in before} != {item["batches"] for item in after}:
         return Judged(Outcome.REGRESSED, "the batches differ between before and after")
     words = f"{human(saving.before)} copied by the workers before, {human(max(0.0, saving.after))} after, of {human(before[0]['size'])} under {old.method}"
     if saving.enough:

@@ -17,7 +17,6 @@ from oomlint.verify.strategies import call_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ROUNDS: Final = 12  # of following names to their definitions
 _EXITS: Final = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _KEPT: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -1,7 +1,6 @@
 """Runs a piece of a program: its arguments, its ``self`` and its globals are the user's own where they can be had, and stand-ins elsewhere."""
 
 from __future__ import annotations
-import __future__
 
 import argparse
 import ast
@@ -19,6 +18,7 @@ import torch
 
 from oomlint.verify.child.driving import instrumentation, loader_patches, torch_patches
 from oomlint.verify.child.driving.instrumentation import Guide, nothing
+from oomlint.verify.child.loading import toplevel
 from oomlint.verify.child.loading.tolerant_import import Loaded, LoadError, install, load
 from oomlint.verify.child.server.exceptions import seed
 from oomlint.verify.child.slicing import ast_names, branch_forcing, slicer
@@ -43,11 +43,7 @@ class Program:
             self.text = importlib.util.decode_source(stream.read())
         self.tree = ast.parse(self.text, self.path)
         self._pieces: dict[tuple[Any, ...], slicer.Piece] = {}
-        self.flags = 0
-        for node in self.tree.body:
-            if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-                for alias in node.names:
-                    self.flags |= getattr(getattr(__future__, alias.name, None), "compiler_flag", 0)
+        self.flags = toplevel.flags(self.tree)
 
     @cached_property
     def loaded(self) -> Loaded:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib.util
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
+
+from oomlint.verify.child.loading import toplevel
 
 if TYPE_CHECKING:
     import types
@@ -31,10 +33,6 @@ def fill(module: types.ModuleType, path: str, attempts: Callable[[], Callable[[a
     return list(dict.fromkeys(set_now))
 
 
-def _guard(node: ast.stmt) -> TypeGuard[ast.If]:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and "__main__" in ast.unparse(node.test)
-
-
 def _read(tree: ast.Module) -> set[str]:
     """Names that functions read and do not set themselves."""
     names: set[str] = set()
@@ -53,7 +51,7 @@ def _read(tree: ast.Module) -> set[str]:
 def _blocks(tree: ast.Module, missing: set[str]) -> Iterator[list[ast.stmt]]:
     """The main block, and the bodies of functions that set a global which is missing."""
     for node in tree.body:
-        if isinstance(node, ast.If) and _guard(node):
+        if isinstance(node, ast.If) and toplevel.main_guard(node):
             yield node.body
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and any(isinstance(item, ast.Global) and missing & set(item.names) for item in ast.walk(node)):

@@ -13,7 +13,7 @@ import types
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 # What such a function gives cannot be guessed; what comes after would be about data that nobody has.
 READING: Final = re.compile(
@@ -216,14 +216,3 @@ class _Loader(importlib.abc.Loader):
 def spec(name: str) -> importlib.machinery.ModuleSpec:
     """How a stand-in module is made."""
     return importlib.machinery.ModuleSpec(name, _Loader(), is_package=True)
-
-
-def identity(value: Any, *_: object, **__: object) -> Any:
-    """Hands its first argument through."""
-    return value
-
-
-def needs(names: Any) -> Callable[[], list[str]]:
-    """The stand-ins that were called since."""
-    known = set(names)
-    return lambda: [name for name in CALLED if name not in known]

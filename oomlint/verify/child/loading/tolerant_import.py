@@ -304,16 +304,6 @@ def _reach(*folders: str) -> None:
         sys.path.insert(0, folder)
 
 
-def uninstall(root: str) -> None:
-    """Take the finders of a project away again; its modules stay."""
-    root = os.path.realpath(root)
-    for pair in [pair for pair in _FINDERS if pair[0].root == root]:
-        _FINDERS.remove(pair)
-        for item in pair:
-            sys.meta_path.remove(item)
-    sys.path[:] = [item for item in sys.path if item != root and not item.startswith(root + os.sep)]
-
-
 def load(path: str, root: str) -> Loaded:
     """Import a file of a project tolerantly, as a module by its own dotted name. Raises LoadError."""
     path, root = os.path.realpath(path), os.path.realpath(root)

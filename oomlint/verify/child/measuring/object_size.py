@@ -104,8 +104,7 @@ class Held(DispatchMode):  # type: ignore[misc] # PyTorch gives it no types
     def _note(self) -> None:
         tensors = self._tensors() - self._base
         self._peak = max(self._peak, tensors + tracemalloc.get_traced_memory()[1])
-        if hasattr(tracemalloc, "reset_peak"):
-            tracemalloc.reset_peak()
+        tracemalloc.reset_peak()
 
     def begin(self) -> None:
         """Forget the peak so far."""

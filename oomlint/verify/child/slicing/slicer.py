@@ -110,7 +110,7 @@ class Cutter:
             piece = Piece(code, "", "", kind)
         else:
             made = copy.copy(function)
-            made.body = _kept_docstring(new_body)
+            made.body = new_body or [ast.Pass()]
             made.decorator_list = [item for item in function.decorator_list if KEPT_DECORATORS.match(ast.unparse(item))]
             made.returns = None
             made.args = _plain(function.args)
@@ -308,7 +308,7 @@ def tolerant_function(function: ast.FunctionDef, cls: str, skips: Collection[str
     cutter = Cutter(ast.Module([], []), 0, skips, force=False)
     cutter.loop = ast.For(ast.Name("_", ast.Store()), ast.Name("_", ast.Load()), [], [])
     made = copy.copy(function)
-    made.body = _kept_docstring(cutter.block(function.body, []))
+    made.body = cutter.block(function.body, []) or [ast.Pass()]
     made.decorator_list = []
     made.returns = None
     made.args = _plain(function.args)
@@ -351,10 +351,6 @@ def _plain(arguments: ast.arguments) -> ast.arguments:
     for item in (*made.posonlyargs, *made.args, *made.kwonlyargs, *(item for item in (made.vararg, made.kwarg) if item)):
         item.annotation = None
     return made
-
-
-def _kept_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    return body or [ast.Pass()]
 
 
 def _with_body(handler: ast.ExceptHandler, body: list[ast.stmt]) -> ast.ExceptHandler:

@@ -204,7 +204,6 @@ def text(spec: Spec, key: str, count: int) -> str:
     header = spec.get("header") or []
     columns = list(spec["columns"])
     if header:
-        columns = [*columns, *(["int"] * len(header))][: max(len(header), 1)]
         columns = [spec.get("types", {}).get(name, column_kind(name)) for name in header]
     rows = [
         mark.join(cell(kind, row, number) for number, kind in enumerate(columns))
