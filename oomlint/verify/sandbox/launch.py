@@ -161,9 +161,8 @@ def _give_up(request: dict[str, Any], *, isolated: bool) -> dict[str, Any]:
     _drop_capabilities()
     writable = [request["folder"], *request["writable"]]
     parted: list[str] = []
-    readable = (
-        None if isolated else list(_without([*SYSTEM, *mounts.devices(), "/dev/fd", "/proc", *request["readable"], *writable], request["hidden"], parted))
-    )
+    shown = [*SYSTEM, *mounts.devices(), "/dev/fd", "/proc", *request["readable"], *writable]
+    readable = None if isolated else list(_without(shown, request["hidden"], parted))
     held = landlock.confine(writable, readable, parted, network=isolated)
     filtered = seccomp.install(network=isolated, attributes=isolated)
     return {"landlock": landlock.version() if held else 0, "filter": filtered}

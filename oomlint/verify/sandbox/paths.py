@@ -1,4 +1,4 @@
-"""Places that every program needs."""
+"""Places that every program needs. A module of its own: it is read by oomlint itself, which loads nothing of what runs in the sandbox."""
 
 from __future__ import annotations
 

@@ -157,13 +157,6 @@ def named(name: str) -> Any:
 
         if (known := images.TRANSFORMS.get(tail)) is not None:
             return known
-    if parts[0] == "cv2":
-        from oomlint.verify.child.loading import images  # noqa: PLC0415 -- only where it is used: it may be absent, or imports this module
-
-        if (known := images.CV2.get(tail)) is not None:
-            return known
-        if re.fullmatch(r"[A-Z0-9_]+", tail):
-            return 1
     if (found := _substitute(parts)) is not None:
         return found
     if tail.endswith(("Error", "Exception", "Warning")):

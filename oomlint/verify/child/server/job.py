@@ -17,7 +17,7 @@ import warnings
 from typing import Any, Final
 
 from oomlint.verify.child import FOLDER
-from oomlint.verify.child.server import sandbox
+from oomlint.verify.child.server import landlock, sandbox
 from oomlint.verify.child.server.exceptions import seed
 
 _EXIT_SECONDS: Final = 2.0  # what a library has registered to be done at the end may take so long
@@ -57,7 +57,7 @@ def begin(job: dict[str, Any], server: int, reply: int) -> None:
         sandbox.limit(job["descriptors"], job["file_bytes"])
         os.environ.update(job["environment"])
         os.chdir(job["folder"])
-        sandbox.confine(job["writable"])
+        landlock.confine(job["writable"])
         if job["fresh"]:
             with open(job["file"], "w", encoding="utf-8") as file:
                 json.dump(job, file)

@@ -1,4 +1,4 @@
-"""What a job gives up for itself, inside of what its server is kept in: it writes to its own folders only, and cannot outlive the server."""
+"""What a job gives up for itself beside its writes: it cannot outlive the server, and takes no more than it may."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ import os
 import resource
 import signal
 import sys
-from typing import TYPE_CHECKING, Final
-
-from oomlint.verify.child.server import landlock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Final
 
 _PDEATHSIG: Final = 1
 _SUBREAPER: Final = 36
@@ -38,8 +33,3 @@ def limit(descriptors: int, file_bytes: int) -> None:
         hard = resource.getrlimit(kind)[1]
         bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (bound, bound))
-
-
-def confine(writable: Iterable[str]) -> None:
-    """Refuse every write and delete outside of some files and folders, as far as the kernel can."""
-    landlock.confine(writable)
