@@ -179,20 +179,20 @@ def test_numbers_in_lists_are_benign() -> None:
 
 def test_quadratic_concatenation() -> None:
     growth, _ = measure(lambda x: grow(x, x.free()), 10)
-    each = [new - old for old, new in zip(growth.copied_bytes, growth.copied_bytes[1:], strict=False)]
+    each = [new - old for old, new in zip(growth.column("copied"), growth.column("copied")[1:], strict=False)]
     assert each == [160 * n for n in range(1, STEPS)]
     growth, _ = measure(lambda x: lengthen(x, np.ones(10)), 10)
-    each = [new - old for old, new in zip(growth.copied_bytes, growth.copied_bytes[1:], strict=False)]
+    each = [new - old for old, new in zip(growth.column("copied"), growth.column("copied")[1:], strict=False)]
     assert each == [80 * n for n in range(1, STEPS)]
     assert "oomlint" not in repr(getattr(np.append, "__globals__", {}).get("__name__"))
 
 
 def test_what_is_saved_for_backward() -> None:
-    saved = [measure(step, 10)[0].saved_bytes[4:] for step in (lambda x: x.loss(), lambda x: x.free())]
+    saved = [measure(step, 10)[0].column("saved")[4:] for step in (lambda x: x.loss(), lambda x: x.free())]
     assert set(saved[0]) == {10 * 8 * 4 + 10 * 4 * 4}  # the input and the output, each once; no weights
     assert set(saved[1]) == {0}
     growth, _ = measure(lambda x: x.loss(), 10, saved=False)
-    assert not any(growth.saved_bytes)
+    assert not any(growth.column("saved"))
 
 
 def test_peaks_within_a_step() -> None:
@@ -204,8 +204,8 @@ def test_peaks_within_a_step() -> None:
     growth, rates = measure(large, 2)
     assert rates["storage_bytes"] == 0
     base = growth.levels()["storage_bytes"][-1]
-    assert all(4000 <= peak - base <= 8400 for peak in growth.peak_bytes[4:])
-    assert all(peak >= 40000 for peak in growth.peak_python_bytes[4:])
+    assert all(4000 <= peak - base <= 8400 for peak in growth.column("peak")[4:])
+    assert all(peak >= 40000 for peak in growth.column("python_peak")[4:])
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

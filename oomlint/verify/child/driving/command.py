@@ -46,7 +46,7 @@ def run(command: str, watch: dict[str, Any]) -> dict[str, Any]:
     """Run a command in the current folder; ``watch`` is what :class:`Wanted` holds.
 
     Answers ``status`` (minus the signal), ``exception`` (None, or its ``type``, ``text`` and ``place``), ``reached`` (whether a watched row was run),
-    ``streams`` (what was seen at each loader), ``files`` (digest by name, of what was written), ``bytes_read`` (by all processes) and ``in_process``.
+    ``streams`` (what was seen at each loader), ``files`` (digest by name, of what was written) and ``bytes_read`` (by all processes).
     """
     root = os.getcwd()
     before = written_files.files([root])
@@ -67,7 +67,7 @@ def run(command: str, watch: dict[str, Any]) -> dict[str, Any]:
     finally:
         shutil.rmtree(notes, ignore_errors=True)
     return {
-        "status": status, "seconds": seconds, "bytes_read": size, "in_process": bool(parsed.path or parsed.module), **seen,
+        "status": status, "seconds": seconds, "bytes_read": size, **seen,
         "files": written_files.written(before, [root], ""),
     }  # fmt: skip
 

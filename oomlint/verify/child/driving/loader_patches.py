@@ -9,9 +9,8 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-import torch
-
 from oomlint.verify.child.loading import stubs
+from oomlint.verify.child.measuring.tensor_census import tensors
 from oomlint.verify.child.synthesis import deferred_value, stub_objects
 
 if TYPE_CHECKING:
@@ -89,15 +88,7 @@ def tensor_files(running: Iterable[Any]) -> int:
 def _waiting(iterator: Any) -> Iterator[int]:
     """Where the storages of batches lie that an iterator has got and not given out. It notes a batch as (worker,), with the data once they are there."""
     for _, *data in list(getattr(iterator, "_task_info", {}).values()):
-        yield from (item.untyped_storage().data_ptr() for item in _tensors(data) if item.is_shared())
-
-
-def _tensors(data: Any) -> Iterator[torch.Tensor]:
-    if isinstance(data, torch.Tensor):
-        yield data
-    elif isinstance(data, (list, tuple, dict)):
-        for item in data.values() if isinstance(data, dict) else data:
-            yield from _tensors(item)
+        yield from (item.untyped_storage().data_ptr() for item in tensors(data) if item.is_shared())
 
 
 def _path(dataset: Any) -> str:

@@ -241,13 +241,13 @@ class Meter:
 
     def columns(self) -> dict[str, Any]:
         """Differences for what is kept, what each step took, and how many there were after each."""
-        copied = self.growth.copied_bytes
+        column = self.growth.column
         return {
             "deltas": self.growth.deltas(),
-            "saved_bytes": self.growth.saved_bytes[1:],
-            "copied_bytes": [new - old for old, new in itertools.pairwise(copied)],
-            "peak_bytes": self.growth.peak_bytes[1:],
-            "python_peak_bytes": self.growth.peak_python_bytes[1:],
+            "saved_bytes": column("saved")[1:],
+            "copied_bytes": [new - old for old, new in itertools.pairwise(column("copied"))],
+            "peak_bytes": column("peak")[1:],
+            "python_peak_bytes": column("python_peak")[1:],
             **{name: column[1 : self._count].tolist() for name, column in self._own.items()},
         }
 

@@ -81,7 +81,7 @@ def _measured(function: Any, state: dict[str, Any], steps: int) -> dict[str, Any
     except Exception as error:  # noqa: BLE001 -- as above
         return {"ok": False, "exception": words(error)}
     printed = {"digest": "", "text": ""}
-    columns = {"deltas": growth.deltas(), "saved_bytes": growth.saved_bytes[1:], "result": lines, "numbers": numbers[:NUMBERS]}
+    columns = {"deltas": growth.deltas(), "saved_bytes": growth.column("saved")[1:], "result": lines, "numbers": numbers[:NUMBERS]}
     return {"ok": True, "steps": steps, "exception": None, "printed": printed, "generators": digests.generators(), **columns}
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from oomlint.verify.child.measuring.tensor_census import tensors
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
@@ -124,10 +126,10 @@ class _Propagate(DispatchMode):  # type: ignore[misc] # mypy takes torch for Any
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        given = list(_tensors((args, kwargs or {})))
+        given = list(tensors((args, kwargs or {})))
         if any(map(_tagged, given)):
             plain = {_key(item) for item in given if not _tagged(item)}
-            for item in _tensors(out):
+            for item in tensors(out):
                 if _key(item) not in plain:
                     _tag(item)
         return out
@@ -193,12 +195,12 @@ def _made(func: Callable[..., Any], name: str, args: tuple[Any, ...], options: d
     on_device = _cuda(options["device"])
     if on_device:
         options["device"] = "cpu"
-    given = {_key(item) for item in _tensors((args, options))}
+    given = {_key(item) for item in tensors((args, options))}
     out = func(*args, **options)
     if name in {"as_tensor", "asarray"} and isinstance(out, torch.Tensor) and on_device != _tagged(out):
         out = out.clone()  # it may share its memory with what it was given
         given = set()
-    for item in _tensors(out):
+    for item in tensors(out):
         if on_device:
             _tag(item)
         elif _key(item) not in given:
@@ -207,7 +209,7 @@ def _made(func: Callable[..., Any], name: str, args: tuple[Any, ...], options: d
 
 
 def _refuse_mixed(args: tuple[Any, ...], options: dict[str, Any]) -> None:
-    given = [item for item in _tensors((args, options)) if item.dim()]  # a single number may lie anywhere
+    given = [item for item in tensors((args, options)) if item.dim()]  # a single number may lie anywhere
     if len({_tagged(item) for item in given}) > 1:
         raise RuntimeError(MIXED)
 
@@ -235,17 +237,6 @@ def _cuda(device: Any) -> bool:
     return isinstance(device, int) or str(device).startswith("cuda")
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-
-
 def _saying(answer: Any) -> Callable[..., Any]:
     return lambda *_, **__: answer
 
@@ -260,7 +251,7 @@ def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
     def load(file: Any, map_location: Any = None, **options: Any) -> Any:
         on_device = isinstance(map_location, (str, torch.device)) and _cuda(map_location)
         out = original(file, map_location="cpu" if on_device else map_location, **options)
-        for item in _tensors(out) if on_device else ():
+        for item in tensors(out) if on_device else ():
             _tag(item)
         return out
 

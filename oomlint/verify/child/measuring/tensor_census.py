@@ -122,30 +122,18 @@ class Growth:
         """By how much each count differs from that of the step before."""
         return {name: [new - old for old, new in pairwise(values)] for name, values in self.levels().items()}
 
-    @property
-    def saved_bytes(self) -> list[int]:
-        """Bytes that autograd saved for a backward pass in each step, each storage once, parameters left out."""
-        return self._columns["saved"][: self._count].tolist()
+    def column(self, name: str) -> list[int]:
+        """One count of every step, in bytes.
 
-    @property
-    def copied_bytes(self) -> list[int]:
-        """Bytes written by concatenating since the start, at each step."""
-        return self._columns["copied"][: self._count].tolist()
-
-    @property
-    def peak_bytes(self) -> list[int]:
-        """The most bytes of storages that were alive at a time within each step, to three per cent."""
-        return self._columns["peak"][: self._count].tolist()
-
-    @property
-    def peak_python_bytes(self) -> list[int]:
-        """The most bytes of Python objects and numpy buffers that were alive at a time within each step."""
-        return self._columns["python_peak"][: self._count].tolist()
+        What autograd ``saved`` for a backward pass, each storage once and parameters left out; what concatenating has ``copied`` since the start; the ``peak``
+        of storages that were alive at a time within the step, to three per cent; and the ``python_peak``, of Python objects and numpy buffers.
+        """
+        return self._columns[name][: self._count].tolist()
 
     def highest(self) -> int:
         """The most bytes that were alive at a time since the start: storages, Python objects and numpy buffers. The last step may be long past."""
         python = tracemalloc.get_traced_memory()[1] if self._python else 0
-        pairs = zip(self.peak_bytes, self.peak_python_bytes, strict=True)
+        pairs = zip(self.column("peak"), self.column("python_peak"), strict=True)
         return max([sum(pair) for pair in pairs] + [self._tracker.peak + python])
 
     # -- how ---------------------------------------------------------------------------------------------------------------
@@ -237,10 +225,10 @@ class _Tracker(DispatchMode):  # type: ignore[misc] # mypy takes torch for Any, 
         out = func(*args, **(kwargs or {}))
         if self.thread != threading.get_ident() or self.pause:
             return out
-        for item in _flat(args):
+        for item in tensors(args):
             self.see(item)
         name = func.name().partition(".")[0] if hasattr(func, "name") else ""
-        for item in _flat((out,)):
+        for item in tensors(out):
             self.see(item)
             if name in COPIERS:
                 self.copied(item.numel() * item.element_size())
@@ -319,13 +307,13 @@ def _cost(key: int, entry: Entry) -> int:
     return sum(map(sys.getsizeof, objects))
 
 
-def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    """Tensors among arguments and in the lists among them: an operator takes no deeper ones."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif type(value) in (list, tuple):
-            yield from _flat(value)
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in a value and in the lists, tuples and dicts that it is made of."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from tensors(item)
 
 
 def _tensors() -> Iterator[torch.Tensor]:
