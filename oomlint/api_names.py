@@ -10,6 +10,11 @@ WRAPPERS: Final = frozenset(
 )
 GOES_OVER: Final = WRAPPERS | {"zip"}  # those, and what gives the elements of several together
 
+# HDF5: what opens a file. h5py's own are closed with the last reference, and PyTables' register keeps them until they are closed.
+H5PY: Final = frozenset({"h5py.File", "h5py._hl.files.File"})
+PYTABLES: Final = frozenset({"tables.open_file", "tables.file.open_file", "tables.openFile"})
+H5_FILES: Final = H5PY | PYTABLES | {"h5pickle.File", "netCDF4.Dataset"}
+
 # Built-in functions and types.
 LOOKS: Final = frozenset("id isinstance len print repr str type".split())  # look at what they are given, and leave it as it is
 COLLECTIONS: Final = frozenset("list tuple set frozenset sorted".split())  # make a collection of another

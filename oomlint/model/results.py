@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
+from oomlint.api_names import H5_FILES
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_grown
 from oomlint.model.questions import MOST, UNKNOWN, Questions, is_cpu_count, trim, written
@@ -59,7 +60,6 @@ _SAME = frozenset(
 )  # fmt: skip
 # Those that read what they are given into a container of their own: a list of an HDF5 dataset is no part of the file any more.
 _CONTAINERS = frozenset({"builtins.sorted", "builtins.list", "builtins.tuple", "builtins.set", "builtins.frozenset", "natsort.natsorted"})
-_FILES = frozenset({"h5py.File", "h5pickle.File", "tables.open_file", "netCDF4.Dataset"})
 # Calls whose keywords are read as the entries of a mapping.
 _MAPPINGS = frozenset(
     {"builtins.dict", "argparse.Namespace", "types.SimpleNamespace", "easydict.EasyDict", "addict.Dict", "munch.Munch", "dotmap.DotMap"},
@@ -73,7 +73,7 @@ _CONVERSIONS: dict[str, Callable[[Any], object]] = {"builtins.int": int, "builti
 def _is_read(value: Value) -> bool:
     """Whether a container of a value is something else than the value: of an HDF5 file or a part of one, or of a range, whose numbers it makes."""
     whole = value.whole if isinstance(value, Element) else value
-    return isinstance(whole, ExternalCall) and whole.name in _FILES | {"builtins.range"}
+    return isinstance(whole, ExternalCall) and (whole.name in H5_FILES or whole.name == "builtins.range")
 
 
 class Results(Questions):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from oomlint.api_names import PYTABLES
 from oomlint.finding import Confidence, Consequence, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import HANDLES, DatasetSign, FunctionSign, Measurement, Trait
 from oomlint.memory.facts import opening_fact
@@ -35,9 +36,9 @@ class H5OpenUnclosed(Rule):
 
     ## What it does
 
-    Checks for functions that open an `h5py.File`, or build an object of one, and leave the closing to chance: no `with`, no `close()` on the way out,
-    nobody else who takes the file over. `h5py.File(path)["x"][i]` in one expression counts too. A file that a program opens once, to read from it, is a
-    note, not shown by default; one that a dataset opens, or a loop, or that can be written to is a warning.
+    Checks for functions that open an `h5py.File` or a PyTables file, or build an object of one, and leave the closing to chance: no `with`, no `close()`
+    on the way out, nobody else who takes the file over. `h5py.File(path)["x"][i]` in one expression counts too. A file that a program opens once, to read
+    from it, is a note, not shown by default; one that a dataset opens, or a loop, or that can be written to is a warning.
 
     It is silent in tests; where the file is closed in any way, be it by a function that gets it, `contextlib.closing`, an `ExitStack`, `atexit` or
     `del`; where the file itself is returned or yielded, or kept on an object or in a container, which other rules look at; where it is given to what
@@ -54,6 +55,7 @@ class H5OpenUnclosed(Rule):
     - *Exceptions*: an exception that is kept also keeps the file open, by the frames of its traceback. To open the file for writing then raises
       `OSError: ... file is already open for read-only`.
     - *Other interpreters*, like PyPy, close the file at some later time.
+    - *PyTables*: its register of open files holds each file that `tables.open_file` opens until it is closed or the program ends; here it *is* a leak.
 
     To open, read and close a file takes about half a millisecond, with or without `with`.
 
@@ -127,7 +129,7 @@ class H5OpenUnclosed(Rule):
 
     def check(self, module: Module, project: Project) -> Iterator[Finding]:
         """Yield the calls that open an HDF5 file which nothing closes."""
-        if "File" not in module.source.text or holds_tests(module):
+        if not any(word in module.source.text for word in ("File", "open_file", "openFile")) or holds_tests(module):
             return
         told: dict[tuple[Scope, tuple[str, ...], str], Finding] = {}
         for opening in openings_of(project).of(module):
@@ -173,5 +175,7 @@ def _message(opening: Opening, trail: Trail) -> Message:
     if opening.mode is not None and not opening.reads_only:
         lost = "the new file is unreadable" if opening.mode.startswith(("w", "x")) else "what was written is lost"
         return Message(headline, f"if the process is killed before CPython closes it, {lost}")
+    if opening.name in PYTABLES:
+        return Message(headline, "PyTables keeps it in its register of open files, and so open, until the program ends")
     last = f" to `{trail.names[0]}`" if trail.names else ""
     return Message(headline, f"CPython closes it with the last reference{last}; PyPy or a kept traceback leaves it open")

@@ -29,7 +29,7 @@ class Form(Enum):
     """How everything is read."""
 
     SLICE = "a slice over everything"  # d[:], d[...], d[()], d[:, :]
-    VALUE = ".value"  # d.value, d.__array__(), d.read_direct(a)
+    VALUE = ".value"  # d.value, d.__array__(), d.read_direct(a), d.read()
     ARRAY = "an array of it"  # np.array(d), np.asarray(d)
     TENSOR = "a tensor of it"  # torch.tensor(d): element by element for HDF5
     LIST = "a list of it"  # list(d), d.tolist(), [x for x in d]
@@ -69,7 +69,7 @@ _TENSORS: Final = frozenset(
 _LISTS: Final = frozenset({"builtins.list", "builtins.tuple"})
 _CALLED: Final = frozenset(name.rpartition(".")[2] for name in (*_ARRAYS, *_TENSORS, *_LISTS))
 _OF_MAPS: Final = frozenset({"tolist", "copy", "astype", "clone"})  # methods that read a memory map
-_METHODS: Final = frozenset({"__array__", "read_direct"}) | _OF_MAPS
+_METHODS: Final = frozenset({"__array__", "read", "read_direct"}) | _OF_MAPS
 _OF_ROWS: Final = STACKS | AS_ARRAY | TENSOR_TYPES
 
 
@@ -178,6 +178,8 @@ class WholeReads(Stored):
             form = (Form.LIST if name == "tolist" else Form.COPY) if name in _OF_MAPS else None
             if name == "astype" and arguments.has(node, "copy"):
                 return None
+        elif name == "read":
+            form = Form.VALUE if not node.args else None
         elif name == "read_direct":
             form = Form.VALUE if len(node.args) == 1 else None  # more arguments select a part
         else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import SHARES
+from oomlint.api_names import H5_FILES, SHARES
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.readings import Memory, finder
@@ -80,7 +80,7 @@ _MOST: Final = 6
 _OPENERS: Final = {
     name: store
     for store, listed in (
-        (Store.H5, "h5py.File h5pickle.File tables.open_file netCDF4.Dataset z5py.File"),
+        (Store.H5, " ".join(H5_FILES | {"z5py.File"})),
         (Store.ZARR, "zarr.open zarr.open_array zarr.open_group zarr.open_consolidated zarr.convenience.open zarr.Group zarr.Array zarr.group"),
         (Store.MEMMAP, "numpy.memmap numpy.lib.format.open_memmap numpy.load"),
     )
@@ -88,7 +88,7 @@ _OPENERS: Final = {
 }
 # What a text has to say before anything in it can be one of these.
 _SIGNS: Final = {
-    Store.H5: (b"h5py", b"h5pickle", b"tables.open_file", b"netCDF4", b"z5py"),
+    Store.H5: (b"h5py", b"h5pickle", b"tables", b"netCDF4", b"z5py"),
     Store.ZARR: (b"zarr",),
     Store.MEMMAP: (b"mmap_mode", b"memmap"),
 }
@@ -325,9 +325,9 @@ class Stored:
         return replace(inner, keys=(*inner.keys, None)) if inner is not None and inner.store is not Store.MEMMAP else None
 
     def _method(self, node: cst.Call, func: cst.Attribute, frame: Frame) -> H5Object | None:
-        """``group.get(key)`` and what gives the same dataset in another form."""
+        """``group.get(key)``, ``file.get_node(key)``, and what gives the same dataset in another form."""
         name = func.attr.value
-        if name == "get" and node.args and node.args[0].keyword is None:
+        if name in {"get", "get_node"} and node.args and node.args[0].keyword is None:
             inner = self.stored(func.value, frame)
             if inner is None or inner.store is Store.MEMMAP:
                 return None

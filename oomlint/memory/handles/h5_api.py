@@ -26,6 +26,7 @@ class Grip(Enum):
     ITEMS = "the view that goes through names with their groups and datasets"
     PAIR = "a name with its group or dataset"
     KEYS = "a view of names or attributes"
+    NODE = "a node of PyTables, whose attributes are nodes too"
     MAYBE = "a dataset, or what was read from one"
 
 
@@ -53,6 +54,10 @@ def after_attribute(node: cst.Attribute, grip: Grip, walk: Walk) -> Grip | None:
     called = isinstance(walk.parents.get(node), cst.Call)
     if grip in {Grip.KEYS, Grip.VIEW, Grip.ITEMS, Grip.PAIR}:
         return grip if grip is Grip.KEYS and name in {"items", "values"} else None
+    if grip is Grip.NODE:
+        return None if called or name in _PLAIN or name == "nrows" else grip
+    if name in {"root", "get_node"}:
+        return Grip.NODE
     if name == "file":
         return Grip.FILE
     if name == "attrs" or (name == "keys" and called):
@@ -82,8 +87,8 @@ def after_subscript(node: cst.Subscript, grip: Grip, frame: Frame, evaluator: Qu
     index = node.slice[0].slice
     if not isinstance(index, cst.Index) or _reads(index.value, frame, evaluator):
         return None
-    if grip is Grip.OBJECT and _is_text(index.value, frame, evaluator):
-        return Grip.OBJECT
+    if grip in {Grip.OBJECT, Grip.NODE} and _is_text(index.value, frame, evaluator):
+        return grip
     return Grip.MAYBE
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import COLLECTIONS, CONTAINERS
+from oomlint.api_names import COLLECTIONS, CONTAINERS, H5PY
 from oomlint.memory.buffers.caches import bounded_global, bounded_here, bounded_in, by_process
 from oomlint.memory.buffers.functools_caches import unbounded
 from oomlint.memory.datasets.dataset_classes import datasets_of
@@ -17,7 +17,6 @@ from oomlint.memory.handles.h5_api import Grip
 from oomlint.memory.handles.openings import Opening, Opens, opened_by, openings_of
 from oomlint.memory.handles.resource_flow import trail_from, trail_of
 from oomlint.memory.handles.resource_state import End, Store
-from oomlint.memory.handles.unclosed import H5PY
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.content_kinds import Kind
 from oomlint.model import names

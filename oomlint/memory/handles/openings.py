@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import H5_FILES
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.model import arguments, names
 from oomlint.model.readings import Memory
@@ -36,7 +37,7 @@ class Opens(Enum):
 _BY_NAME: Final = {
     name: kind
     for kind, listed in (
-        (Opens.H5, "h5py.File h5py._hl.files.File h5pickle.File tables.open_file netCDF4.Dataset"),
+        (Opens.H5, " ".join(H5_FILES)),
         (Opens.LMDB, "lmdb.open lmdb.Environment"),
         (Opens.MEMMAP, "numpy.memmap numpy.lib.format.open_memmap"),
         (Opens.FILE, "builtins.open io.open codecs.open gzip.open bz2.open lzma.open mmap.mmap"),

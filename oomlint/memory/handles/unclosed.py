@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
+from oomlint.api_names import H5PY, PYTABLES
 from oomlint.memory.datasets.dataset_readers import readers_of
 from oomlint.memory.handles.openings import Opens
 from oomlint.memory.handles.resource_flow import trail_of
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
     from oomlint.syntax.walk import Scope
 
 _DEEPEST: Final = 4  # callers of callers
-H5PY: Final = frozenset({"h5py.File", "h5py._hl.files.File"})
 
 
 def unclosed(opening: Opening, project: Project) -> Trail | None:
     """The trail of an HDF5 file that a function opens and nobody closes; ``None`` where somebody does or may."""
-    if opening.kind is not Opens.H5 or opening.name not in H5PY or _in_memory(opening):
+    if opening.kind is not Opens.H5 or opening.name not in H5PY | PYTABLES or _in_memory(opening):
         return None
     hides = _hides_with(opening)
     if not hides and not (opening.scope.is_function and isinstance(opening.scope.node, cst.FunctionDef | cst.Lambda)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, STACKS, TENSOR_TYPES
+from oomlint.api_names import ALLOCATORS, AS_ARRAY, EMPTY_CONTAINERS, FACTS, H5_FILES, STACKS, TENSOR_TYPES
 from oomlint.memory.shared.byte_size import Size, allocated
 from oomlint.memory.shared.content_kinds import NOTHING, Classifier, Content, Kind
 from oomlint.model import arguments, names
@@ -55,7 +55,7 @@ _RESULTS: dict[str, tuple[Kind, str]] = {
             "file names of `{name}`",
             "glob.glob glob.iglob os.listdir os.scandir os.walk os.path.join os.path.abspath os.path.basename pathlib.Path natsort.natsorted",
         ),
-        (Kind.H5, "an open `{name}`", "h5py.File h5pickle.File tables.open_file netCDF4.Dataset z5py.File"),
+        (Kind.H5, "an open `{name}`", " ".join(H5_FILES | {"z5py.File"})),
         (
             Kind.HANDLE,
             "what `{plain}` opened",
