@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import FACTS, PUTS_IN, VIEW_ATTRIBUTES
+from oomlint.api_names import FACTS, PUTS_IN, VIEW_ATTRIBUTES, WRAPPERS
 from oomlint.memory.arrays.kept_calls import KEEPS, KeptCalls, keeps_axes
 from oomlint.memory.arrays.kept_state import DEEPEST, STEPS, Does, Going, Keeper, Met, Search, across, ends_of, names_of
 from oomlint.memory.datasets.serving import EVALUATION, is_target, picks_some
@@ -347,7 +347,10 @@ class Kept(KeptCalls):
         """A loop that runs a model goes through the value."""
         who = self.serving.loop_with_model(module, loop) if search.inside is None and not going.part and not going.inside else ""
         if who:
-            self._lives(search, module, loop.iter, going, f"which {who} goes through", evaluated=who == EVALUATION)
+            taken = loop.iter
+            while isinstance(taken, cst.Call) and names.last_name(taken.func) in WRAPPERS and taken.args:
+                taken = taken.args[0].value
+            self._lives(search, module, taken, going, f"which {who} goes through", evaluated=who == EVALUATION)
 
     @staticmethod
     def _lives(search: Search, module: Module, node: cst.BaseExpression, going: Going, why: str, *, evaluated: bool) -> None:

@@ -232,8 +232,13 @@ class KeptNames(Keeping):
         known = self._uses.get(scope)
         if known is None:
             known = self._uses[scope] = {}
+            words: set[cst.CSTNode] = set()  # names of attributes and keywords: they are no variable's, and each stands behind what it belongs to
             for node, number in self._ordered(scope).items():
-                if isinstance(node, cst.Name):
+                if isinstance(node, cst.Attribute):
+                    words.add(node.attr)
+                elif isinstance(node, cst.Arg) and node.keyword is not None:
+                    words.add(node.keyword)
+                elif isinstance(node, cst.Name) and node not in words:
                     known.setdefault(node.value, []).append((number, node))
         return known
 
