@@ -28,8 +28,12 @@ class Projects:
     that holds no code itself, a folder that is laid out like a repository (a README beside a license or requirements) is one, also where ``.git`` is missing.
     """
 
-    def __init__(self, root: str, settings: Settings, overlay: Mapping[str, bytes], folders: Sequence[str]) -> None:
-        """``folders`` belong to the project that they lie in, though a walk over its top passes them by."""
+    def __init__(self, root: str, settings: Settings, overlay: Mapping[str, bytes], folders: Sequence[str], *, held: bool = False) -> None:
+        """``folders`` belong to the project that they lie in, though a walk over its top passes them by.
+
+        ``held`` says that somebody keeps what he has learnt of one project while files of others are asked for.
+        """
+        self._held = held
         self._root = root
         self._settings = settings
         self._overlay = overlay
@@ -44,7 +48,7 @@ class Projects:
         top = self._top(os.path.dirname(path))
         if sum(project.parsed for project in self._known.values()) > (_MOST_PARSED if top == self._last else _MOST_PARSED_BEHIND):
             for where, project in self._known.items():
-                project.let_go(_MOST_KEPT if where == top else 0)
+                project.let_go(_MOST_KEPT if where == top else 0, held=self._held)
             gc.collect()
         self._last = top
         known = self._known.get(top)
@@ -71,7 +75,7 @@ class Projects:
 
     def over(self, overlay: Mapping[str, bytes]) -> Projects:
         """The same projects with other contents in place of files."""
-        other = Projects(self._root, self._settings, overlay, self._folders)
+        other = Projects(self._root, self._settings, overlay, self._folders, held=self._held)
         other._tops = self._tops
         other._known.update({top: project.over(overlay) for top, project in self._known.items()})
         return other

@@ -156,7 +156,7 @@ def _programs(target: Target, files: Sequence[DataFile], arguments: Arguments) -
     known = [code for code, _ in catalogue()]
     config = Path(arguments.config) if arguments.config else None
     settings, root = load_settings(config, arguments.isolated, Path(start_of([target.path], folder)), known, ())
-    projects = Projects(str(root), settings, {}, (folder,) if os.path.isdir(target.path) else ())
+    projects = Projects(str(root), settings, {}, (folder,) if os.path.isdir(target.path) else (), held=True)
     paths = list(discover([target.path], settings, root).files) if os.path.isdir(target.path) else [target.path]
     try:
         found = _found(target, paths, projects, settings, str(root), files)

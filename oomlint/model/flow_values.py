@@ -197,8 +197,8 @@ class FlowValues(FlowDefinitions):
                 found = module_of(frozen=FROZEN_NAME.search(word) is not None, home=found.home)
             elif LOADER_NAME.search(word):
                 found = Held(Kind.ITERABLE, each=batch(), loader=SOME_LOADER)
-            elif found.value is None:
-                found = found.having(size=_size_by_name(word, found.size))
+            elif found.value is None and (size := _size_by_name(word, found.size)) is not found.size:
+                found = found.having(size=size)
         return found if found.home else found.having(home=home)
 
     def _attribute(self, node: cst.Attribute, state: State) -> Held:

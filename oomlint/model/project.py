@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from oomlint.source import Source
     from oomlint.syntax.walk import Scope, Walk
 
-_CALLED = re.compile(rb"(?<!def )(?<!class )\b(\w+)\s*\(")
+_CALLED = re.compile(rb"\b(?<!def )(?<!class )(\w++)\s*\(")  # what a word has taken it keeps: what is behind it is no word
 _WORD = re.compile(r"\w+")
 _PARTIAL = re.compile(rb"partial\(\s*(?:\w+\.)*(\w+)")
-_ALIAS = re.compile(rb"\b(\w+)[ \t]+as[ \t]+(\w+)")
+_ALIAS = re.compile(rb"\b(\w++)[ \t]+as[ \t]+(\w+)")
 _MOST_LAUNCH_FILES = 400  # more scripts than anyone reads
 _MAX_ENTRIES = 50_000  # files and folders that are looked at: a home folder is no project
 _MAX_PROJECT_FILES = 20_000
@@ -222,8 +222,11 @@ class Project:
         """Characters of the trees that are kept."""
         return self._parsed
 
-    def let_go(self, most: int = 0) -> None:
-        """Forget what was learnt from trees, and all but those asked for most often, of so many characters. Not while a question is open."""
+    def let_go(self, most: int = 0, *, held: bool = False) -> None:
+        """Forget what was learnt from trees, and all but those asked for most often, of so many characters. Not while a question is open.
+
+        ``held`` says that somebody may go on with what is forgotten here; else it is of no use from then on.
+        """
         kept: dict[str, Module | SourceError] = {}
         self._parsed = 0
         for path, _ in self._wanted.most_common():
@@ -236,7 +239,7 @@ class Project:
         self._modules = kept
         self._wanted.clear()
         # What was learnt refers to itself in circles, and to all trees: once these are cut, nobody has to look for what is free.
-        for room in self.memo.answers():
+        for room in self.memo.answers() if not held else ():
             if hasattr(room, "__dict__"):
                 vars(room).clear()
         self.memo = Memory(self.readings)

@@ -83,13 +83,14 @@ def fills_itself(node: ast.FunctionDef) -> bool:
     )
 
 
-def keeps_state(node: ast.ClassDef) -> bool:
-    """Whether a class makes a tensor when it is built, and a method of it writes into one."""
+def keeps_state(node: ast.ClassDef, *, buffers: bool) -> bool:
+    """Whether a class makes a tensor when it is built, and a method of it writes into one. ``buffers`` says whether the text registers any."""
     makes = writes = False
-    for method in node.body:
-        if not isinstance(method, FUNCTIONS):
-            continue
+    methods = sorted((item for item in node.body if isinstance(item, FUNCTIONS)), key=lambda item: item.name not in FILLERS)
+    for method in methods:
         own, built = first_parameter(method), method.name in FILLERS
+        if not built and not makes and not buffers:
+            return False  # all that could make one has been looked at
         for part in ast.walk(method):
             if isinstance(part, ast.Call):
                 makes = makes or name_of(part.func) == "register_buffer"

@@ -263,7 +263,7 @@ class Look:
         functions = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name in {"forward", "setup_context"}]
         if node.bases and any(sets_on_first(item) or fills_itself(item) for item in functions):
             raise _Found
-        if keeps_state(node):
+        if keeps_state(node, buffers="register_buffer" in self._text):
             raise _Found
         self._many(node.decorator_list)
         self._many(node.bases)

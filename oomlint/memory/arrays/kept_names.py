@@ -17,7 +17,7 @@ from oomlint.model.values import Bound, ClassRef, External
 from oomlint.syntax.nodes import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from oomlint.model.calls import Site
     from oomlint.model.project import Module, Project
@@ -177,13 +177,14 @@ class KeptNames(Keeping):
             return
         search.seen.add(key)
         going = replace(going, since=definition)
+        others = _others(module, definition) if definition is not None else ()
         for inner in _inner(scope, name):
-            if self._excluded(module, definition, inner.node) or (definition is not None and self._excluded(module, inner.node, definition)):
+            if _stands_in(module, inner.node, others) or (definition is not None and _stands_in(module, definition, _others(module, inner.node))):
                 continue  # the function is made where the name holds something else
             for _, use in self._uses_of(inner).get(name, ()):
                 if search.steps <= STEPS and not _shadowed(module, use):
                     self.climb(search, module, use, going)
-        for looked_up in _by_name(scope, name):
+        for looked_up in _by_name(scope, name) if "locals" in module.called else ():
             self.climb(search, module, looked_up, going)
         order = self._ordered(scope)
         first = self._end(order, definition) if definition is not None else -1
@@ -203,7 +204,7 @@ class KeptNames(Keeping):
             if not effect.path and effect.kind == "assign" and effect.statement is not definition and order.get(effect.statement, -1) > first
         ]
         for number, use in self._uses_of(scope).get(name, ()):
-            if number <= first or (last is not None and number > last) or self._excluded(module, definition, use) or _shadowed(module, use):
+            if number <= first or (last is not None and number > last) or _stands_in(module, use, others) or _shadowed(module, use):
                 continue
             around = set(module.walk.ancestors(use)) if again else set()
             if any(end < number and block in around for end, block in again):
@@ -259,19 +260,6 @@ class KeptNames(Keeping):
         if definition is None:
             return block is scope.suite or block is scope.node
         return any(here is block for here in module.walk.ancestors(definition))
-
-    @staticmethod
-    def _excluded(module: Module, definition: cst.CSTNode | None, use: cst.CSTNode) -> bool:
-        """Whether definition and use stand in different branches of one ``if``."""
-        if definition is None:
-            return False
-        chain = set(module.walk.ancestors(definition))
-        previous: cst.CSTNode = use
-        for here in module.walk.ancestors(use):
-            if isinstance(here, cst.If) and here in chain and here.orelse is previous and here.body in chain:
-                return True
-            previous = here
-        return False
 
     # -- out of functions ----------------------------------------------------------------------------------------------
 
@@ -422,8 +410,6 @@ def _inner(scope: Scope, name: str) -> Iterator[Scope]:
 
 def _by_name(scope: Scope, name: str) -> Iterator[cst.Subscript]:
     """``locals()["x_" + part]``: every local whose name the constant parts of the key fit."""
-    if not any(names.last_name(call.func) == "locals" for call in scope.calls):
-        return
     for node in scope.nodes(inner=False):
         if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Call) and names.dotted(node.value.func) == "locals":
             key = node.slice[0].slice.value if isinstance(node.slice[0].slice, cst.Index) else None
@@ -431,6 +417,17 @@ def _by_name(scope: Scope, name: str) -> Iterator[cst.Subscript]:
             start, end = (str(side.evaluated_value) if isinstance(side, cst.SimpleString) else "" for side in sides)
             if (start or end) and name.startswith(start) and name.endswith(end):
                 yield node
+
+
+def _others(module: Module, definition: cst.CSTNode) -> Collection[cst.CSTNode]:
+    """The branches of ``if`` that are not run where a definition is."""
+    around = set(module.walk.ancestors(definition))
+    return [here.orelse for here in around if isinstance(here, cst.If) and here.orelse is not None and here.body in around]
+
+
+def _stands_in(module: Module, use: cst.CSTNode, branches: Collection[cst.CSTNode]) -> bool:
+    """Whether a use stands in one of these branches."""
+    return bool(branches) and (use in branches or any(here in branches for here in module.walk.ancestors(use)))
 
 
 def _shadowed(module: Module, use: cst.Name) -> bool:

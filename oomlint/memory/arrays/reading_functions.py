@@ -17,7 +17,7 @@ _CALLS: Final = re.compile(rb"\b(?:" + "|".join(sorted(LAST | {"open"})).encode(
 _DEFS: Final = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+", re.MULTILINE)
 _HEAD: Final = re.compile(rb"(?!__\w+__\b)(\w+)\s*\((?!\s*(?:self|cls)?\s*,?\s*\))")  # of a function that takes something
 _GIVES: Final = re.compile(rb"\breturn\b[ \t]*[^\s#]|\byield\b")
-_CALLED: Final = re.compile(rb"(\w+)\s*\(")
+_CALLED: Final = re.compile(rb"\b(\w++)\s*\(")
 _LONGEST_WAY: Final = 3  # functions between the one that is called and the one that reads
 
 

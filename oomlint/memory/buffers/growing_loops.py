@@ -28,10 +28,11 @@ def growing_loops(store: Store, record: Record) -> list[Loop]:
     if isinstance(store.loops[0].node, cst.FunctionDef) and len(store.path) == 1 and isinstance(root, tuple) and isinstance(root[0], int):
         return []  # a name of a step, which ends with it
     made = record.made.get(root[0], ()) if isinstance(root, tuple) and isinstance(root[0], int) else ()
+    resets = _resets_of(store, record)
     found: list[Loop] = []
     again = False  # whether a loop over data around it makes it again with each batch: what repeats steps inside of that ends soon
     for loop in store.loops:
-        renewed = loop in made or any(_renews(reset, store, loop) for reset in record.resets)
+        renewed = loop in made or any(_renews(reset, loop) for reset in resets)
         if not renewed and (loop.batches or (loop.steps and not again)):
             found.append(loop)
         again = again or (renewed and loop.batches)
@@ -45,7 +46,8 @@ def unrenewed_epochs(store: Store, record: Record) -> Loop | None:
     outer = [loop for loop in store.loops if loop.epochs and not loop.short]
     if not outer or store.loops[-1] is outer[-1]:
         return None
-    renewed = any(loop in made or any(_renews(reset, store, loop) for reset in record.resets) for loop in store.loops)
+    resets = _resets_of(store, record)
+    renewed = any(loop in made or any(_renews(reset, loop) for reset in resets) for loop in store.loops)
     return None if renewed or is_flushed(store, record, list(store.loops)) else outer[-1]
 
 
@@ -64,16 +66,17 @@ def handing_call(store: Store) -> Via | None:
     return via if target.value != own and any(param.name.value == target.value for param in names.parameters(via.callee)) else None
 
 
-def _renews(reset: Reset, store: Store, loop: Loop) -> bool:
+def _resets_of(store: Store, record: Record) -> list[Reset]:
+    """What makes the target again whenever the store is run."""
+    same = (reset for reset in record.resets if reset.path == store.path[: len(reset.path)])
+    return [reset for reset in same if not reset.bound and reset.node is not store.node and set(reset.tests) <= set(store.tests)]
+
+
+def _renews(reset: Reset, loop: Loop) -> bool:
     """Whether each round of a loop makes the target again, ahead of the loops over batches inside it."""
-    if loop not in reset.loops or reset.once > reset.loops.index(loop) or reset.bound or not set(reset.tests) <= set(store.tests):
+    if loop not in reset.loops or reset.once > reset.loops.index(loop):
         return False
-    if reset.node is store.node:
-        return False
-    inner = reset.loops[reset.loops.index(loop) + 1 :]
-    if any(other.batches for other in inner):
-        return False
-    return reset.path == store.path[: len(reset.path)]
+    return not any(other.batches for other in reset.loops[reset.loops.index(loop) + 1 :])
 
 
 def is_flushed(store: Store, record: Record, loops: list[Loop]) -> bool:
