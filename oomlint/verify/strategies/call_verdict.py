@@ -41,7 +41,6 @@ class _Count:
     differing: list[str] = field(default_factory=list)
     still: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    elsewhere: int = 0
     error: str = ""
 
 
@@ -132,8 +131,8 @@ def _counted(own: str, before: Sequence[Run], after: Sequence[Run], *, zero: boo
     for old, new in pairs(before, after):
         spot = where(new)
         if not old["reached"] and not new["reached"]:
-            count.elsewhere += 1
-        elif old["reached"] and not new["reached"]:
+            continue
+        if old["reached"] and not new["reached"]:
             count.lost.append(spot)
         elif new["reached"] and not old["reached"]:
             count.unknown.append(spot)

@@ -245,7 +245,8 @@ def counts(runs: Runs) -> Iterator[Sign]:
             return
         shared.append(method)
     # A job shares pages with the process that it is forked from, and more workers take a larger share of them: not with an interpreter of its own.
-    trees = [_tree_alone(runs, part, number) for part, number in zip(runs.parts, used, strict=True)]
+    named: dict[str, Any] = {"alone": True, "fresh": True, "method": "fork", "size": MANY, "repeat": max(session.options.repeat, 1), "seconds": 60}
+    trees = [runs.ask(part, "measuring.worker_epochs:tree", workers=number, **named) for part, number in zip(runs.parts, used, strict=True)]
     values = [list(map(float, tree["empty"])) for tree in trees]
     saving = thresholds.worker_memory(values[0], values[1] if len(values) > 1 else [0.0], 0, used[0])
     reading = Reading("memory that the workers themselves take", "bytes", tuple(values[0]), tuple(values[1]) if len(values) > 1 else (), "fork, no data")
@@ -260,20 +261,6 @@ def _compared_methods(finding: Finding) -> list[str]:
     copied = any("spawn" in fact.copied_under for fact in finding.of_noun(AttributeFact))
     forked = any("fork" in fact.start_methods for fact in finding.of_noun(LoaderFact))
     return [*(["fork"] if forked or not copied else []), *(["spawn"] if copied else [])]
-
-
-def _tree_alone(runs: Runs, part: Part, workers: int) -> dict[str, Any]:
-    return runs.ask(
-        part,
-        "measuring.worker_epochs:tree",
-        alone=True,
-        fresh=True,
-        workers=workers,
-        method="fork",
-        size=MANY,
-        repeat=max(runs.session.options.repeat, 1),
-        seconds=60,
-    )
 
 
 def sent(runs: Runs) -> Iterator[Sign]:

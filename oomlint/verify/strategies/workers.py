@@ -179,7 +179,7 @@ def _dataset_alone(session: Session, subject: Subject, told: _Told, words: str, 
 def _failure(runs: Runs, part: Part) -> str | None:
     """What reading raises. Raises Stopped where that cannot be told."""
     try:
-        runs.ask(part, "driving.call_workers:alone")
+        runs.ask(part, "measuring.worker_epochs:compared", workers=0)
     except Broken as error:
         return str(error.told["error"])
     return None

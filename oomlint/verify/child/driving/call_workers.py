@@ -1,4 +1,4 @@
-"""What many workers cost: how many live at once, what a sample weighs, and whether a dataset does without what a worker would have prepared."""
+"""What many workers cost: how many live at once, and what a sample weighs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomlint.verify.child.driving import call_job, loader_runs
 from oomlint.verify.child.loading import tolerant_import
-from oomlint.verify.child.measuring import digests
 from oomlint.verify.child.server.exceptions import seed
 from oomlint.verify.child.synthesis.symbolic_sweep import swept
 
@@ -121,28 +120,3 @@ def _bytes(value: Any, left: list[int]) -> int:
     if isinstance(value, (list, tuple)):
         return sum(_bytes(item, left) for item in value)
     return int(getattr(value, "nbytes", 8 if isinstance(value, (bool, int, float)) else 0))  # numbers are collated to tensors of eight bytes
-
-
-def alone(subject: dict[str, Any]) -> dict[str, Any]:
-    """Read a few samples through a loader without workers."""
-    from torch.utils import data  # noqa: PLC0415 -- the parent imports no torch
-
-    from oomlint.verify.child.driving import dataset_job  # noqa: PLC0415 -- it needs numpy
-
-    def read() -> dict[str, Any]:
-        dataset = dataset_job.made(subject)
-        found = []
-        try:
-            for number, batch in enumerate(data.DataLoader(dataset, 2, collate_fn=_as_they_are)):
-                found.append(digests.digest(batch))
-                if 2 * (number + 1) >= _READ:
-                    break
-        except Exception as error:
-            raise dataset_job.Failed("iterate", error) from error
-        return {"batches": found}
-
-    return dataset_job.told(read)
-
-
-def _as_they_are(samples: list[Any]) -> list[Any]:
-    return samples

@@ -116,8 +116,6 @@ def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType
             return array(spec, f"argument {name}", count)
         case "tensor":
             return torch.from_numpy(array(spec, f"argument {name}", count))
-        case "list":
-            return [build(spec["of"], f"{name}{i}", state, module, guess) for i in range(count if spec["n"] == "n" else int(spec["n"]))]
         case "value" if spec.get("clay") and guess is not None:
             return inferred_value.Clay(spec["value"], f"argument {name}", count)
         case "value":
@@ -128,8 +126,6 @@ def build(spec: Spec, name: str, state: dict[str, Any], module: types.ModuleType
             return Settings(known, asked, guess or (lambda _: {"is": "json", "value": None}))
         case "dtype":
             return getattr(__import__(spec["library"]), spec["name"])
-        case "instance" if module is not None:
-            return construct(getattr(module, spec["cls"]), spec["arguments"], state, module, guess)
         case _:
             return None
 

@@ -157,10 +157,8 @@ def content(spec: Spec, key: str, count: int) -> bytes:
 
 
 def listed(spec: Spec, count: int) -> list[str]:
-    """The names in a folder as specified: a form with a number in it, or names."""
+    """The names in a folder as specified: a form with a number in it."""
     names = spec["names"]
-    if isinstance(names, list):
-        return [str(name) for name in names]
     return [names["form"].format(i) for i in range(count if names["count"] == "n" else int(names["count"]))]
 
 

@@ -45,18 +45,12 @@ def array(spec: Spec, key: str, count: int) -> NDArray[Any]:
     match spec.get("dtype", "f4"):
         case "S":
             return np.array([f"id{i}".encode() for i in range(int(np.prod(shape, dtype=int)))], dtype="S12").reshape(shape)
-        case "U":
-            return np.array([f"id{i}" for i in range(int(np.prod(shape, dtype=int)))]).reshape(shape)
         case "u1":
             return random.integers(0, 255, shape, dtype=np.uint8)
         case "b1":
             return random.integers(0, 2, shape).astype(bool)
-        case "i8" | "i4" as kind:
-            return random.integers(0, int(spec.get("high", 4)), shape).astype(kind)
-        case "f8":
-            return random.random(shape)
-        case "c8":
-            return (random.random(shape) + 1j * random.random(shape)).astype(np.complex64)
+        case "i8":
+            return random.integers(0, int(spec.get("high", 4)), shape)
         case _:
             return random.random(shape, dtype=np.float32)
 
@@ -160,12 +154,8 @@ def value(spec: Spec, key: str, count: int, place: int = 0) -> Any:
             return (zlib.crc32(f"{key}#{place}".encode()) % 1000) / 1000
         case "floats":
             return [(zlib.crc32(f"{key}#{place},{i}".encode()) % 1000) / 1000 for i in range(size)]
-        case "str":
-            return str(spec.get("form", "id{}")).format(place)
-        case "bool":
-            return place % 2 == 0
         case _:
-            return spec.get("value")
+            return str(spec.get("form", "id{}")).format(place)
 
 
 def last(key: str) -> str:
@@ -204,11 +194,8 @@ def text(spec: Spec, key: str, count: int) -> str:
     header = spec.get("header") or []
     columns = list(spec["columns"])
     if header:
-        columns = [spec.get("types", {}).get(name, column_kind(name)) for name in header]
-    rows = [
-        mark.join(cell(kind, row, number) for number, kind in enumerate(columns))
-        for row in range(count if spec.get("lines", "n") == "n" else int(spec["lines"]))
-    ]
+        columns = [column_kind(name) for name in header]
+    rows = [mark.join(cell(kind, row, number) for number, kind in enumerate(columns)) for row in range(count)]
     return "\n".join([*([mark.join(header)] if header else []), *rows]) + "\n"
 
 
