@@ -241,7 +241,7 @@ def test_what_is_known_is_used(tmp_path: Path) -> None:
                 outs.append(model(x).topk(k)[0])
             return outs
         """
-    said = answer(tmp_path, text, "run", {"k": [5]})
+    said = answer(tmp_path, text, "run", {"k": 5})
     assert said["find"]["state"]["specs"]["k"]["value"] == 5
 
 

@@ -346,14 +346,8 @@ def _place(outcome: Outcome) -> str:
 
 
 def _given(known: dict[str, Any]) -> dict[str, Any]:
-    """Specs of what the caller knows: the first value for each name."""
-    specs: dict[str, Any] = {}
-    for name, values in known.items():
-        candidates = values if isinstance(values, list) else [values]
-        plain_ones = [value for value in candidates if isinstance(value, (bool, int, float, str))]
-        if plain_ones:
-            specs[name] = {"kind": "const", "value": plain_ones[0]}
-    return specs
+    """Specs of what the caller knows."""
+    return {name: {"kind": "const", "value": value} for name, value in known.items() if isinstance(value, (bool, int, float, str))}
 
 
 def _words(state: dict[str, Any], report: dict[str, Any]) -> list[str]:
