@@ -125,20 +125,16 @@ def value(spec: Spec, key: str, count: int, place: int = 0) -> Any:
     if spec["t"] == "?":
         spec = {**spec, **leaf(last(key))}
     size = count if spec.get("n") == "n" else int(spec.get("n", 4))
+    inner = {"tensors": True} if spec.get("tensors") else {}
     match spec["t"]:
         case "list":
-            if spec.get("tensors"):
-                spec = {**spec, "of": {"tensors": True, **spec["of"]}}
-            return [value(spec["of"], f"{key}[]", count, i) for i in range(size)]
+            return [value({**inner, **spec["of"]}, f"{key}[]", count, i) for i in range(size)]
         case "row":
-            inner = {"tensors": True} if spec.get("tensors") else {}
             return tuple(value({**inner, **item}, f"{key}.{name}", count, place) for item, name in zip(spec["of"], spec["names"], strict=True))
         case "dict":
-            inner = {"tensors": True} if spec.get("tensors") else {}
             made = {name: value({**inner, **item}, f"{key}.{name}", count, place) for name, item in spec["keys"].items()}
             return Options(made) if spec.get("object") else made
         case "map":
-            inner = {"tensors": True} if spec.get("tensors") else {}
             names: list[Any] = list(range(size)) if spec.get("whole") else [str(spec.get("form", "{}")).format(i) for i in range(size)]
             return {name: value({**inner, **spec["of"]}, f"{key}{{}}", count, i) for i, name in enumerate(names)}
         case "array":

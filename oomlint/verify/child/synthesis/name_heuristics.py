@@ -97,16 +97,7 @@ def scalar(name: str) -> Spec | None:
         return {"kind": "const", "value": SMALL[low]}
     if ON.search(low):
         return {"kind": "const", "value": True}
-    if low.startswith(("is_", "use_", "do_", "with_", "enable_", "should_")) or low in {
-        "verbose",
-        "debug",
-        "distributed",
-        "cuda",
-        "use_cuda",
-        "evaluate",
-        "eval",
-        "resume",
-    }:
+    if low.startswith(("is_", "use_", "do_", "with_", "enable_", "should_")) or low in {"verbose", "evaluate", "eval"}:
         return {"kind": "const", "value": False}
     if COUNT.search(low):
         return {"kind": "const", "value": 4}

@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 
 LEAVE: Final = re.compile(r"(\.py[cdoxi]?|\.so|\.pth\.tar\.gz|\.toml|\.cfg|\.egg-info)$|/\.|__pycache__|site-packages|CMakeLists|\.ipynb$")
 
+OPENED: Final = (  # by file and function of the library that opens it, the first that fits
+    (r"numpy.*:(loadtxt|genfromtxt)$", "numbers"),
+    (r"numpy.*:fromfile$", "bytes"),
+    (r"numpy", "npy"),
+    (r"/PIL/", "image"),
+    (r"/torch/serialization", "torch"),
+    (r"/pandas/", "text"),
+    (r"/wave\.py:", "wav"),
+    (r"matlab", "mat"),
+)
+
 
 class World:
     """The files of a state, and what was asked for that the project does not have."""
@@ -222,22 +233,9 @@ class World:
         frame: FrameType | None = sys._getframe(3)  # noqa: SLF001 -- one stand-in or loader in several classes
         while frame is not None:
             file, function = frame.f_code.co_filename, frame.f_code.co_name
-            if "numpy" in file and function in ("loadtxt", "genfromtxt"):
-                return "numbers"
-            if "numpy" in file and function == "fromfile":
-                return "bytes"
-            if "numpy" in file:
-                return "npz" if key.endswith(".npz") else "npy"
-            if f"{os.sep}PIL{os.sep}" in file:
-                return "image"
-            if f"{os.sep}torch{os.sep}serialization" in file:
-                return "torch"
-            if f"{os.sep}pandas{os.sep}" in file:
-                return "text"
-            if file.endswith(f"{os.sep}wave.py"):
-                return "wav"
-            if "matlab" in file:
-                return "mat"
+            for pattern, kind in OPENED:
+                if re.search(pattern, f"{file}:{function}"):
+                    return "npz" if kind == "npy" and key.endswith(".npz") else kind
             if file.startswith(self.root):
                 near = "".join(linecache.getline(file, frame.f_lineno + step) for step in range(4))
                 for kind, words in (
