@@ -61,7 +61,7 @@ def eager_h5_loads(module: Module, project: Project) -> Iterator[Load]:
 
     What one function reads for an object that is no dataset comes as one, too.
     """
-    loads = [load for load in arrays_of(project).h5(module) if not proven_small(module, load.node)]
+    loads = [load for load in arrays_of(project).h5(module) if not load.joined and not proven_small(module, load.node)]
     served: dict[Scope, list[Load]] = {}
     for load in loads:
         if load.of_object:

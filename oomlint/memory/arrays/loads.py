@@ -118,8 +118,11 @@ class Arrays:
                 keepers = self._large(tuple(k for k in self.kept.of(module, one.node) if not (k.evaluated or (k.saver and (k.hazy or k.collected)))))
                 if not keepers:
                     keepers = self._large(tuple(k for k in self.kept.objects(module, one.node) if not k.hazy and self._serves_parts(k)))
+                # A script makes one array of what it has read of many files, whatever it does with it then.
+                joined = () if keepers else self._large(tuple(k for k in self.kept.joined(module, one.node) if k.many and not k.hazy))
+                keepers = keepers or joined
                 if keepers and not self._optional(module, scope, one.node) and not self._optional_keeper(keepers[0]):
-                    yield Load(module, scope, one.node, one.what.words, keepers, keepers[0].many, whole=one)
+                    yield Load(module, scope, one.node, one.what.words, keepers, keepers[0].many, whole=one, joined=joined)
 
     def _serves_parts(self, keeper: Keeper) -> bool:
         """Whether another method of the object takes parts of what it keeps: it is there for as long as the object serves them."""
