@@ -43,9 +43,9 @@ _PRODUCT: Final = re.compile(r"[^*]+(?: \* [^*]+)*")
 
 def of_findings(found: Iterable[Finding], containers: Sequence[Container]) -> Iterator[Held]:
     """What findings say is held. What several say of one statement that stores is counted once."""
-    counted: set[Place] = set()
+    counted: set[tuple[Place, str]] = set()
     for item in found:
-        stores = {fact.place for fact in item.of_noun(StoreFact)} if item.code in _GROWS else set()
+        stores = {(fact.place, fact.container) for fact in item.of_noun(StoreFact)} if item.code in _GROWS else set()
         held = _of_finding(item, containers) if not stores or stores - counted else None
         if held is not None:
             counted |= stores

@@ -37,7 +37,8 @@ def _known(project: Project, dataset: Dataset, containers: Sequence[Container]) 
     """The largest of what ``__getitem__`` returns, where all parts of all of it are known; for a ``TensorDataset``, a row of each tensor."""
     if isinstance(dataset.node, cst.Call) and names.last_name(dataset.node.func) == "TensorDataset":
         rows = [_row_of(one) for one in containers]
-        return _together([row for row in rows if row is not None]) if rows and None not in rows else None
+        known = [row for row in rows if row is not None]
+        return _together(known) if known and len(known) == len(dataset.holdings) else None
     item = evaluator_of(project).method(dataset.instance, "__getitem__") if dataset.instance is not None else None
     if item is None or not item.scope.returns:
         return None

@@ -11,7 +11,7 @@ from oomlint.api_names import ALLOCATORS, EMPTY_CONTAINERS, SAME_MODEL
 from oomlint.model import arguments, names
 from oomlint.model.flow_state import Flowing, module_of
 from oomlint.model.held import FEW, MAP, PLAIN, UNKNOWN, Device, Graph, Held, Kind, Size, Storage, join_all, tensor
-from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, TRAINABLE_FACTORIES, WEIGHTED, WEIGHTS
+from oomlint.model.torch_tables import AXES, FAST_PATH, FROZEN_NAME, MAPS, PARAMETERLESS, SEQUENCES, TRAINABLE_FACTORIES, WEIGHTED, WEIGHTS
 from oomlint.model.values import Alternative, ClassRef, Const, Display, Each, External, ExternalCall, FunctionRef, Instance, ModuleRef, Partial, Written
 
 if TYPE_CHECKING:
@@ -204,13 +204,18 @@ class FlowDefinitions(Flowing):
         told = AXES.search(last)
         if told is not None:
             return int(told.group(1) or 2) + 2
+        if last in SEQUENCES:
+            return MAP
         if last != "Sequential" or depth > _DEEPEST_STATIC:
             return 0
         for arg in reversed(call.args):
             layer = self.static(arg.value, frame, depth + 1) if not arg.star else UNKNOWN
             if layer.dims:
                 return layer.dims
-            if not isinstance(layer.value, External) or PARAMETERLESS.search(layer.value.name) is None or layer.value.name.endswith("latten"):
+            kind = layer.value.name.rpartition(".")[2] if isinstance(layer.value, External) else ""
+            if kind == "Flatten":
+                return 2  # a row for each sample
+            if kind != "Linear" and (PARAMETERLESS.search(kind) is None or kind.endswith("latten")):
                 return 0
         return 0
 

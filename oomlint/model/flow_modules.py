@@ -131,7 +131,7 @@ class FlowModules(FlowLayers):
             # By its name, a module may be frozen; where it was frozen in sight, only what goes in brings a graph.
             records = mixed(given).graph if module.sure else max(mixed(given).graph, Graph.MAYBE)
         device = Device.ACCELERATOR if any(leaf.device is Device.ACCELERATOR for held in given for leaf in held.leaves()) else self.device
-        dims = module.dims or (mixed(given).dims if last in _ALIKE else 0)
+        dims = module.dims or (mixed(given).dims if last in _ALIKE or module.size is Size.SMALL else 0)
         size = Size.SCALAR if LOSS_NAME.search(name) and not layer else Size.SMALL if module.size is Size.SMALL and dims < MAP else Size.DENSE
         fallback = Held(
             Kind.OPAQUE,

@@ -111,11 +111,19 @@ class Gradients:
         if not isinstance(node, cst.Call) or written not in _LASTING:
             return None
         if written == "set_grad_enabled":
-            return self.switch(node, frame)
+            of_library = any(isinstance(alt.value, External) for alt in self.evaluator.values(node.func, frame)[:2])
+            return self.switch(node, frame) if of_library else None
         if written == "enter_context":
             return self.context(node.args[0].value, frame) if node.args else None
-        entered = self.context(node.func.value, frame) if isinstance(node.func, cst.Attribute) else None
-        return Mode.UNKNOWN if entered is not None and written == "__exit__" else entered
+        mode = self.context(node.func.value, frame) if isinstance(node.func, cst.Attribute) else None
+        return mode if mode is None or written == "__enter__" else self._before(node.func, frame)
+
+    def _before(self, leaving: cst.BaseExpression, frame: Frame) -> Mode:
+        """The mode to which ``guard.__exit__`` goes back: that at its ``guard.__enter__()``."""
+        guard = cst.ensure_type(leaving, cst.Attribute).value
+        entries = (call for call in frame.scope.calls if isinstance(call.func, cst.Attribute) and call.func.attr.value == "__enter__")
+        entered = next((call for call in entries if isinstance(call.func, cst.Attribute) and call.func.value.deep_equals(guard)), None)
+        return self.at(entered, frame) if entered is not None else Mode.UNKNOWN
 
     def _body(self, scope: Scope, module: Module) -> Mode | None:
         """What a context manager or decorator of the project does, by what its body names."""

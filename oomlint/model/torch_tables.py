@@ -38,6 +38,10 @@ CASTS: Final = frozenset({"float", "double", "half", "bfloat16", "type", "astype
 AXES: Final = re.compile(
     r"^(?:Lazy)?(?:Conv|ConvTranspose|BatchNorm|InstanceNorm|MaxPool|AvgPool|MaxUnpool|ReflectionPad|ReplicationPad|Dropout|ZeroPad)([23])d$|^(?:PixelShuffle|Upsampling\w+)()$"
 )
+# Layers that give an array for each sample: (samples, steps, width).
+SEQUENCES: Final = frozenset(
+    {"RNN", "LSTM", "GRU", "MultiheadAttention", "Transformer", *(f"Transformer{part}{one}" for part in ("Encoder", "Decoder") for one in ("", "Layer"))}
+)
 # Layers of torch that keep their parameters as attributes of these names.
 WEIGHTED: Final = re.compile(r"^torch\.nn\.(?:Lazy)?(?:Conv(?:Transpose)?[123]d|Linear|Bilinear|Embedding(?:Bag)?|(?:Batch|Instance|Layer|Group|RMS)Norm\w*)$")
 WEIGHTS: Final = frozenset({"weight", "bias"})

@@ -144,7 +144,8 @@ class H5OpenUnclosed(Rule):
             confidence = Confidence.MEDIUM if unsure else Confidence.HIGH
             harmless = opening.reads_only and End.HANDED_OUT not in trail.ends and opened_once(opening, project)
             severity = Severity.NOTE if harmless else Severity.WARNING
-            fix, facts, place = under_with(opening, trail), [opening_fact(opening)], module.place(opening.call)
+            fix = under_with(opening, trail) if opening.name not in PYTABLES else None  # a node that leaves is of use only while its file is open
+            facts, place = [opening_fact(opening)], module.place(opening.call)
             message, weighs = _message(opening, trail), None if opened_once(opening, project) else _MANY
             found = self.finding(place, message, severity=severity, confidence=confidence, related=related, fix=fix, facts=facts, weighs=weighs)
             # Each branch of a function opens a file of its own under one name: one handle, told once.
@@ -167,15 +168,15 @@ def _message(opening: Opening, trail: Trail) -> Message:
         headline = f"This HDF5 file{mode} is not closed on every path"
     elif End.CLOSED in trail.ends:
         headline = f"`close()` after the loop closes only its last HDF5 file{mode}"
-    elif End.HANDED_OUT in trail.ends:
+    elif End.HANDED_OUT in trail.ends and opening.name not in PYTABLES:
         held = "the file stays open as long as the object lives, with up to 8 MiB of chunk cache"
         return Message(f"An object of this unclosed HDF5 file{mode} leaves the function", held)
     else:
         headline = f"This HDF5 file{mode} has no `with` and no `close()`"
+    if opening.name in PYTABLES:
+        return Message(headline, "PyTables keeps it in its register of open files, and so open, until the program ends")
     if opening.mode is not None and not opening.reads_only:
         lost = "the new file is unreadable" if opening.mode.startswith(("w", "x")) else "what was written is lost"
         return Message(headline, f"if the process is killed before CPython closes it, {lost}")
-    if opening.name in PYTABLES:
-        return Message(headline, "PyTables keeps it in its register of open files, and so open, until the program ends")
     last = f" to `{trail.names[0]}`" if trail.names else ""
     return Message(headline, f"CPython closes it with the last reference{last}; PyPy or a kept traceback leaves it open")

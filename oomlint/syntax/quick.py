@@ -76,7 +76,7 @@ def _recorded(kind: Any = None, **options: Any) -> Any:
     return noted
 
 
-# What a class is is settled when it is made.
+# The kind of a class, and its methods, are settled when it is made.
 _dataclass = dataclasses.dataclass
 abc.ABC = type.__new__(_Chosen, "ABC", (), {})  # type: ignore[assignment, misc]
 dataclasses.dataclass = _recorded

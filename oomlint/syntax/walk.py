@@ -160,7 +160,7 @@ class Walk:
         self._run()
 
     def __del__(self) -> None:
-        """Scopes refer to each other in circles, and to their nodes: apart from each other, they go with the walk."""
+        """Scopes refer to each other in circles, and to their nodes: cut apart, they are freed with the walk. None is used beyond it."""
         for scope in self.scopes:
             scope.children = []
 

@@ -30,6 +30,8 @@ def unclosed(opening: Opening, project: Project) -> Trail | None:
     """The trail of an HDF5 file that a function opens and nobody closes; ``None`` where somebody does or may."""
     if opening.kind is not Opens.H5 or opening.name not in H5PY | PYTABLES or _in_memory(opening):
         return None
+    if opening.name in PYTABLES and "close_all" in opening.module.source.text:
+        return None  # its register is emptied
     hides = _hides_with(opening)
     if not hides and not (opening.scope.is_function and isinstance(opening.scope.node, cst.FunctionDef | cst.Lambda)):
         return None
@@ -85,7 +87,7 @@ def _in_memory(opening: Opening) -> bool:
     """Whether there is no file behind it."""
     given = set(arguments.by_name(opening.call))
     code = opening.module.code(opening.path) if opening.path is not None else ""
-    return "backing_store" in given or "BytesIO" in code or "fileobj" in given
+    return not given.isdisjoint({"backing_store", "driver_core_backing_store"}) or "BytesIO" in code or "fileobj" in given
 
 
 def _hides_with(opening: Opening) -> bool:

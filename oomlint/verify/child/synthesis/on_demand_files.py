@@ -24,12 +24,12 @@ LEAVE: Final = re.compile(r"(\.py[cdoxi]?|\.so|\.pth\.tar\.gz|\.toml|\.cfg|\.egg
 OPENED: Final = (  # by file and function of the library that opens it, the first that fits
     (r"numpy.*:(loadtxt|genfromtxt)$", "numbers"),
     (r"numpy.*:fromfile$", "bytes"),
-    (r"numpy", "npy"),
+    (r"numpy.*:", "npy"),
     (r"/PIL/", "image"),
     (r"/torch/serialization", "torch"),
     (r"/pandas/", "text"),
     (r"/wave\.py:", "wav"),
-    (r"matlab", "mat"),
+    (r"matlab.*:", "mat"),
 )
 
 
