@@ -118,6 +118,7 @@ class H5OpenUnclosed(Rule):
     slug = "h5-open-unclosed"
     severity = Severity.WARNING
     fixable = Safety.SAFE
+    help = "open it in a `with` block"
     weighs = Weighs(Consequence.ONCE, Resource.HANDLE)
     measured_as = Measurement(
         dataset=(DatasetSign.DESCRIPTORS, DatasetSign.INTERRUPTED),
